@@ -1,0 +1,76 @@
+//! Accounts and their API keys, for the command line and the start.
+//!
+//! Promise: a key is random, shown once, and stored as its hash.
+
+use rand::distr::{Alphanumeric, SampleString};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use crate::{database::Database, http::api_keys::hash, store};
+
+/// The account of the embedded mode.
+pub const DEV_ACCOUNT: &str = "dev";
+
+/// Marks keys that can't move real money, so that secret scanners and people know them.
+const PREFIX: &str = "sk_test_";
+
+/// Random characters in a key: 32 of 62 letters and digits are 190 bits.
+const RANDOM_CHARS: usize = 32;
+
+/// A key could not be made, listed or revoked.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountsError {
+    /// The database said so, or can't be reached.
+    #[error("the database refused: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The dev key exists and speaks for somebody else, or was revoked.
+    #[error(
+        "DEV_API_KEY must be a key that is new, or the account dev's own and not revoked: choose \
+         another one"
+    )]
+    KeyTaken,
+}
+
+/// Makes a key for the account `name`, and the account if there is none. Returns the key: it can't
+/// be shown again.
+pub async fn create_key(database: &Database, name: &str) -> Result<String, AccountsError> {
+    let random = Alphanumeric.sample_string(&mut rand::rng(), RANDOM_CHARS);
+    let key = format!("{PREFIX}{random}");
+    store_key(database, name, &key).await?;
+    Ok(key)
+}
+
+/// Makes sure that `key` speaks for the account `dev`.
+pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
+    store_key(database, DEV_ACCOUNT, key).await
+}
+
+async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), AccountsError> {
+    let hash = hash(key);
+    let last4: String = key
+        .chars()
+        .skip(key.chars().count().saturating_sub(4))
+        .collect();
+    let mut connection = database.connect_aside().await?;
+    let mut tx = connection.begin().await?;
+    let account = store::api_keys::upsert_account(&mut tx, Uuid::now_v7(), name).await?;
+    if !store::api_keys::insert(&mut tx, &hash, account, &last4).await?
+        && store::api_keys::find_account(&mut tx, &hash).await? != Some(account)
+    {
+        return Err(AccountsError::KeyTaken);
+    }
+    tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
+/// Every key with its account; the keys themselves are not known any more.
+pub async fn list_keys(database: &Database) -> Result<Vec<store::api_keys::ApiKey>, AccountsError> {
+    let mut connection = database.connect_aside().await?;
+    Ok(store::api_keys::list(&mut connection).await?)
+}
+
+/// Revokes a key. `false`: there is none, or it was revoked before.
+pub async fn revoke_key(database: &Database, key: &str) -> Result<bool, AccountsError> {
+    let mut connection = database.connect_aside().await?;
+    Ok(store::api_keys::revoke(&mut connection, &hash(key)).await?)
+}

@@ -1,0 +1,79 @@
+//! `POST /orders`: write down what a customer wants to buy.
+//!
+//! Locks    nothing but the account, shared; waits for a racing create of the same client_order_id
+//! Writes   one open order, or none where its natural key names one already
+//! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
+
+use sha2::{Digest, Sha256};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{created, json};
+use crate::{
+    domain::{
+        dialect::Dialect,
+        error::{ApiError, ErrorCode},
+        ids::{AccountId, OrderId},
+        order::NewOrder,
+        params::Params,
+    },
+    idempotency::{Command, Failure, Rejection, Reply},
+    store,
+};
+
+/// Creates an order.
+pub struct CreateOrder {
+    /// Who sells.
+    pub account: AccountId,
+    /// Decides what `Location` starts with.
+    pub dialect: Dialect,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Command for CreateOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let new = NewOrder::parse(&self.params)?;
+        let content = serde_json_canonicalizer::to_vec(&new)
+            .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
+        let content_hash = Sha256::digest(&content);
+        let id = OrderId(Uuid::now_v7());
+        match store::orders::insert(tx, self.account, id, &new, &content_hash).await? {
+            Some(order) => created(self.dialect, "orders", order.id.clone(), &order),
+            None => self.existing(tx, &new, &content_hash).await,
+        }
+    }
+}
+
+impl CreateOrder {
+    /// The order that has this `client_order_id` already: a create under another idempotency key,
+    /// by a client that lost its own. The same content answers with the order as it is now.
+    async fn existing(
+        &self,
+        tx: &mut PgConnection,
+        new: &NewOrder,
+        content_hash: &[u8],
+    ) -> Result<Reply, Rejection> {
+        let taken = "the natural key was taken, and its order is not there";
+        let lost = || Rejection::Failed(Failure::internal(taken));
+        let client_order_id = new.client_order_id.as_deref().ok_or_else(lost)?;
+        let (id, same_content) =
+            store::orders::find_by_client_order_id(tx, self.account, client_order_id, content_hash)
+                .await?
+                .ok_or_else(lost)?;
+        if !same_content {
+            return Err(ApiError::new(
+                ErrorCode::ParameterInvalid,
+                "Another order of this account has this client_order_id, with other content.",
+            )
+            .with_param("client_order_id".to_owned())
+            .into());
+        }
+        let order = store::orders::find(tx, self.account, id)
+            .await?
+            .ok_or_else(lost)?;
+        let mut reply = json(200, &order)?;
+        reply.resource_id = Some(order.id);
+        Ok(reply)
+    }
+}

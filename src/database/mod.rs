@@ -1,0 +1,252 @@
+//! The connection to PostgreSQL: pool, pinned session settings, migrations, reads.
+//!
+//! Promise: no default of a role or a server can weaken what the transaction promises, because
+//! every session pins what matters; and no read outlives its deadline or leaves a connection in
+//! doubt in the pool.
+
+pub mod embedded;
+
+use std::{future::Future, pin::Pin, str::FromStr, time::Duration};
+
+use sqlx::{
+    Connection, PgConnection, PgPool,
+    migrate::Migrator,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tracing::Instrument;
+
+use crate::{
+    config::{Config, Timeouts},
+    idempotency::{Failure, GuardedConnection},
+};
+
+/// Every migration, compiled in.
+pub static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// How long a start waits for a first connection: a database that is still starting beside us.
+const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);
+
+/// Why the database can't be used at the start. Messages are for the person who starts it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The URL isn't one.
+    #[error("DATABASE_URL must be a URL such as postgres://user:password@host:5432/database: {0}")]
+    Url(#[source] sqlx::Error),
+    /// No connection.
+    #[error(
+        "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
+    )]
+    Unreachable(#[source] sqlx::Error),
+    /// A server that forgets.
+    #[error(
+        "the database runs with fsync=off: a crash could lose charges that were acknowledged. \
+         Set fsync=on in postgresql.conf"
+    )]
+    FsyncOff,
+    /// A schema from elsewhere, or a half-applied one.
+    #[error("the schema could not be brought up to date: {0}")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// Not migrated, and not allowed to.
+    #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
+    SchemaNotCurrent,
+}
+
+/// The pool, and how to make connections beside it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pool: PgPool,
+    options: PgConnectOptions,
+    deadline: Duration,
+}
+
+/// A read: borrows the connection for as long as its future runs.
+pub type Reading<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
+
+impl Database {
+    /// Connects to `url`, checks that the server keeps what it acknowledges, and migrates if the
+    /// configuration says so.
+    pub async fn connect(url: &str, config: &Config) -> Result<Self, StartError> {
+        let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
+        let options = pin_session(options, &config.timeouts);
+        let pool = PgPoolOptions::new()
+            .max_connections(config.pool_connections)
+            .acquire_timeout(config.timeouts.pool_wait)
+            .connect_lazy_with(options.clone());
+        let database = Self {
+            pool,
+            options,
+            deadline: config.timeouts.database_deadline,
+        };
+        let mut connection =
+            tokio::time::timeout(FIRST_CONNECTION_LIMIT, database.connect_patiently())
+                .await
+                .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+                .map_err(StartError::Unreachable)?;
+        refuse_forgetful_server(&mut connection).await?;
+        if config.migrate_on_start {
+            database.migrate().await?;
+        }
+        if !database
+            .schema_is_current()
+            .await
+            .map_err(StartError::Unreachable)?
+        {
+            return Err(StartError::SchemaNotCurrent);
+        }
+        Ok(database)
+    }
+
+    /// The pool that requests share.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// A connection outside the pool, for work that must not take one from requests.
+    pub async fn connect_aside(&self) -> Result<PgConnection, sqlx::Error> {
+        PgConnection::connect_with(&self.options).await
+    }
+
+    /// Applies what is missing of the schema. Replicas that start together take turns, by sqlx's
+    /// advisory lock.
+    pub async fn migrate(&self) -> Result<(), StartError> {
+        let mut connection = self
+            .connect_aside()
+            .await
+            .map_err(StartError::Unreachable)?;
+        // A migration may take longer than any request is allowed to.
+        for setting in [
+            "SET statement_timeout = 0",
+            "SET idle_in_transaction_session_timeout = 0",
+        ] {
+            sqlx::raw_sql(setting)
+                .execute(&mut connection)
+                .await
+                .map_err(StartError::Unreachable)?;
+        }
+        MIGRATIONS.run(&mut connection).await?;
+        connection.close().await.map_err(StartError::Unreachable)
+    }
+
+    /// Whether every migration of this build is applied. Newer ones are fine: a release being
+    /// rolled out beside this one.
+    pub async fn schema_is_current(&self) -> Result<bool, sqlx::Error> {
+        let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
+        let applied = self
+            .read(|connection| {
+                Box::pin(async move {
+                    sqlx::query_scalar::<_, Option<i64>>(
+                        "SELECT max(version) FROM _sqlx_migrations WHERE success",
+                    )
+                    .fetch_one(connection)
+                    .await
+                })
+            })
+            .await;
+        match applied {
+            Ok(applied) => Ok(applied >= newest),
+            Err(ReadError::Database(sqlx::Error::Database(error)))
+                if error.code().is_some_and(|code| code == "42P01") =>
+            {
+                Ok(false)
+            }
+            Err(ReadError::Database(error)) => Err(error),
+            Err(ReadError::Deadline | ReadError::Panicked) => Err(sqlx::Error::PoolTimedOut),
+        }
+    }
+
+    /// Runs a read on a pooled connection, in a task of its own and under the database deadline,
+    /// so that neither a disconnect nor a dead server leaves the connection in doubt.
+    pub async fn read<T, F>(&self, read: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        let (pool, deadline) = (self.pool.clone(), self.deadline);
+        let reading = async move {
+            let mut connection = GuardedConnection::acquire(&pool).await?;
+            let value = read(&mut connection).await?;
+            connection.release();
+            Ok(value)
+        };
+        let task = tokio::spawn(tokio::time::timeout(deadline, reading).in_current_span());
+        match task.await {
+            Ok(Ok(outcome)) => outcome.map_err(ReadError::Database),
+            Ok(Err(_)) => Err(ReadError::Deadline),
+            Err(_) => Err(ReadError::Panicked),
+        }
+    }
+
+    /// A database that is starting refuses connections for a moment.
+    async fn connect_patiently(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut pause = tokio::time::interval(Duration::from_millis(200));
+        loop {
+            pause.tick().await;
+            match self.connect_aside().await {
+                Err(sqlx::Error::Io(error))
+                    if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+                // 57P03 is cannot_connect_now.
+                Err(sqlx::Error::Database(error))
+                    if error.code().is_some_and(|code| code == "57P03") => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// Why a read gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The database said so, or can't be reached.
+    #[error(transparent)]
+    Database(sqlx::Error),
+    /// No answer in time.
+    #[error("the database deadline is over")]
+    Deadline,
+    /// A defect.
+    #[error("a read panicked")]
+    Panicked,
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Database(error) => error.into(),
+            ReadError::Deadline => Self::unavailable(error),
+            ReadError::Panicked => Self::internal(error),
+        }
+    }
+}
+
+/// What every session is pinned to, against the defaults of a role, a database or a server: a
+/// commit is on disk when it is acknowledged, a new statement sees what has been committed, and
+/// nothing waits for ever.
+fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptions {
+    let milliseconds = |duration: Duration| duration.as_millis().to_string();
+    options.application_name("charge-once").options([
+        ("synchronous_commit", "on".to_owned()),
+        ("default_transaction_isolation", "read committed".to_owned()),
+        ("default_transaction_read_only", "off".to_owned()),
+        ("statement_timeout", milliseconds(timeouts.statement)),
+        (
+            "idle_in_transaction_session_timeout",
+            milliseconds(timeouts.idle_in_transaction),
+        ),
+        (
+            "lock_timeout",
+            milliseconds(crate::idempotency::ROW_LOCK_WAIT),
+        ),
+        ("TimeZone", "UTC".to_owned()),
+    ])
+}
+
+async fn refuse_forgetful_server(connection: &mut PgConnection) -> Result<(), StartError> {
+    let fsync: String = sqlx::query_scalar("SELECT current_setting('fsync')")
+        .fetch_one(connection)
+        .await
+        .map_err(StartError::Unreachable)?;
+    if fsync == "on" {
+        Ok(())
+    } else {
+        Err(StartError::FsyncOff)
+    }
+}

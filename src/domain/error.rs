@@ -1,0 +1,223 @@
+//! Every error that a client can meet, in one table.
+//!
+//! Promise: the reply, the page `/errors` and the OpenAPI document all come from [`ErrorCode`], so
+//! they can't disagree. A message never echoes a value that the client sent.
+
+use serde::Serialize;
+
+macro_rules! error_codes {
+    ($($name:ident = $code:literal, $status:literal, $kind:ident: $explanation:literal;)+) => {
+        /// A reason for not answering 2xx. The strings are for programs and never change.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ErrorCode {
+            $(#[doc = $explanation] $name,)+
+        }
+
+        impl ErrorCode {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The `code` in the envelope.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $code),+ }
+            }
+
+            /// The HTTP status; the `/v1` dialect answers 400 for `idempotency_key_reused`.
+            pub fn status(self) -> u16 {
+                match self { $(Self::$name => $status),+ }
+            }
+
+            /// The `type` in the envelope.
+            pub fn error_type(self) -> ErrorType {
+                match self { $(Self::$name => ErrorType::$kind),+ }
+            }
+
+            /// What it means and what to do, for `/errors` and the OpenAPI document.
+            pub fn explanation(self) -> &'static str {
+                match self { $(Self::$name => $explanation),+ }
+            }
+        }
+    };
+}
+
+error_codes! {
+    IdempotencyKeyRequired = "idempotency_key_required", 400, InvalidRequest:
+        "Every POST, PUT and PATCH needs an Idempotency-Key header. Make a key once per operation, before the first attempt, and send the same key with every retry.";
+    IdempotencyKeyInvalid = "idempotency_key_invalid", 400, InvalidRequest:
+        "The Idempotency-Key header is not one key of 1 to 255 bytes of visible ASCII without quotes, backslashes and commas, or it was sent twice.";
+    BodyInvalid = "body_invalid", 400, InvalidRequest:
+        "The body could not be decoded as its media type says. Numbers are integers within ±(2^53−1), members are unique, nesting is at most 32 deep.";
+    ParameterMissing = "parameter_missing", 400, InvalidRequest:
+        "A required parameter is absent or empty.";
+    ParameterInvalid = "parameter_invalid", 400, InvalidRequest:
+        "A parameter has the wrong type, form or range.";
+    ParameterUnknown = "parameter_unknown", 400, InvalidRequest:
+        "The endpoint has no such parameter. A typing mistake in a payment is a defect, so it is refused instead of ignored.";
+    AmountTooLarge = "amount_too_large", 400, InvalidRequest:
+        "An amount, or an order's total, is more than 99999999 minor units.";
+    CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
+        "The request holds a card number. Only test tokens, and test cards in source[number], may be sent. Nothing of the request was stored or logged.";
+    ApiKeyMissing = "api_key_missing", 401, Authentication:
+        "No API key was sent. Use Authorization: Bearer, or HTTP Basic with the key as the user name and an empty password.";
+    ApiKeyInvalid = "api_key_invalid", 401, Authentication:
+        "The API key is unknown or revoked, or the Authorization header is malformed.";
+    CardDeclined = "card_declined", 402, Card:
+        "The card was declined; decline_code says why. The failed charge is kept. Another attempt needs a new idempotency key.";
+    ExpiredCard = "expired_card", 402, Card: "The card has expired.";
+    IncorrectCvc = "incorrect_cvc", 402, Card: "The card's security code is incorrect.";
+    ProcessingError = "processing_error", 402, Card:
+        "The card could not be processed. The failed charge is kept.";
+    ResourceMissing = "resource_missing", 404, InvalidRequest:
+        "This account has no such object.";
+    RouteNotFound = "route_not_found", 404, InvalidRequest: "There is nothing at this path.";
+    MethodNotAllowed = "method_not_allowed", 405, InvalidRequest:
+        "The path exists, but not with this method; the Allow header lists those it has.";
+    RequestTimeout = "request_timeout", 408, InvalidRequest:
+        "The body did not arrive in time. The key was not claimed: retry with the same key.";
+    IdempotencyKeyInUse = "idempotency_key_in_use", 409, Idempotency:
+        "The first request with this key has not finished. Retry with the same key after Retry-After.";
+    ResourceBusy = "resource_busy", 409, InvalidRequest:
+        "Rows that the request needs stayed locked by other requests. Nothing was done or stored: retry with the same key.";
+    BodyTooLarge = "body_too_large", 413, InvalidRequest: "The body is larger than the limit.";
+    UnsupportedMediaType = "unsupported_media_type", 415, InvalidRequest:
+        "Send application/json or application/x-www-form-urlencoded in UTF-8, without a content encoding.";
+    IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
+        "The key belongs to another request: other parameters, another endpoint or another encoding. (400 under /v1.) Use a new key for a new operation.";
+    InternalError = "internal_error", 500, Api:
+        "A defect of the service. The request was not executed and its key is free: retry with the same key.";
+    ServiceUnavailable = "service_unavailable", 503, Api:
+        "The request was not executed, or it is not known whether it was. Retry with the same key, and only with the same key: it can't execute twice.";
+}
+
+/// The families of errors; client libraries make an exception class of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ErrorType {
+    /// `invalid_request_error`
+    InvalidRequest,
+    /// `authentication_error`
+    Authentication,
+    /// `card_error`
+    Card,
+    /// `idempotency_error`
+    Idempotency,
+    /// `api_error`
+    Api,
+}
+
+impl ErrorType {
+    /// The `type` in the envelope.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request_error",
+            Self::Authentication => "authentication_error",
+            Self::Card => "card_error",
+            Self::Idempotency => "idempotency_error",
+            Self::Api => "api_error",
+        }
+    }
+}
+
+impl ErrorCode {
+    /// Where the code is explained: a path on this service.
+    pub fn doc_url(self) -> String {
+        format!("/errors#{}", self.as_str())
+    }
+
+    /// `Stripe-Should-Retry`: whether the same request with the same key may end otherwise.
+    pub fn should_retry(self) -> bool {
+        matches!(
+            self,
+            Self::IdempotencyKeyInUse | Self::InternalError | Self::ServiceUnavailable
+        )
+    }
+}
+
+/// One error, as a client sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// Decides status and type.
+    pub code: ErrorCode,
+    /// For the developer who reads it; for card errors, for the customer.
+    pub message: String,
+    /// The exact field at fault: `items[0][quantity]`.
+    pub param: Option<String>,
+    /// The issuer's reason, for a declined card.
+    pub decline_code: Option<String>,
+    /// The failed charge that a decline leaves.
+    pub charge: Option<String>,
+}
+
+impl ApiError {
+    /// An error about no particular field.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            param: None,
+            decline_code: None,
+            charge: None,
+        }
+    }
+
+    /// An error with the table's own explanation as its message.
+    pub fn explained(code: ErrorCode) -> Self {
+        Self::new(code, code.explanation())
+    }
+
+    /// Names the field.
+    #[must_use]
+    pub fn with_param(mut self, param: impl Into<Option<String>>) -> Self {
+        self.param = param.into();
+        self
+    }
+
+    /// The body: `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
+    pub fn envelope(&self) -> Envelope<'_> {
+        Envelope {
+            error: EnvelopeError {
+                error_type: self.code.error_type().as_str(),
+                code: self.code.as_str(),
+                message: &self.message,
+                param: self.param.as_deref(),
+                decline_code: self.decline_code.as_deref(),
+                charge: self.charge.as_deref(),
+                doc_url: self.code.doc_url(),
+            },
+        }
+    }
+}
+
+/// The shape of every reply that is not 2xx.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Error)]
+pub struct Envelope<'a> {
+    /// The error.
+    pub error: EnvelopeError<'a>,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ErrorDetail)]
+pub struct EnvelopeError<'a> {
+    /// The family of the error.
+    #[serde(rename = "type")]
+    #[schema(example = "invalid_request_error")]
+    pub error_type: &'a str,
+    /// The reason, for programs.
+    #[schema(example = "parameter_missing")]
+    pub code: &'a str,
+    /// The reason, for people.
+    pub message: &'a str,
+    /// The field at fault, such as `items[0][quantity]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub param: Option<&'a str>,
+    /// The issuer's reason, for a declined card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decline_code: Option<&'a str>,
+    /// The failed charge that a decline leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charge: Option<&'a str>,
+    /// Where the code is explained, as a path on this service.
+    #[schema(example = "/errors#parameter_missing")]
+    pub doc_url: String,
+}

@@ -1,0 +1,75 @@
+//! Ids as types: a UUIDv7 behind a prefix that says what it is.
+//!
+//! Promise: an id of one kind can't be passed where another is meant, its text sorts in the order
+//! of creation, and parsing accepts exactly what printing produces (TypeID's 26 characters).
+
+use std::fmt;
+
+use type_safe_id::{StaticType, TypeSafeId};
+use uuid::Uuid;
+
+macro_rules! ids {
+    ($($name:ident, $prefix_type:ident, $prefix:literal, $what:literal;)+) => {$(
+        #[doc = concat!("The id of ", $what, ": `", $prefix, "_` and 26 characters.")]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub Uuid);
+
+        #[derive(Default)]
+        struct $prefix_type;
+
+        impl StaticType for $prefix_type {
+            const TYPE: &'static str = $prefix;
+        }
+
+        impl $name {
+            /// `None` for anything that is not such an id.
+            pub fn parse(text: &str) -> Option<Self> {
+                text.parse::<TypeSafeId<$prefix_type>>().ok().map(|id| Self(id.uuid()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                TypeSafeId::<$prefix_type>::from_uuid(self.0).fmt(f)
+            }
+        }
+    )+};
+}
+
+ids! {
+    AccountId, AccountPrefix, "acct", "an account";
+    ChargeId, ChargePrefix, "ch", "a charge";
+    OrderId, OrderPrefix, "or", "an order";
+    CardId, CardPrefix, "card", "the card of a charge";
+    RequestId, RequestPrefix, "req", "one HTTP request";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_what_it_prints_and_no_other_kind() {
+        let uuid = Uuid::from_u128(0x0192_3f45_6789_7abc_8def_0123_4567_89ab);
+        let printed = ChargeId(uuid).to_string();
+        assert_eq!(printed.len(), "ch_".len() + 26);
+        assert_eq!(ChargeId::parse(&printed), Some(ChargeId(uuid)));
+        assert_eq!(OrderId::parse(&printed), None);
+        for wrong in [
+            "",
+            "ch_",
+            "ch_1",
+            &printed.to_uppercase(),
+            &format!("{printed}0"),
+        ] {
+            assert_eq!(ChargeId::parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn text_sorts_as_the_uuid_does() {
+        let earlier = ChargeId(Uuid::from_u128(1 << 100));
+        let later = ChargeId(Uuid::from_u128((1 << 100) + 1));
+        assert!(earlier.to_string() < later.to_string());
+    }
+}

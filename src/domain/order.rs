@@ -1,0 +1,151 @@
+//! What an order is made of, and how its total is computed.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    charge::{REFERENCE_MAX_CHARS, currency},
+    error::{ApiError, ErrorCode},
+    money::{AMOUNT_MAX, Currency},
+    params::{Fields, Metadata, Params},
+};
+
+const ITEMS_MAX: usize = 100;
+const QUANTITY_MAX: i64 = 10_000;
+/// Longest stock-keeping unit and item description, in characters.
+const ITEM_TEXT_MAX_CHARS: usize = 255;
+
+/// One line of an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Item {
+    /// Quantity times unit amount, in minor units.
+    #[schema(example = 2400)]
+    pub amount: i64,
+    /// For people.
+    #[schema(required = true)]
+    pub description: Option<String>,
+    /// 1 to 10 000.
+    #[schema(example = 2)]
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    #[schema(required = true, example = "mug")]
+    pub sku: Option<String>,
+    /// Minor units, 0 to 99 999 999.
+    #[schema(example = 1200)]
+    pub unit_amount: i64,
+}
+
+/// The checked parameters of a new order. Serialised, it is the content that a second create with
+/// the same `client_order_id` is compared by.
+#[derive(Debug, Clone, Serialize)]
+pub struct NewOrder {
+    /// The sum of the items, in minor units.
+    pub amount: i64,
+    /// What the amounts count.
+    #[serde(serialize_with = "as_text")]
+    pub currency: Currency,
+    /// 1 to 100 lines.
+    pub items: Vec<Item>,
+    /// The client's own reference.
+    pub customer: Option<String>,
+    /// The client's own id of the order.
+    pub client_order_id: Option<String>,
+    /// The client's own names.
+    pub metadata: Metadata,
+}
+
+fn as_text<S: serde::Serializer>(currency: &Currency, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(currency)
+}
+
+impl NewOrder {
+    /// Checks the parameters of `POST /orders` and computes the total.
+    pub fn parse(params: &Params) -> Result<Self, ApiError> {
+        let mut fields = params.fields()?;
+        let currency = currency(&mut fields)?;
+        let items = fields.objects("items", 1..=ITEMS_MAX, item)?;
+        let amount = total(&items)?;
+        let new_order = Self {
+            amount,
+            currency,
+            items,
+            customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
+            client_order_id: fields.text("client_order_id", REFERENCE_MAX_CHARS)?,
+            metadata: fields.metadata()?,
+        };
+        fields.finish()?;
+        Ok(new_order)
+    }
+}
+
+fn item(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
+    let sku = fields.text("sku", ITEM_TEXT_MAX_CHARS)?;
+    let description = fields.text("description", ITEM_TEXT_MAX_CHARS)?;
+    let Some(quantity) = fields.integer("quantity", 1..=QUANTITY_MAX)? else {
+        return Err(fields.missing("quantity"));
+    };
+    let Some(unit_amount) = fields.amount("unit_amount", 0)? else {
+        return Err(fields.missing("unit_amount"));
+    };
+    // At most 10^4 times 10^8: no overflow.
+    Ok(Item {
+        amount: quantity * unit_amount,
+        description,
+        quantity,
+        sku,
+        unit_amount,
+    })
+}
+
+/// At most 100 times 10^12: no overflow either.
+fn total(items: &[Item]) -> Result<i64, ApiError> {
+    match items.iter().map(|item| item.amount).sum() {
+        0 => Err(ApiError::new(
+            ErrorCode::ParameterInvalid,
+            "The order's total must not be zero.",
+        )
+        .with_param("items".to_owned())),
+        total if total > AMOUNT_MAX => {
+            Err(ApiError::explained(ErrorCode::AmountTooLarge).with_param("items".to_owned()))
+        }
+        total => Ok(total),
+    }
+}
+
+/// An order, as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Order {
+    /// `or_…`
+    #[schema(example = "or_01kar2w7n9e4xt8f5mq0v3z6yd")]
+    pub id: String,
+    /// Always `order`.
+    #[schema(example = "order")]
+    pub object: &'static str,
+    /// The sum of the items, in minor units.
+    #[schema(example = 2400)]
+    pub amount: i64,
+    /// The charge that paid it.
+    #[schema(required = true)]
+    pub charge: Option<String>,
+    /// Your own id of the order.
+    #[schema(required = true)]
+    pub client_order_id: Option<String>,
+    /// Unix seconds.
+    #[schema(example = 1_795_000_000)]
+    pub created: i64,
+    /// ISO 4217, lower case.
+    #[schema(example = "eur")]
+    pub currency: String,
+    /// Your own reference.
+    #[schema(required = true)]
+    pub customer: Option<String>,
+    /// The lines.
+    pub items: Vec<Item>,
+    /// Always false.
+    #[schema(example = false)]
+    pub livemode: bool,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// `open`, `paid`, `canceled` or `refunded`.
+    #[schema(example = "open")]
+    pub status: String,
+}

@@ -1,0 +1,303 @@
+//! From decoded syntax to checked parameters.
+//!
+//! Promise: JSON and form bodies go through one validator; every refusal names the exact field, no
+//! parameter is ignored, and everything has a limit. The order of checks is the order in which a
+//! command reads its fields, so a bad request gets the same refusal every time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    card_numbers::{ParamPath, Step},
+    error::{ApiError, ErrorCode},
+};
+
+/// Stripe's limits on metadata.
+const METADATA_KEYS_MAX: usize = 50;
+const METADATA_KEY_MAX_CHARS: usize = 40;
+const METADATA_VALUE_MAX_CHARS: usize = 500;
+
+/// A customer's own names for things.
+pub type Metadata = BTreeMap<String, String>;
+
+/// How the parameters were written. It decides what an integer and a boolean look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Integers and booleans are JSON's own.
+    Json,
+    /// Every value is a string.
+    Form,
+}
+
+impl Encoding {
+    /// Its name in the fingerprint.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Form => "form",
+        }
+    }
+}
+
+/// Parameters as they were decoded: syntax without meaning.
+#[derive(Debug, Clone)]
+pub struct Params {
+    /// How they were written.
+    pub encoding: Encoding,
+    /// The root object, or why there is none: a refusal like any other, to be stored.
+    pub tree: Result<Map<String, Value>, ApiError>,
+}
+
+impl Params {
+    /// The fields of the root, or the refusal of a body that could not be decoded.
+    pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
+        let tree = self.tree.as_ref().map_err(Clone::clone)?;
+        Ok(Fields::new(self.encoding, tree, ParamPath::Root))
+    }
+}
+
+/// The members of one object, read one by one.
+pub struct Fields<'a> {
+    encoding: Encoding,
+    members: &'a Map<String, Value>,
+    place: ParamPath<'a>,
+    read: BTreeSet<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(encoding: Encoding, members: &'a Map<String, Value>, place: ParamPath<'a>) -> Self {
+        Self {
+            encoding,
+            members,
+            place,
+            read: BTreeSet::new(),
+        }
+    }
+
+    /// A value that is there: `null` and the empty string mean absent.
+    fn take(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.read.insert(name);
+        match self.members.get(name)? {
+            Value::Null => None,
+            Value::String(text) if text.is_empty() => None,
+            value => Some(value),
+        }
+    }
+
+    fn param(&self, name: &str) -> Option<String> {
+        self.place.within(Step::Name(name)).to_param()
+    }
+
+    /// A refusal of the field `name`.
+    pub fn invalid(&self, name: &str, message: impl Into<String>) -> ApiError {
+        ApiError::new(ErrorCode::ParameterInvalid, message).with_param(self.param(name))
+    }
+
+    /// The refusal of a required field that is not there.
+    pub fn missing(&self, name: &str) -> ApiError {
+        ApiError::new(ErrorCode::ParameterMissing, "This parameter is required.")
+            .with_param(self.param(name))
+    }
+
+    /// An integer within `range`. In a form it is written `0|[1-9][0-9]*`.
+    pub fn integer(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, ApiError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let number = match (self.encoding, value) {
+            (Encoding::Json, Value::Number(number)) => number.as_i64(),
+            (Encoding::Form, Value::String(text)) => canonical_integer(text),
+            _ => None,
+        };
+        match number {
+            Some(number) if range.contains(&number) => Ok(Some(number)),
+            Some(_) => Err(self.invalid(
+                name,
+                format!(
+                    "Must be an integer from {} to {}.",
+                    range.start(),
+                    range.end()
+                ),
+            )),
+            None => Err(self.invalid(name, "Must be an integer.")),
+        }
+    }
+
+    /// An amount in minor units, from `smallest` to [`super::money::AMOUNT_MAX`].
+    pub fn amount(&mut self, name: &'static str, smallest: i64) -> Result<Option<i64>, ApiError> {
+        let amount = self.integer(name, i64::MIN..=i64::MAX)?;
+        match amount {
+            Some(amount) if amount < smallest => Err(self.invalid(
+                name,
+                format!("Must be at least {smallest}, in minor units."),
+            )),
+            Some(amount) if amount > super::money::AMOUNT_MAX => {
+                Err(ApiError::explained(ErrorCode::AmountTooLarge).with_param(self.param(name)))
+            }
+            amount => Ok(amount),
+        }
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, ApiError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        match (self.encoding, value) {
+            (Encoding::Json, Value::Bool(boolean)) => Ok(Some(*boolean)),
+            (Encoding::Form, Value::String(text)) if text == "true" => Ok(Some(true)),
+            (Encoding::Form, Value::String(text)) if text == "false" => Ok(Some(false)),
+            _ => Err(self.invalid(name, "Must be true or false.")),
+        }
+    }
+
+    /// Text of at most `chars_max` Unicode scalar values.
+    pub fn text(
+        &mut self,
+        name: &'static str,
+        chars_max: usize,
+    ) -> Result<Option<String>, ApiError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let Value::String(text) = value else {
+            return Err(self.invalid(name, "Must be a string."));
+        };
+        if text.chars().count() > chars_max {
+            return Err(self.invalid(name, format!("Must have at most {chars_max} characters.")));
+        }
+        Ok(Some(text.clone()))
+    }
+
+    /// A string or an object, for parameters that may be either.
+    pub fn text_or_object<'s>(
+        &'s mut self,
+        name: &'static str,
+    ) -> Result<Option<TextOrFields<'s>>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(TextOrFields::Text(text))),
+            Some(Value::Object(members)) => Ok(Some(TextOrFields::Fields(Fields::new(
+                self.encoding,
+                members,
+                self.place.within(Step::Name(name)),
+            )))),
+            Some(_) => Err(self.invalid(name, "Must be a string or an object.")),
+        }
+    }
+
+    /// Reads a list of `sizes` objects, each with `read`.
+    pub fn objects<T>(
+        &mut self,
+        name: &'static str,
+        sizes: RangeInclusive<usize>,
+        read: impl Fn(&mut Fields<'_>) -> Result<T, ApiError>,
+    ) -> Result<Vec<T>, ApiError> {
+        let Some(value) = self.take(name) else {
+            return Err(self.missing(name));
+        };
+        let Value::Array(values) = value else {
+            return Err(self.invalid(name, "Must be a list."));
+        };
+        if !sizes.contains(&values.len()) {
+            let (least, most) = (sizes.start(), sizes.end());
+            return Err(self.invalid(name, format!("Must have {least} to {most} elements.")));
+        }
+        let list = self.place.within(Step::Name(name));
+        let read_one = |(index, value): (usize, &Value)| {
+            let place = list.within(Step::Index(index));
+            let Value::Object(members) = value else {
+                return Err(
+                    ApiError::new(ErrorCode::ParameterInvalid, "Must be an object.")
+                        .with_param(place.to_param()),
+                );
+            };
+            let mut fields = Fields::new(self.encoding, members, place);
+            let one = read(&mut fields)?;
+            fields.finish()?;
+            Ok(one)
+        };
+        values.iter().enumerate().map(read_one).collect()
+    }
+
+    /// `metadata`: strings by name. An empty or `null` value means absent.
+    pub fn metadata(&mut self) -> Result<Metadata, ApiError> {
+        let Some(value) = self.take("metadata") else {
+            return Ok(Metadata::new());
+        };
+        let Value::Object(members) = value else {
+            return Err(self.invalid("metadata", "Must be an object of strings."));
+        };
+        let root = self.place.within(Step::Name("metadata"));
+        let mut metadata = Metadata::new();
+        for (key, value) in members {
+            let refuse = |message: String| {
+                ApiError::new(ErrorCode::ParameterInvalid, message)
+                    .with_param(root.within(Step::Name(key)).to_param())
+            };
+            if key.is_empty() || key.chars().count() > METADATA_KEY_MAX_CHARS {
+                return Err(refuse(format!(
+                    "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters."
+                )));
+            }
+            match value {
+                Value::Null => {}
+                Value::String(text) if text.is_empty() => {}
+                Value::String(text) if text.chars().count() > METADATA_VALUE_MAX_CHARS => {
+                    let limit = METADATA_VALUE_MAX_CHARS;
+                    return Err(refuse(format!("Values have at most {limit} characters.")));
+                }
+                Value::String(text) => {
+                    metadata.insert(key.clone(), text.clone());
+                }
+                Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    return Err(refuse("Values are strings.".into()));
+                }
+            }
+        }
+        if metadata.len() > METADATA_KEYS_MAX {
+            let limit = METADATA_KEYS_MAX;
+            return Err(self.invalid("metadata", format!("Must have at most {limit} keys.")));
+        }
+        Ok(metadata)
+    }
+
+    /// Refuses the first member that nobody read: call it after the last field.
+    pub fn finish(self) -> Result<(), ApiError> {
+        match self
+            .members
+            .keys()
+            .find(|name| !self.read.contains(name.as_str()))
+        {
+            None => Ok(()),
+            Some(unknown) => Err(ApiError::new(
+                ErrorCode::ParameterUnknown,
+                "This endpoint has no such parameter.",
+            )
+            .with_param(self.param(unknown))),
+        }
+    }
+}
+
+/// A parameter that may be written either way.
+pub enum TextOrFields<'a> {
+    /// A string.
+    Text(&'a str),
+    /// An object.
+    Fields(Fields<'a>),
+}
+
+/// `0|[1-9][0-9]*`: one spelling per number, no sign, no leading zero.
+pub fn canonical_integer(text: &str) -> Option<i64> {
+    let canonical =
+        text == "0" || (text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0'));
+    canonical.then(|| text.parse().ok()).flatten()
+}

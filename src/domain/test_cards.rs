@@ -1,0 +1,225 @@
+//! The simulated card processor's decision: which test card gets which answer.
+//!
+//! Promise: the answer depends on the card alone, so every run of a test sees the same.
+
+use super::error::ErrorCode;
+
+/// What the processor answers about a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The money is there.
+    Approve,
+    /// The same, after a while: the card to show duplicates in flight with.
+    ApproveSlowly,
+    /// Refused for good.
+    Decline(Decline),
+    /// The processor is down: nothing was decided.
+    Outage,
+}
+
+/// Why a card was declined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decline {
+    /// The error's code, also the charge's `failure_code`.
+    pub code: ErrorCode,
+    /// The issuer's reason.
+    pub decline_code: Option<&'static str>,
+    /// For the customer.
+    pub message: &'static str,
+}
+
+/// A card that the simulator knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestCard {
+    /// As `source` names it; the first is the canonical one.
+    pub tokens: &'static [&'static str],
+    /// `None` for tokens without a number.
+    pub number: Option<&'static str>,
+    /// `visa`, `mastercard` or `amex`.
+    pub brand: &'static str,
+    /// What is kept of the number.
+    pub last4: &'static str,
+    /// What the processor answers.
+    pub decision: Decision,
+}
+
+/// The expiry date of every token's card, a month that nobody's test outlives.
+pub const TOKEN_EXPIRY: (i16, i16) = (12, 2099);
+
+const fn decline(
+    code: ErrorCode,
+    decline_code: Option<&'static str>,
+    message: &'static str,
+) -> Decision {
+    Decision::Decline(Decline {
+        code,
+        decline_code,
+        message,
+    })
+}
+
+const fn declined(decline_code: &'static str) -> Decision {
+    decline(
+        ErrorCode::CardDeclined,
+        Some(decline_code),
+        "Your card was declined.",
+    )
+}
+
+const fn card(
+    tokens: &'static [&'static str],
+    number: &'static str,
+    brand: &'static str,
+    last4: &'static str,
+    decision: Decision,
+) -> TestCard {
+    TestCard {
+        tokens,
+        number: Some(number),
+        brand,
+        last4,
+        decision,
+    }
+}
+
+/// Every test card.
+pub const TEST_CARDS: &[TestCard] = &[
+    card(
+        &["tok_visa", "pm_card_visa"],
+        "4242424242424242",
+        "visa",
+        "4242",
+        Decision::Approve,
+    ),
+    card(
+        &["tok_mastercard"],
+        "5555555555554444",
+        "mastercard",
+        "4444",
+        Decision::Approve,
+    ),
+    card(
+        &["tok_amex"],
+        "378282246310005",
+        "amex",
+        "0005",
+        Decision::Approve,
+    ),
+    card(
+        &["tok_chargeDeclined"],
+        "4000000000000002",
+        "visa",
+        "0002",
+        declined("generic_decline"),
+    ),
+    card(
+        &["tok_chargeDeclinedInsufficientFunds"],
+        "4000000000009995",
+        "visa",
+        "9995",
+        decline(
+            ErrorCode::CardDeclined,
+            Some("insufficient_funds"),
+            "Your card has insufficient funds.",
+        ),
+    ),
+    card(
+        &["tok_visa_chargeDeclinedLostCard"],
+        "4000000000009987",
+        "visa",
+        "9987",
+        declined("lost_card"),
+    ),
+    card(
+        &["tok_visa_chargeDeclinedStolenCard"],
+        "4000000000009979",
+        "visa",
+        "9979",
+        declined("stolen_card"),
+    ),
+    card(
+        &["tok_chargeDeclinedExpiredCard"],
+        "4000000000000069",
+        "visa",
+        "0069",
+        decline(ErrorCode::ExpiredCard, None, "Your card has expired."),
+    ),
+    card(
+        &["tok_chargeDeclinedIncorrectCvc"],
+        "4000000000000127",
+        "visa",
+        "0127",
+        decline(
+            ErrorCode::IncorrectCvc,
+            None,
+            "Your card's security code is incorrect.",
+        ),
+    ),
+    card(
+        &["tok_chargeDeclinedProcessingError"],
+        "4000000000000119",
+        "visa",
+        "0119",
+        decline(
+            ErrorCode::ProcessingError,
+            None,
+            "An error occurred while processing your card.",
+        ),
+    ),
+    card(
+        &["tok_chargeDeclinedFraudulent"],
+        "4100000000000019",
+        "visa",
+        "0019",
+        declined("fraudulent"),
+    ),
+    TestCard {
+        tokens: &["tok_slow"],
+        number: None,
+        brand: "visa",
+        last4: "4242",
+        decision: Decision::ApproveSlowly,
+    },
+    TestCard {
+        tokens: &["tok_outage"],
+        number: None,
+        brand: "visa",
+        last4: "4242",
+        decision: Decision::Outage,
+    },
+];
+
+/// The card behind a token.
+pub fn by_token(token: &str) -> Option<&'static TestCard> {
+    TEST_CARDS.iter().find(|card| card.tokens.contains(&token))
+}
+
+/// The card with this number, digits only.
+pub fn by_number(digits: &str) -> Option<&'static TestCard> {
+    TEST_CARDS.iter().find(|card| card.number == Some(digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_ends_in_what_is_kept_of_it() {
+        for card in TEST_CARDS {
+            assert!(
+                card.number
+                    .is_none_or(|number| number.ends_with(card.last4)),
+                "{card:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_token_names_one_card() {
+        let mut tokens: Vec<_> = TEST_CARDS.iter().flat_map(|card| card.tokens).collect();
+        let count = tokens.len();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), count);
+    }
+}

@@ -1,0 +1,571 @@
+//! Decodes `application/x-www-form-urlencoded` bodies and query strings.
+//!
+//! Promise: bracketed names give the tree that the same request has in JSON, with
+//! strings for leaves: `items[0][quantity]=2` and `items[][quantity]=2` are lists,
+//! `metadata[order_id]=1` is a map. A name that is malformed, repeated or used in
+//! two ways is refused, naming the field and never its value; nothing a client
+//! sent is dropped or overwritten.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::decode_error::DecodeError;
+use crate::domain::card_numbers::{ParamPath, Step, param};
+
+/// Most pairs in one body. It bounds the work that 64 KiB of `a&a&a&…` can cause
+/// and is several times what the largest documented request needs.
+const MAX_PAIRS: usize = 1_000;
+
+/// Deepest nesting of maps and lists, in levels, the root being the first; the
+/// same as for a JSON body.
+const MAX_DEPTH: usize = 32;
+
+/// Greatest index of a list item. Indexes have no gaps and [`MAX_PAIRS`] bounds
+/// the items, so that a greater one can only be a mistake.
+const MAX_INDEX: usize = MAX_PAIRS - 1;
+
+/// Parameters whose brackets always hold a member name. Elsewhere digits in
+/// brackets are an index; metadata belongs to the client, who may name a member
+/// `0`.
+const MAP_ROOTS: &[&str] = &["metadata"];
+
+const MALFORMED: &str = "A parameter name must be a name followed by any number of bracketed \
+                         names, such as items[0][quantity].";
+const MIXED: &str = "A parameter must be either a single value, a list with indexes, a list with \
+                     empty brackets, or a map.";
+const REPEATED: &str = "A single value must not be given more than once.";
+
+/// Decodes `body`, whose size the caller has bounded, to its root map.
+///
+/// # Errors
+///
+/// Refuses whatever the promise of this module does not cover.
+pub fn decode(body: &[u8]) -> Result<Map<String, Value>, DecodeError> {
+    let raw_pairs = body
+        .split(|byte| *byte == b'&')
+        .filter(|pair| !pair.is_empty());
+    let mut root = BTreeMap::new();
+    let mut count = 0;
+    for (raw_pair, (name, value)) in raw_pairs.zip(form_urlencoded::parse(body)) {
+        count += 1;
+        if count > MAX_PAIRS {
+            return Err(DecodeError::new(
+                None,
+                format!("There must be no more than {MAX_PAIRS} parameters."),
+            ));
+        }
+        let (raw_name, raw_value) = split_pair(raw_pair);
+        check_encoding(raw_name).map_err(|message| DecodeError::new(None, message))?;
+        let steps = parse_name(&name)?;
+        check_encoding(raw_value)
+            .and_then(|()| graft_member(&mut root, &steps, value.into_owned()))
+            .map_err(|message| DecodeError::new(param(&steps), message))?;
+    }
+    finish_members(root, &ParamPath::Root)
+}
+
+/// The name and the value of a pair, still encoded. A pair without `=` is a name
+/// with an empty value, as in the URL Standard.
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = pair.splitn(2, |byte| *byte == b'=');
+    (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    )
+}
+
+/// Refuses what `form_urlencoded` would repair on its own authority: the URL
+/// Standard keeps a stray `%` and replaces bytes that are not UTF-8, either of
+/// which would store something other than what the client meant.
+fn check_encoding(raw: &[u8]) -> Result<(), &'static str> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter().copied();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        // RFC 3986, section 2.1: a percent sign and two hexadecimal digits.
+        let high = bytes.next().and_then(hex_digit);
+        let low = bytes.next().and_then(hex_digit);
+        let (Some(high), Some(low)) = (high, low) else {
+            return Err("A percent sign must be followed by two hexadecimal digits.");
+        };
+        decoded.push(high * 16 + low);
+    }
+    if str::from_utf8(&decoded).is_err() {
+        return Err("Parameter names and values must be encoded in UTF-8.");
+    }
+    // PostgreSQL stores no NUL in text, so that a string with one could be accepted
+    // here and then fail halfway through a request.
+    if decoded.contains(&0) {
+        return Err("Parameter names and values must not contain U+0000.");
+    }
+    Ok(())
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Reads `items[0][quantity]` as the steps that lead to the value.
+fn parse_name(name: &str) -> Result<Vec<Step<'_>>, DecodeError> {
+    let (root, mut rest) = name.split_at(name.find('[').unwrap_or(name.len()));
+    if root.is_empty() || root.contains(']') {
+        return Err(DecodeError::new(None, MALFORMED));
+    }
+    let is_map_root = MAP_ROOTS.contains(&root);
+    let mut steps = vec![Step::Name(root)];
+    while !rest.is_empty() {
+        let refuse = |message: &str| DecodeError::new(param(&steps), message);
+        let (segment, after) = rest
+            .strip_prefix('[')
+            .and_then(|bracketed| bracketed.split_once(']'))
+            .filter(|(segment, _)| !segment.contains('['))
+            .ok_or_else(|| refuse(MALFORMED))?;
+        if steps.len() == MAX_DEPTH {
+            return Err(refuse(&format!(
+                "Parameters must not be nested more than {MAX_DEPTH} levels deep."
+            )));
+        }
+        let step = parse_segment(segment, is_map_root).map_err(refuse)?;
+        // Whether `a[][]` and `a[][0]` continue the last item or open another has no
+        // agreed answer, so that only a member may follow empty brackets.
+        if steps.last() == Some(&Step::Next) && !matches!(step, Step::Name(_)) {
+            return Err(DecodeError::new(param(&steps), MALFORMED));
+        }
+        steps.push(step);
+        rest = after;
+    }
+    Ok(steps)
+}
+
+fn parse_segment(segment: &str, is_map_root: bool) -> Result<Step<'_>, &'static str> {
+    if is_map_root {
+        return match segment {
+            "" => Err("A map must be given with a name in its brackets."),
+            name => Ok(Step::Name(name)),
+        };
+    }
+    if segment.is_empty() {
+        return Ok(Step::Next);
+    }
+    if !segment.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(Step::Name(segment));
+    }
+    // A leading zero would give one item two names.
+    let is_canonical = segment == "0" || !segment.starts_with('0');
+    segment
+        .parse()
+        .ok()
+        .filter(|index| is_canonical && *index <= MAX_INDEX)
+        .map(Step::Index)
+        .ok_or("A list index must be a number from 0 to 999 without leading zeros.")
+}
+
+/// A tree under construction. It tells the two spellings of a list apart, so that
+/// they are not mixed, and keeps indexed items in order whatever order they come
+/// in.
+enum Node {
+    Leaf(String),
+    Map(BTreeMap<String, Node>),
+    Indexed(BTreeMap<usize, Node>),
+    Appended(Vec<Node>),
+}
+
+impl Node {
+    /// A new branch with `value` at the end of `steps`.
+    fn branch(steps: &[Step<'_>], value: String) -> Self {
+        let Some((step, rest)) = steps.split_first() else {
+            return Self::Leaf(value);
+        };
+        let child = Self::branch(rest, value);
+        match *step {
+            Step::Name(name) => Self::Map(BTreeMap::from([(name.to_owned(), child)])),
+            Step::Index(index) => Self::Indexed(BTreeMap::from([(index, child)])),
+            Step::Next => Self::Appended(vec![child]),
+        }
+    }
+
+    /// Adds `value` at the end of `steps`, unless something there is in its way.
+    fn graft(&mut self, steps: &[Step<'_>], value: String) -> Result<(), &'static str> {
+        match (steps.split_first(), self) {
+            (None, Self::Leaf(_)) => Err(REPEATED),
+            (Some(_), Self::Map(members)) => graft_member(members, steps, value),
+            (Some((Step::Index(index), rest)), Self::Indexed(items)) => {
+                if let Some(item) = items.get_mut(index) {
+                    return item.graft(rest, value);
+                }
+                items.insert(*index, Self::branch(rest, value));
+                Ok(())
+            }
+            (Some((Step::Next, rest)), Self::Appended(items)) => {
+                if let Some(item) = items.last_mut().filter(|item| item.continues(rest)) {
+                    return item.graft(rest, value);
+                }
+                items.push(Self::branch(rest, value));
+                Ok(())
+            }
+            _ => Err(MIXED),
+        }
+    }
+
+    /// Whether this list item, the last so far, is the one that `items[]` followed
+    /// by `steps` means. It is, as Rack has it, until a member repeats.
+    fn continues(&self, steps: &[Step<'_>]) -> bool {
+        matches!(self, Self::Map(_)) && !steps.is_empty() && !self.holds(steps)
+    }
+
+    fn holds(&self, steps: &[Step<'_>]) -> bool {
+        match (steps.split_first(), self) {
+            (None, Self::Leaf(_)) => true,
+            (Some((Step::Name(name), rest)), Self::Map(members)) => {
+                members.get(*name).is_some_and(|member| member.holds(rest))
+            }
+            (Some((Step::Index(index), rest)), Self::Indexed(items)) => {
+                items.get(index).is_some_and(|item| item.holds(rest))
+            }
+            _ => false,
+        }
+    }
+
+    /// The finished tree below `path`. Only now can a missing index be told from
+    /// one that is yet to come.
+    fn into_value(self, path: &ParamPath<'_>) -> Result<Value, DecodeError> {
+        match self {
+            Self::Leaf(text) => Ok(Value::String(text)),
+            Self::Map(members) => finish_members(members, path).map(Value::Object),
+            Self::Indexed(items) => {
+                if items.keys().enumerate().any(|(at, index)| at != *index) {
+                    return Err(DecodeError::new(
+                        path.to_param(),
+                        "List indexes must begin at 0 and leave no gap.",
+                    ));
+                }
+                finish_items(items.into_values(), path)
+            }
+            Self::Appended(items) => finish_items(items, path),
+        }
+    }
+}
+
+fn graft_member(
+    members: &mut BTreeMap<String, Node>,
+    steps: &[Step<'_>],
+    value: String,
+) -> Result<(), &'static str> {
+    let Some((Step::Name(name), rest)) = steps.split_first() else {
+        return Err(MIXED);
+    };
+    if let Some(member) = members.get_mut(*name) {
+        return member.graft(rest, value);
+    }
+    members.insert((*name).to_owned(), Node::branch(rest, value));
+    Ok(())
+}
+
+fn finish_members(
+    members: BTreeMap<String, Node>,
+    path: &ParamPath<'_>,
+) -> Result<Map<String, Value>, DecodeError> {
+    members
+        .into_iter()
+        .map(|(name, node)| {
+            let value = node.into_value(&path.within(Step::Name(&name)))?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+fn finish_items(
+    items: impl IntoIterator<Item = Node>,
+    path: &ParamPath<'_>,
+) -> Result<Value, DecodeError> {
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(index, node)| node.into_value(&path.within(Step::Index(index))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::fmt::Write;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bracketed_names_become_a_tree() {
+        let cases = [
+            ("", json!({})),
+            ("&&", json!({})),
+            ("a", json!({"a": ""})),
+            ("a=", json!({"a": ""})),
+            ("a=1=2", json!({"a": "1=2"})),
+            ("&a=1&&b=2&", json!({"a": "1", "b": "2"})),
+            ("a=x+y%20z%2B%25", json!({"a": "x y z+%"})),
+            ("a=%C3%A9&b=\u{e9}", json!({"a": "\u{e9}", "b": "\u{e9}"})),
+            ("a=%EF%BF%BD", json!({"a": "\u{fffd}"})),
+            ("a[b]=1&a[c]=2", json!({"a": {"b": "1", "c": "2"}})),
+            ("a%5Bb%5D=1&a%5bc]=2", json!({"a": {"b": "1", "c": "2"}})),
+            ("a[b][c]=1", json!({"a": {"b": {"c": "1"}}})),
+            ("a[ ]=1", json!({"a": {" ": "1"}})),
+            (
+                "metadata[order_id]=1",
+                json!({"metadata": {"order_id": "1"}}),
+            ),
+            (
+                "metadata[0]=x&metadata[01]=y",
+                json!({"metadata": {"0": "x", "01": "y"}}),
+            ),
+            ("a[0]=x&a[1]=y", json!({"a": ["x", "y"]})),
+            ("a[1]=y&a[0]=x", json!({"a": ["x", "y"]})),
+            ("a[0][0]=x", json!({"a": [["x"]]})),
+            (
+                "items[1][q]=2&items[0][q]=1&items[1][p]=3",
+                json!({"items": [{"q": "1"}, {"q": "2", "p": "3"}]}),
+            ),
+            ("expand[]=a&expand[]=b", json!({"expand": ["a", "b"]})),
+            ("a[]=", json!({"a": [""]})),
+            (
+                "items[][p]=1&items[][q]=2&items[][p]=3&items[][q]=4",
+                json!({"items": [{"p": "1", "q": "2"}, {"p": "3", "q": "4"}]}),
+            ),
+            (
+                "items[][p][x]=1&items[][p][y]=2&items[][p][x]=3",
+                json!({"items": [{"p": {"x": "1", "y": "2"}}, {"p": {"x": "3"}}]}),
+            ),
+            (
+                "items[][p][]=1&items[][p][]=2&items[][q]=3",
+                json!({"items": [{"p": ["1", "2"], "q": "3"}]}),
+            ),
+            (
+                "items[][p][0]=1&items[][p][1]=2&items[][p][0]=3",
+                json!({"items": [{"p": ["1", "2"]}, {"p": ["3"]}]}),
+            ),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(
+                decode(body.as_bytes()).map(Value::Object),
+                Ok(expected),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_without_one_meaning_is_refused() {
+        let cases: [(&str, Option<&str>, &str); 41] = [
+            ("=1", None, MALFORMED),
+            ("=", None, MALFORMED),
+            ("[a]=1", None, MALFORMED),
+            ("a]b=1", None, MALFORMED),
+            ("a]=1", None, MALFORMED),
+            ("a[=1", Some("a"), MALFORMED),
+            ("a[b=1", Some("a"), MALFORMED),
+            ("a[b]c=1", Some("a[b]"), MALFORMED),
+            ("a[b]]=1", Some("a[b]"), MALFORMED),
+            ("a[[b]]=1", Some("a"), MALFORMED),
+            ("a[[b]=1", Some("a"), MALFORMED),
+            ("a[b][=1", Some("a[b]"), MALFORMED),
+            ("a[][]=1", Some("a[]"), MALFORMED),
+            ("a[][0]=1", Some("a[]"), MALFORMED),
+            ("metadata[]=1", Some("metadata"), "with a name"),
+            ("metadata[a][]=1", Some("metadata[a]"), "with a name"),
+            ("amount=1&amount=2", Some("amount"), REPEATED),
+            ("amount=1&amount=1", Some("amount"), REPEATED),
+            ("a[b]=1&a[b]=2", Some("a[b]"), REPEATED),
+            ("a[0]=1&a[0]=2", Some("a[0]"), REPEATED),
+            ("items[0][q]=1&items[0][q]=2", Some("items[0][q]"), REPEATED),
+            ("4242424242424242=1&4242424242424242=2", None, REPEATED),
+            ("a=1&a[b]=2", Some("a[b]"), MIXED),
+            ("a[b]=1&a=2", Some("a"), MIXED),
+            ("a=1&a[]=2", Some("a[]"), MIXED),
+            ("a[]=1&a=2", Some("a"), MIXED),
+            ("a[0]=1&a[b]=2", Some("a[b]"), MIXED),
+            ("a[b]=1&a[0]=2", Some("a[0]"), MIXED),
+            ("a[]=1&a[0]=2", Some("a[0]"), MIXED),
+            ("a[0]=1&a[]=2", Some("a[]"), MIXED),
+            ("a[]=1&a[b]=2", Some("a[b]"), MIXED),
+            ("a[][b][c]=1&a[][b]=2", Some("a[][b]"), MIXED),
+            ("a[][b]=1&a[][b][c]=2", Some("a[][b][c]"), MIXED),
+            ("a[1]=x", Some("a"), "leave no gap"),
+            ("a[0]=x&a[2]=y", Some("a"), "leave no gap"),
+            ("a[b][0][c][1]=x", Some("a[b][0][c]"), "leave no gap"),
+            ("a[00]=x", Some("a"), "without leading zeros"),
+            ("a[01]=x", Some("a"), "without leading zeros"),
+            ("a[1000]=x", Some("a"), "from 0 to 999"),
+            ("a[99999999999999999999]=x", Some("a"), "from 0 to 999"),
+            ("a[999]=x", Some("a"), "leave no gap"),
+        ];
+        for (body, param, message) in cases {
+            let error = decode(body.as_bytes()).unwrap_err();
+            assert_eq!(error.param.as_deref(), param, "{body}");
+            assert!(error.message.contains(message), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn text_that_would_have_to_be_repaired_is_refused() {
+        let cases: [(&[u8], Option<&str>, &str); 12] = [
+            (b"a=%", Some("a"), "percent"),
+            (b"a=%4", Some("a"), "percent"),
+            (b"a=%&b=1", Some("a"), "percent"),
+            (b"a=%zz", Some("a"), "percent"),
+            (b"a=%+1", Some("a"), "percent"),
+            (b"a%=1", None, "percent"),
+            (b"a=%ff", Some("a"), "UTF-8"),
+            (b"a=\xff", Some("a"), "UTF-8"),
+            (b"a[b]=%ed%a0%80", Some("a[b]"), "UTF-8"),
+            (b"%c3=%a9", None, "UTF-8"),
+            (b"a[b]=%00", Some("a[b]"), "U+0000"),
+            (b"a[b%00]=1", None, "U+0000"),
+        ];
+        for (body, param, message) in cases {
+            let error = decode(body).unwrap_err();
+            assert_eq!(error.param.as_deref(), param, "{}", body.escape_ascii());
+            assert!(
+                error.message.contains(message),
+                "{}: {error}",
+                body.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn limits_hold_at_their_edges() {
+        let pairs = |count: usize| "a[]=1&".repeat(count);
+        assert!(decode(pairs(MAX_PAIRS).as_bytes()).is_ok());
+        assert!(decode(pairs(MAX_PAIRS + 1).as_bytes()).is_err());
+
+        let nested = |levels: usize| format!("a{}=1", "[b]".repeat(levels - 1));
+        assert!(decode(nested(MAX_DEPTH).as_bytes()).is_ok());
+        let error = decode(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err();
+        assert!(error.message.contains("32 levels"), "{error}");
+
+        let last = (0..=MAX_INDEX)
+            .rev()
+            .fold(String::new(), |mut body, index| {
+                write!(body, "a[{index}]=1&").unwrap();
+                body
+            });
+        assert!(decode(last.as_bytes()).is_ok());
+    }
+
+    /// A debug build takes 50 ms for the worst of these. The bound leaves room for a
+    /// busy machine, and none for work that grows with the square of the body.
+    #[test]
+    fn hostile_bodies_of_64_kib_take_no_longer_than_their_size() {
+        const SIZE: usize = 64 * 1024;
+        let deep = format!("a[]{}", "[b]".repeat(MAX_DEPTH - 2));
+        let bodies = [
+            "&".repeat(SIZE),
+            "[".repeat(SIZE),
+            format!("a{}", "[".repeat(SIZE)),
+            format!("a{}", "[]".repeat(SIZE / 2)),
+            format!("a{}", "[b]".repeat(SIZE / 3)),
+            "a[][b]=&".repeat(SIZE / 8),
+            format!("{deep}=&").repeat(SIZE / (deep.len() + 2)),
+            (0..MAX_PAIRS)
+                .map(|n| format!("{}{n}=&", "a".repeat(60)))
+                .collect(),
+            "%41".repeat(SIZE / 3),
+        ];
+        for body in bodies {
+            let start = Instant::now();
+            let _ = decode(body.as_bytes());
+            assert!(start.elapsed() < Duration::from_secs(2), "{:.20}", body);
+        }
+    }
+
+    #[test]
+    fn errors_never_repeat_a_value() {
+        for body in [
+            "a=tok_5ecret&a=tok_5ecret",
+            "a=tok_5ecret%",
+            "a=tok_5ecret%00",
+            "a[=tok_5ecret",
+            "a[1]=tok_5ecret",
+        ] {
+            let error = decode(body.as_bytes()).unwrap_err();
+            assert!(!format!("{error:?}").contains("tok_5ecret"), "{error:?}");
+        }
+    }
+
+    /// Trees that a form can express: leaves are strings and nothing is empty.
+    fn trees() -> impl Strategy<Value = Value> {
+        let members = |value| prop::collection::btree_map("[^\0\\[\\]0-9]{1,6}", value, 1..5);
+        let value = "[^\0]{0,8}"
+            .prop_map(Value::from)
+            .prop_recursive(4, 40, 5, move |value| {
+                prop_oneof![
+                    prop::collection::vec(value.clone(), 1..5).prop_map(Value::from),
+                    members(value).prop_map(|members| members.into_iter().collect()),
+                ]
+            });
+        members(value.boxed()).prop_map(|members| {
+            members
+                .into_iter()
+                .filter(|(name, _)| !MAP_ROOTS.contains(&name.as_str()))
+                .collect()
+        })
+    }
+
+    /// The pairs of `value`, lists with indexes.
+    fn pairs(value: &Value, name: String) -> Vec<(String, String)> {
+        let inner = |step: &str| match name.as_str() {
+            "" => step.to_owned(),
+            _ => format!("{name}[{step}]"),
+        };
+        match value {
+            Value::Object(members) => members
+                .iter()
+                .flat_map(|(member, value)| pairs(value, inner(member)))
+                .collect(),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .flat_map(|(index, item)| pairs(item, inner(&index.to_string())))
+                .collect(),
+            Value::String(text) => vec![(name, text.clone())],
+            Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_are_refused(body: Vec<u8>) {
+            let _ = decode(&body);
+        }
+
+        #[test]
+        fn form_like_text_decodes_or_is_refused(body in "(a|b|0|1|\\[|\\]|\\[\\]|=|&|%5B|%|\\+){0,24}") {
+            let _ = decode(body.as_bytes());
+        }
+
+        #[test]
+        fn a_written_form_is_read_back_in_any_order(
+            (tree, shuffled) in trees().prop_flat_map(|tree| {
+                let pairs = pairs(&tree, String::new());
+                (Just(tree), Just(pairs).prop_shuffle())
+            }),
+        ) {
+            let body = form_urlencoded::Serializer::new(String::new())
+                .extend_pairs(shuffled)
+                .finish();
+            prop_assert_eq!(decode(body.as_bytes()).map(Value::Object), Ok(tree));
+        }
+    }
+}

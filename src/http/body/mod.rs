@@ -1,0 +1,141 @@
+//! From the bytes of a request to decoded parameters.
+//!
+//! Promise: reading is bounded in bytes and time, decoding in depth and count, and two spellings of
+//! one value give one canonical form.
+
+pub mod decode_error;
+pub mod form;
+pub mod json;
+
+use std::time::Duration;
+
+use actix_web::{
+    error::PayloadError,
+    http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING},
+    web::{Bytes, BytesMut, Payload},
+};
+use futures_util::StreamExt;
+
+use super::error::EdgeError;
+use crate::domain::{
+    card_numbers::{bytes_hold_card_number, find_card_number},
+    error::{ApiError, ErrorCode},
+    params::{Encoding, Params},
+    test_cards,
+};
+use decode_error::DecodeError;
+
+impl From<DecodeError> for ApiError {
+    fn from(error: DecodeError) -> Self {
+        Self::new(ErrorCode::BodyInvalid, error.message).with_param(error.param)
+    }
+}
+
+/// How a body is to be decoded, by its headers. 415 for what this service doesn't read.
+pub fn encoding(headers: &HeaderMap) -> Result<Encoding, EdgeError> {
+    let unsupported = || EdgeError::from(ApiError::explained(ErrorCode::UnsupportedMediaType));
+    let encoded = headers
+        .get_all(CONTENT_ENCODING)
+        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+    if encoded {
+        return Err(unsupported());
+    }
+    let mut types = headers.get_all(CONTENT_TYPE);
+    let Some(media_type) = types.next() else {
+        // Nothing is an empty object in either encoding; anything else has to say what it is.
+        return if has_body(headers) {
+            Err(unsupported())
+        } else {
+            Ok(Encoding::Json)
+        };
+    };
+    let media_type: mime::Mime = match (media_type.to_str(), types.next()) {
+        (Ok(text), None) => text.parse().map_err(|_| unsupported())?,
+        (Ok(_) | Err(_), _) => return Err(unsupported()),
+    };
+    if media_type
+        .get_param(mime::CHARSET)
+        .is_some_and(|charset| charset != mime::UTF_8)
+    {
+        return Err(unsupported());
+    }
+    match media_type.essence_str() {
+        "application/json" => Ok(Encoding::Json),
+        "application/x-www-form-urlencoded" => Ok(Encoding::Form),
+        _ => Err(unsupported()),
+    }
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    let length = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
+}
+
+/// Reads the whole body: at most `limit` bytes, within `time`. Actix sets no time limit of its own,
+/// so a client that stops sending would hold its request open for ever.
+pub async fn read(
+    headers: &HeaderMap,
+    mut payload: Payload,
+    limit: usize,
+    time: Duration,
+) -> Result<Bytes, EdgeError> {
+    let too_large = || EdgeError::from(ApiError::explained(ErrorCode::BodyTooLarge));
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > limit) {
+        return Err(too_large());
+    }
+    let reading = async {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = payload.next().await {
+            let chunk = chunk.map_err(broken)?;
+            if body.len() + chunk.len() > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    };
+    tokio::time::timeout(time, reading)
+        .await
+        .unwrap_or_else(|_| Err(ApiError::explained(ErrorCode::RequestTimeout).into()))
+}
+
+/// The connection broke or the framing is wrong; whoever is still there learns that nothing was
+/// done.
+fn broken(_: PayloadError) -> EdgeError {
+    ApiError::new(ErrorCode::BodyInvalid, "The body did not arrive whole.").into()
+}
+
+/// Decodes a body. One that doesn't decode is a refusal that the command will store.
+///
+/// The exception is a card number, anywhere in it: that is refused here and now, before anything
+/// of the request is stored or logged.
+pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, EdgeError> {
+    let tree = match encoding {
+        Encoding::Json => json::decode(body),
+        Encoding::Form => form::decode(body),
+    };
+    let forbidden = |param: Option<String>| {
+        Err(ApiError::explained(ErrorCode::CardNumberForbidden)
+            .with_param(param)
+            .into())
+    };
+    match &tree {
+        Ok(tree) => {
+            let is_test_card = |digits: &str| test_cards::by_number(digits).is_some();
+            if let Some(found) = find_card_number(tree, is_test_card) {
+                return forbidden(found.param);
+            }
+        }
+        Err(_) if bytes_hold_card_number(body) => return forbidden(None),
+        Err(_) => {}
+    }
+    Ok(Params {
+        encoding,
+        tree: tree.map_err(ApiError::from),
+    })
+}

@@ -1,0 +1,124 @@
+//! Errors of the edge: those that are no stored outcome.
+//!
+//! Promise: every one is the envelope with the headers that tell a client what to do next.
+
+use std::fmt;
+
+use actix_web::{
+    HttpResponse, ResponseError,
+    http::{StatusCode, header},
+};
+
+use crate::{
+    domain::{
+        dialect::Dialect,
+        error::{ApiError, ErrorCode},
+    },
+    idempotency::{Failure, FailureKind},
+};
+
+/// Seconds until a retry makes sense, for a key in flight and for a service in trouble: long
+/// enough not to be a storm, short enough not to be noticed.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// An error to answer with, not stored under any key.
+#[derive(Debug)]
+pub struct EdgeError {
+    error: ApiError,
+    status: u16,
+    allow: Option<&'static str>,
+}
+
+impl EdgeError {
+    /// 405 with the methods that the path has.
+    pub fn method_not_allowed(allow: &'static str) -> Self {
+        Self {
+            allow: Some(allow),
+            ..ApiError::explained(ErrorCode::MethodNotAllowed).into()
+        }
+    }
+
+    /// The key belongs to another request; the dialect decides the status.
+    pub fn key_reused(dialect: Dialect) -> Self {
+        Self {
+            status: dialect.key_reused_status(),
+            ..ApiError::explained(ErrorCode::IdempotencyKeyReused).into()
+        }
+    }
+
+    /// The first request with the key hasn't finished.
+    pub fn key_in_use() -> Self {
+        ApiError::explained(ErrorCode::IdempotencyKeyInUse).into()
+    }
+
+    /// Not executed, or not known to be. Opaque: the cause is in the log.
+    pub fn failed(kind: FailureKind) -> Self {
+        ApiError::explained(match kind {
+            FailureKind::Busy => ErrorCode::ResourceBusy,
+            FailureKind::Unavailable => ErrorCode::ServiceUnavailable,
+            FailureKind::Internal => ErrorCode::InternalError,
+        })
+        .into()
+    }
+
+    /// The same for a read, which nobody has logged yet.
+    pub fn failed_read(failure: impl Into<Failure>) -> Self {
+        let Failure { kind, cause, .. } = failure.into();
+        tracing::error!(?kind, %cause, "a read failed");
+        Self::failed(kind)
+    }
+
+    /// The account has no such object.
+    pub fn missing(param: &str) -> Self {
+        ApiError::explained(ErrorCode::ResourceMissing)
+            .with_param(param.to_owned())
+            .into()
+    }
+}
+
+impl From<ApiError> for EdgeError {
+    fn from(error: ApiError) -> Self {
+        Self {
+            status: error.code.status(),
+            error,
+            allow: None,
+        }
+    }
+}
+
+impl fmt::Display for EdgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.error.code.as_str())
+    }
+}
+
+impl ResponseError for EdgeError {
+    fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let code = self.error.code;
+        let mut response = HttpResponse::build(self.status_code());
+        response
+            .insert_header((
+                header::LINK,
+                format!("<{}>; rel=\"describedby\"", code.doc_url()),
+            ))
+            .insert_header(("stripe-should-retry", code.should_retry().to_string()));
+        if matches!(
+            code,
+            ErrorCode::IdempotencyKeyInUse | ErrorCode::ServiceUnavailable
+        ) {
+            response.insert_header((header::RETRY_AFTER, RETRY_AFTER_SECONDS));
+        }
+        if let Some(methods) = self.allow {
+            response.insert_header((header::ALLOW, methods));
+        }
+        if self.status == 401 {
+            // RFC 9110, section 11.6.1: a 401 says how to authenticate.
+            response.insert_header((header::WWW_AUTHENTICATE, "Bearer realm=\"charge-once\""));
+        }
+        response.json(self.error.envelope())
+    }
+}

@@ -1,0 +1,168 @@
+//! `/idempotency-keys`: what is known about a key.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Serialize;
+
+use super::{
+    App,
+    error::EdgeError,
+    request::{Caller, no_query, query_params},
+};
+use crate::{
+    domain::error::{ApiError, ErrorCode},
+    idempotency::{IdempotencyKey, InFlightRequest, Inspected, KEY_MAX_BYTES, Record},
+};
+
+/// What a 404 must not be read as.
+const NOTHING_FINISHED: &str = "There is no finished record under this key now. That does not mean \
+                                that the operation may be sent under a new key: the first request \
+                                may still arrive. The safe question is to retry it with this key.";
+
+/// An idempotency key, as clients see it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = IdempotencyKey)]
+pub struct KeyObject {
+    /// Always `idempotency_key`.
+    #[schema(example = "idempotency_key")]
+    object: &'static str,
+    /// The key, without quotes.
+    #[schema(example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
+    key: String,
+    /// `completed` or `in_flight`.
+    #[schema(example = "completed")]
+    status: &'static str,
+    /// Of the first request; null while another replica works on it.
+    #[schema(required = true, example = "POST")]
+    method: Option<String>,
+    /// Of the first request; null while another replica works on it.
+    #[schema(required = true, example = "/charges")]
+    path: Option<String>,
+    /// SHA-256 of the first request, in hexadecimal.
+    #[schema(required = true)]
+    fingerprint: Option<String>,
+    /// The status that every retry gets.
+    #[schema(required = true, example = 201)]
+    response_status: Option<u16>,
+    /// The id of what was created.
+    #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
+    resource: Option<String>,
+    /// The `req_…` that executed.
+    #[schema(required = true)]
+    request: Option<String>,
+    /// Unix seconds.
+    #[schema(required = true, example = 1_795_000_000)]
+    created: Option<i64>,
+    /// Unix seconds.
+    #[schema(required = true, example = 1_795_086_400)]
+    expires: Option<i64>,
+}
+
+impl KeyObject {
+    fn completed(key: String, record: Record) -> Self {
+        Self {
+            object: "idempotency_key",
+            key,
+            status: "completed",
+            method: Some(record.method),
+            path: Some(record.path),
+            fingerprint: Some(hex::encode(record.fingerprint)),
+            response_status: Some(record.reply.status),
+            resource: record.reply.resource_id,
+            request: Some(record.request_id),
+            created: Some(record.created_at.timestamp()),
+            expires: Some(record.expires_at.timestamp()),
+        }
+    }
+
+    fn in_flight(key: String, here: Option<InFlightRequest>) -> Self {
+        let (method, path, fingerprint, request) = match here {
+            Some(here) => (
+                Some(here.method),
+                Some(here.path),
+                Some(hex::encode(here.fingerprint)),
+                Some(here.request_id),
+            ),
+            None => (None, None, None, None),
+        };
+        Self {
+            object: "idempotency_key",
+            key,
+            status: "in_flight",
+            method,
+            path,
+            fingerprint,
+            response_status: None,
+            resource: None,
+            request,
+            created: None,
+            expires: None,
+        }
+    }
+}
+
+/// Look an idempotency key up, by path
+#[utoipa::path(
+    get, path = "/idempotency-keys/{key}", tag = "Idempotency keys",
+    operation_id = "retrieveIdempotencyKey",
+    params(("key" = String, Path, description = "The key, percent-encoded, without quotes.")),
+    responses((status = 200, description = "What is known about the key.", body = KeyObject)),
+)]
+pub async fn retrieve(
+    app: web::Data<App>,
+    caller: Caller,
+    request: HttpRequest,
+) -> Result<HttpResponse, EdgeError> {
+    no_query(&request)?;
+    // The router has decoded the segment, except for characters that would change the path.
+    let raw = request.match_info().query("key");
+    let key = percent_decoded(raw);
+    inspect(&app, caller, &key, "key").await
+}
+
+/// Look an idempotency key up, by query
+///
+/// For keys that hold `/` or `?`.
+#[utoipa::path(
+    get, path = "/idempotency-keys", tag = "Idempotency keys",
+    operation_id = "lookUpIdempotencyKey",
+    params(("key" = String, Query, description = "The key, without quotes.")),
+    responses((status = 200, description = "What is known about the key.", body = KeyObject)),
+)]
+pub async fn look_up(
+    app: web::Data<App>,
+    caller: Caller,
+    request: HttpRequest,
+) -> Result<HttpResponse, EdgeError> {
+    let params = query_params(&request)?;
+    let mut fields = params.fields()?;
+    let key = fields.text("key", KEY_MAX_BYTES)?;
+    let missing = fields.missing("key");
+    fields.finish()?;
+    inspect(&app, caller, key.ok_or(missing)?.as_bytes(), "key").await
+}
+
+async fn inspect(
+    app: &App,
+    caller: Caller,
+    key: &[u8],
+    param: &str,
+) -> Result<HttpResponse, EdgeError> {
+    let key = IdempotencyKey::parse(key).map_err(|error| {
+        ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param(param.to_owned())
+    })?;
+    let text = key.as_str().to_owned();
+    let inspected = app.idempotency.inspect(caller.account.0, key).await;
+    match inspected.map_err(EdgeError::failed_read)? {
+        Inspected::Completed(record) => {
+            Ok(HttpResponse::Ok().json(KeyObject::completed(text, record)))
+        }
+        Inspected::InFlight(here) => Ok(HttpResponse::Ok().json(KeyObject::in_flight(text, here))),
+        Inspected::Nothing => Err(ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED)
+            .with_param(param.to_owned())
+            .into()),
+    }
+}
+
+fn percent_decoded(segment: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(segment).collect()
+}

@@ -1,0 +1,109 @@
+//! 1 · The edge: knows HTTP, writes no SQL.
+//!
+//! Promise: this file shows every route; a handler reads the request, hands a command to
+//! `idempotency::run`, and renders what comes back. Whatever happens, the client gets the envelope.
+
+pub mod api_keys;
+pub mod body;
+pub mod charges;
+pub mod error;
+mod errors_page;
+pub mod health;
+pub mod idempotency_keys;
+pub mod list;
+pub mod openapi;
+pub mod orders;
+pub mod outermost;
+pub mod reply;
+pub mod request;
+
+use std::{sync::Arc, time::Duration};
+
+use actix_web::{
+    HttpResponse, Resource, Route, guard,
+    web::{self, ServiceConfig},
+};
+use tokio::sync::watch;
+
+use self::{api_keys::ApiKeys, error::EdgeError};
+use crate::{
+    config::Timeouts,
+    database::Database,
+    domain::error::{ApiError, ErrorCode},
+    idempotency::Idempotency,
+    processor::SimulatedProcessor,
+};
+
+/// What handlers work with. Cheap to clone; one for all worker threads.
+#[derive(Clone)]
+pub struct App {
+    /// The one way to write.
+    pub idempotency: Idempotency,
+    /// The way to read.
+    pub database: Database,
+    /// Who may call.
+    pub api_keys: ApiKeys,
+    /// Where cards are authorised.
+    pub processor: Arc<SimulatedProcessor>,
+    /// The timeout ladder.
+    pub timeouts: Timeouts,
+    /// Largest body, in bytes.
+    pub body_limit: usize,
+    /// How long a duplicate under `/v1` waits unless it says otherwise.
+    pub in_flight_wait_v1: Duration,
+    /// Becomes true when the process is asked to stop.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// Every route. The API is served twice, at the root and under `/v1`, by the same handlers.
+pub fn routes(config: &mut ServiceConfig) {
+    config
+        .service(allow("/", "GET, HEAD").route(get().to(health::index)))
+        .service(allow("/livez", "GET, HEAD").route(get().to(health::livez)))
+        .service(allow("/readyz", "GET, HEAD").route(get().to(health::readyz)))
+        .service(allow("/errors", "GET, HEAD").route(get().to(errors_page::show)))
+        .service(allow("/swagger-ui", "GET, HEAD").route(get().to(openapi::to_swagger_ui)))
+        .service(openapi::swagger_ui())
+        .service(web::scope("/v1").configure(api))
+        .configure(api)
+        .default_service(web::to(route_not_found));
+}
+
+/// The API itself.
+fn api(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/charges", "GET, HEAD, POST")
+                .route(web::post().to(charges::create))
+                .route(get().to(charges::list)),
+        )
+        .service(allow("/charges/{id}", "GET, HEAD").route(get().to(charges::retrieve)))
+        .service(
+            allow("/orders", "GET, HEAD, POST")
+                .route(web::post().to(orders::create))
+                .route(get().to(orders::list)),
+        )
+        .service(allow("/orders/{id}", "GET, HEAD").route(get().to(orders::retrieve)))
+        .service(allow("/idempotency-keys", "GET, HEAD").route(get().to(idempotency_keys::look_up)))
+        .service(
+            allow("/idempotency-keys/{key}", "GET, HEAD")
+                .route(get().to(idempotency_keys::retrieve)),
+        )
+        .default_service(web::to(route_not_found));
+}
+
+/// A resource that answers methods it doesn't have with 405 and `Allow` (RFC 9110, 15.5.6).
+fn allow(path: &'static str, methods: &'static str) -> Resource {
+    web::resource(path).default_service(web::to(move || async move {
+        Err::<HttpResponse, _>(EdgeError::method_not_allowed(methods))
+    }))
+}
+
+/// GET, and HEAD with it: the server leaves the body out.
+fn get() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+async fn route_not_found() -> Result<HttpResponse, EdgeError> {
+    Err(ApiError::explained(ErrorCode::RouteNotFound).into())
+}

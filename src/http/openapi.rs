@@ -1,0 +1,403 @@
+//! The OpenAPI 3.1 document and Swagger UI.
+//!
+//! Promise: the document lists every status that an endpoint really answers, with the codes of the
+//! one error table, and its examples work when sent as they are.
+
+use std::collections::BTreeMap;
+
+use actix_web::{HttpResponse, http::header};
+use serde::Deserialize;
+use utoipa::{
+    IntoParams, Modify, OpenApi, ToSchema,
+    openapi::{
+        ContentBuilder, HeaderBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder, Type,
+        header::Header,
+        path::{Operation, PathItem},
+        security::{Http, HttpAuthScheme, SecurityScheme},
+    },
+};
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use crate::domain::{
+    error::{Envelope, ErrorCode, ErrorType},
+    params::Metadata,
+};
+
+/// The header of every mutating request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes a header; the edge reads it by hand")]
+pub struct IdempotencyKeyHeader {
+    /// Made by you, once per operation, before the first attempt; every retry sends the same. 1 to
+    /// 255 bytes of visible ASCII without quotes, backslashes and commas.
+    #[param(
+        rename = "Idempotency-Key",
+        required = true,
+        min_length = 1,
+        max_length = 257,
+        pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##,
+        example = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+    )]
+    idempotency_key: String,
+}
+
+/// How long a duplicate waits.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes a header; the edge reads it by hand")]
+pub struct PreferHeader {
+    /// `wait=N`: how many seconds, up to 30, a duplicate waits for the first request's answer
+    /// before 409.
+    #[param(rename = "Prefer", required = false)]
+    prefer: Option<String>,
+}
+
+/// The parameters that every list has.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes a query; list.rs reads it by hand")]
+pub struct PageQuery {
+    /// Objects on a page.
+    #[param(minimum = 1, maximum = 100, default = 10)]
+    limit: Option<i64>,
+    /// The page after this object: older ones.
+    starting_after: Option<String>,
+    /// The page before this object: newer ones. Not together with starting_after.
+    ending_before: Option<String>,
+    /// Created later than this, in unix seconds.
+    #[param(rename = "created[gt]", minimum = 0, maximum = 253_402_300_799_i64)]
+    created_gt: Option<i64>,
+    /// Created at this or later, in unix seconds.
+    #[param(rename = "created[gte]", minimum = 0, maximum = 253_402_300_799_i64)]
+    created_gte: Option<i64>,
+    /// Created earlier than this, in unix seconds.
+    #[param(rename = "created[lt]", minimum = 0, maximum = 253_402_300_799_i64)]
+    created_lt: Option<i64>,
+    /// Created at this or earlier, in unix seconds.
+    #[param(rename = "created[lte]", minimum = 0, maximum = 253_402_300_799_i64)]
+    created_lte: Option<i64>,
+}
+
+/// The parameters of a new charge.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateCharge, example = json!({
+    "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",
+    "metadata": {"order_id": "6735"},
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/charge.rs reads it by hand"
+)]
+pub struct CreateChargeBody {
+    /// Minor units.
+    #[schema(minimum = 1, maximum = 99_999_999)]
+    amount: i64,
+    /// ISO 4217, any case.
+    #[schema(pattern = "^[A-Za-z]{3}$")]
+    currency: String,
+    /// A test token, or a test card. Default: tok_visa.
+    source: Option<SourceParam>,
+    /// Whether to take the money at once. Default: true.
+    capture: Option<bool>,
+    /// Your own reference.
+    #[schema(max_length = 255)]
+    customer: Option<String>,
+    /// For people.
+    #[schema(max_length = 1000)]
+    description: Option<String>,
+    /// On the card statement.
+    #[schema(max_length = 22)]
+    statement_descriptor: Option<String>,
+    /// Where the receipt goes.
+    #[schema(max_length = 254)]
+    receipt_email: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<Metadata>,
+}
+
+/// What is charged.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = Source)]
+#[serde(untagged)]
+pub enum SourceParam {
+    /// tok_visa, tok_mastercard, tok_amex, tok_chargeDeclined, tok_slow, tok_outage …
+    Token(String),
+    /// A test card.
+    Card(CardParam),
+}
+
+/// A test card by its number.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = Card)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/charge.rs reads it by hand"
+)]
+pub struct CardParam {
+    /// Always card.
+    object: Option<String>,
+    /// A test card's number, such as 4242424242424242.
+    number: String,
+    /// 1 to 12.
+    #[schema(minimum = 1, maximum = 12)]
+    exp_month: i64,
+    /// Four digits.
+    #[schema(minimum = 2000, maximum = 2099)]
+    exp_year: i64,
+    /// Three or four digits.
+    #[schema(pattern = "^[0-9]{3,4}$")]
+    cvc: Option<String>,
+}
+
+/// The parameters of a new order.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateOrder, example = json!({
+    "currency": "eur", "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
+    "metadata": {"channel": "web"},
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/order.rs reads it by hand"
+)]
+pub struct CreateOrderBody {
+    /// ISO 4217, any case.
+    #[schema(pattern = "^[A-Za-z]{3}$")]
+    currency: String,
+    /// The lines.
+    #[schema(min_items = 1, max_items = 100)]
+    items: Vec<ItemParam>,
+    /// Your own reference.
+    #[schema(max_length = 255)]
+    customer: Option<String>,
+    /// Your own id of the order, unique in the account: a second create with it and the same
+    /// content answers 200 with the order as it is then.
+    #[schema(max_length = 255)]
+    client_order_id: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<Metadata>,
+}
+
+/// One line.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateOrderItem)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/order.rs reads it by hand"
+)]
+pub struct ItemParam {
+    /// Your stock-keeping unit.
+    #[schema(max_length = 255)]
+    sku: Option<String>,
+    /// For people.
+    #[schema(max_length = 255)]
+    description: Option<String>,
+    /// How many.
+    #[schema(minimum = 1, maximum = 10_000)]
+    quantity: i64,
+    /// Minor units.
+    #[schema(minimum = 0, maximum = 99_999_999)]
+    unit_amount: i64,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "charge-once",
+        description = "A payments API in which a retried request never charges twice.\n\nEvery \
+            POST needs an `Idempotency-Key`. Send a request twice with the same key and you get \
+            the same answer twice, and one charge.\n\n**Try it:** Authorize with the API key that \
+            the start-up banner shows, open `POST /charges`, Try it out, Execute. Execute again: \
+            the same charge, and the header `idempotent-replayed: true`.\n\nEvery error code is \
+            explained at [/errors](/errors).",
+    ),
+    servers(
+        (url = "/", description = "IETF dialect: key reuse is 422, a duplicate in flight is 409 at once"),
+        (url = "/v1", description = "Stripe's dialect: key reuse is 400, a duplicate in flight waits"),
+    ),
+    paths(
+        super::charges::create, super::charges::list, super::charges::retrieve,
+        super::orders::create, super::orders::list, super::orders::retrieve,
+        super::idempotency_keys::retrieve, super::idempotency_keys::look_up,
+        super::health::livez, super::health::readyz,
+    ),
+    components(schemas(Envelope<'static>)),
+    security(("bearer" = []), ("basic" = [])),
+    modifiers(&SecuritySchemes, &ErrorResponses, &ReplyHeaders),
+)]
+struct Document;
+
+/// The document, as `openapi/openapi.json` holds it.
+pub fn document() -> utoipa::openapi::OpenApi {
+    Document::openapi()
+}
+
+/// Swagger UI, with its files compiled in, and `/openapi.json`.
+pub fn swagger_ui() -> SwaggerUi {
+    // No validator badge: it would send the document to a server elsewhere.
+    let config = Config::default()
+        .validator_url("none")
+        .display_request_duration(true)
+        .persist_authorization(true);
+    SwaggerUi::new("/swagger-ui/{_:.*}")
+        .config(config)
+        .url("/openapi.json", document())
+}
+
+/// `/swagger-ui` without its slash would resolve the page's relative files wrongly.
+pub async fn to_swagger_ui() -> HttpResponse {
+    HttpResponse::PermanentRedirect()
+        .insert_header((header::LOCATION, "/swagger-ui/"))
+        .finish()
+}
+
+struct SecuritySchemes;
+
+impl Modify for SecuritySchemes {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        for (name, scheme) in [
+            ("bearer", HttpAuthScheme::Bearer),
+            ("basic", HttpAuthScheme::Basic),
+        ] {
+            let scheme = SecurityScheme::Http(Http::new(scheme));
+            components
+                .security_schemes
+                .insert(name.to_owned(), scheme.into());
+        }
+    }
+}
+
+/// Adds the errors that each operation really answers.
+struct ErrorResponses;
+
+/// What any request with an API key may meet.
+const AUTHENTICATED: &[ErrorCode] = &[
+    ErrorCode::ParameterInvalid,
+    ErrorCode::ParameterUnknown,
+    ErrorCode::CardNumberForbidden,
+    ErrorCode::ApiKeyMissing,
+    ErrorCode::ApiKeyInvalid,
+    ErrorCode::InternalError,
+    ErrorCode::ServiceUnavailable,
+];
+
+/// What a mutating request may meet besides.
+const MUTATING: &[ErrorCode] = &[
+    ErrorCode::IdempotencyKeyRequired,
+    ErrorCode::IdempotencyKeyInvalid,
+    ErrorCode::BodyInvalid,
+    ErrorCode::ParameterMissing,
+    ErrorCode::AmountTooLarge,
+    ErrorCode::RequestTimeout,
+    ErrorCode::IdempotencyKeyInUse,
+    ErrorCode::ResourceBusy,
+    ErrorCode::BodyTooLarge,
+    ErrorCode::UnsupportedMediaType,
+    ErrorCode::IdempotencyKeyReused,
+];
+
+fn codes(operation: &str) -> Vec<ErrorCode> {
+    let card_errors = ErrorCode::ALL
+        .iter()
+        .copied()
+        .filter(|code| code.error_type() == ErrorType::Card);
+    match operation {
+        "livez" => vec![],
+        "readyz" => vec![ErrorCode::ServiceUnavailable],
+        "createCharge" => AUTHENTICATED
+            .iter()
+            .chain(MUTATING)
+            .copied()
+            .chain(card_errors)
+            .collect(),
+        "createOrder" => [AUTHENTICATED, MUTATING].concat(),
+        "listCharges" | "listOrders" => AUTHENTICATED.to_vec(),
+        "lookUpIdempotencyKey" => [
+            AUTHENTICATED,
+            &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
+        ]
+        .concat(),
+        _ => [AUTHENTICATED, &[ErrorCode::ResourceMissing]].concat(),
+    }
+}
+
+impl Modify for ErrorResponses {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for operation in operations(document) {
+            let mut by_status = BTreeMap::<u16, Vec<&str>>::new();
+            for code in codes(operation.operation_id.as_deref().unwrap_or_default()) {
+                by_status
+                    .entry(code.status())
+                    .or_default()
+                    .push(code.as_str());
+            }
+            for (status, codes) in by_status {
+                let response = ResponseBuilder::new()
+                    .description(codes.join(", "))
+                    .content(
+                        "application/json",
+                        ContentBuilder::new()
+                            .schema(Some(Ref::from_schema_name("Error")))
+                            .build(),
+                    )
+                    .build();
+                operation
+                    .responses
+                    .responses
+                    .insert(status.to_string(), RefOr::T(response));
+            }
+        }
+    }
+}
+
+/// Documents the headers that carry the promise.
+struct ReplyHeaders;
+
+impl Modify for ReplyHeaders {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let header = |description: &str| -> Header {
+            HeaderBuilder::new()
+                .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+                .description(Some(description))
+                .build()
+        };
+        for operation in operations(document) {
+            let mutating = operation.request_body.is_some();
+            for (status, response) in &mut operation.responses.responses {
+                let RefOr::T(response) = response else {
+                    continue;
+                };
+                let mut add = |name: &str, about: &str| {
+                    response
+                        .headers
+                        .insert(name.to_owned(), header(about).into());
+                };
+                add("Request-Id", "req_…, fresh on every reply");
+                let stored = matches!(status.as_str(), "200" | "201" | "400" | "402");
+                if mutating && stored {
+                    add("Idempotent-Replayed", "true on replays, else absent");
+                    add("Original-Request", "the req_… that executed");
+                    add(
+                        "Idempotency-Expires",
+                        "when the stored outcome dies (RFC 3339)",
+                    );
+                }
+                if status == "201" {
+                    add("Location", "the path of what was created");
+                }
+            }
+        }
+    }
+}
+
+fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &mut Operation> {
+    document
+        .paths
+        .paths
+        .values_mut()
+        .flat_map(|PathItem { get, post, .. }| [get.as_mut(), post.as_mut()].into_iter().flatten())
+}

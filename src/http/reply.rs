@@ -1,0 +1,56 @@
+//! From a committed record to a reply.
+//!
+//! Promise: the first reply and every replay are rendered here, from the same record, and differ
+//! only in the headers of delivery.
+
+use actix_web::{
+    HttpResponse,
+    http::{
+        StatusCode,
+        header::{HeaderName, HeaderValue},
+    },
+};
+use chrono::SecondsFormat;
+
+use super::{App, error::EdgeError, request::Mutation};
+use crate::idempotency::{Command, Failure, Outcome, Record};
+
+/// Runs a command at most once and renders how it ended: the whole of every mutating handler.
+pub async fn run<C: Command>(
+    app: &App,
+    mutation: Mutation,
+    command: impl FnOnce(&Mutation) -> C,
+) -> Result<HttpResponse, EdgeError> {
+    let command = command(&mutation);
+    match app.idempotency.run(mutation.request, command).await {
+        Outcome::Stored { record, replayed } => render(&record, replayed),
+        Outcome::Reused => Err(EdgeError::key_reused(mutation.dialect)),
+        Outcome::InUse => Err(EdgeError::key_in_use()),
+        Outcome::Failed(failure) => Err(EdgeError::failed(failure.kind)),
+    }
+}
+
+/// Status, body bytes and every header of the record, repeated names included.
+fn render(record: &Record, replayed: bool) -> Result<HttpResponse, EdgeError> {
+    let unreadable =
+        || EdgeError::failed_read(Failure::internal("a stored reply can't be rendered"));
+    let status = StatusCode::from_u16(record.reply.status).map_err(|_| unreadable())?;
+    let mut response = HttpResponse::build(status);
+    for (name, value) in &record.reply.headers {
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| unreadable())?;
+        let value = HeaderValue::try_from(value.as_str()).map_err(|_| unreadable())?;
+        response.append_header((name, value));
+    }
+    // Whole seconds, rounded down: the record lives at least as long as the header says.
+    let expires = record.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    response
+        .insert_header(("original-request", record.request_id.as_str()))
+        .insert_header(("idempotency-expires", expires));
+    if status.is_client_error() {
+        response.insert_header(("stripe-should-retry", "false"));
+    }
+    if replayed {
+        response.insert_header(("idempotent-replayed", "true"));
+    }
+    Ok(response.body(record.reply.body.clone()))
+}

@@ -1,0 +1,232 @@
+//! What a handler gets: the caller, and for a mutating request everything that `idempotency::run`
+//! needs.
+//!
+//! Promise: the checks before the claim run here, in the contract's order: API key, media type,
+//! size and time, idempotency key, card numbers. Nothing that fails here is stored.
+
+use std::time::Duration;
+
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Map, Value};
+
+use super::{
+    App,
+    body::{self, form},
+    error::EdgeError,
+    outermost::{IDEMPOTENCY_KEY, preferred_wait},
+};
+use crate::{
+    domain::{
+        card_numbers::{bytes_hold_card_number, find_card_number},
+        dialect::Dialect,
+        error::{ApiError, ErrorCode},
+        ids::{AccountId, RequestId},
+        params::{Encoding, Params},
+    },
+    idempotency::{Failure, Fingerprint, Fingerprinted, IdempotencyKey, Parameters, Request},
+};
+
+/// An authenticated request.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    /// Whom it speaks for.
+    pub account: AccountId,
+    /// Which prefix it came through.
+    pub dialect: Dialect,
+}
+
+impl Caller {
+    async fn of(app: &App, request: &HttpRequest) -> Result<Self, EdgeError> {
+        let account = app.api_keys.authenticate(request.headers()).await?;
+        tracing::Span::current().record("account", tracing::field::display(account));
+        if request.headers().contains_key("stripe-account") {
+            return Err(ApiError::new(
+                ErrorCode::ParameterInvalid,
+                "Stripe-Account is not supported: ignoring it would charge the wrong account.",
+            )
+            .into());
+        }
+        Ok(Self {
+            account,
+            dialect: Dialect::of_path(request.path()),
+        })
+    }
+}
+
+impl FromRequest for Caller {
+    type Error = EdgeError;
+    type Future = LocalBoxFuture<'static, Result<Self, EdgeError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move { Self::of(app(&request)?, &request).await })
+    }
+}
+
+/// A request that changes something, ready to run.
+#[derive(Debug)]
+pub struct Mutation {
+    /// Whom it speaks for.
+    pub account: AccountId,
+    /// Which prefix it came through.
+    pub dialect: Dialect,
+    /// The decoded parameters, unchecked.
+    pub params: Params,
+    /// What `idempotency::run` needs.
+    pub request: Request,
+}
+
+impl FromRequest for Mutation {
+    type Error = EdgeError;
+    type Future = LocalBoxFuture<'static, Result<Self, EdgeError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        let payload = web::Payload::from_request(&request, payload).into_inner();
+        Box::pin(async move {
+            let payload = payload.map_err(|_| EdgeError::failed_read(no_app()))?;
+            Self::of(app(&request)?, &request, payload).await
+        })
+    }
+}
+
+impl Mutation {
+    async fn of(
+        app: &App,
+        request: &HttpRequest,
+        payload: web::Payload,
+    ) -> Result<Self, EdgeError> {
+        let Caller { account, dialect } = Caller::of(app, request).await?;
+        let headers = request.headers();
+        let encoding = body::encoding(headers)?;
+        let bytes = body::read(headers, payload, app.body_limit, app.timeouts.body()).await?;
+        let key = idempotency_key(request)?;
+        let mut params = body::decode(encoding, &bytes)?;
+        let query = query(request)?;
+        let fingerprint = Fingerprint::of(&Fingerprinted {
+            method: request.method().as_str(),
+            path: request.path(),
+            query: canonical(query.as_ref().ok(), request.query_string().as_bytes()).borrow(),
+            media_type: encoding.as_str(),
+            parameters: canonical(params.tree.as_ref().ok(), &bytes).borrow(),
+        });
+        if let Some(refusal) = refuse_query(query) {
+            params.tree = Err(refusal);
+        }
+        Ok(Self {
+            account,
+            dialect,
+            params,
+            request: Request {
+                account_id: account.0,
+                key,
+                fingerprint,
+                method: request.method().to_string(),
+                path: request.path().to_owned(),
+                request_id: request_id(request),
+                wait: preferred_wait(headers).unwrap_or(match dialect {
+                    Dialect::Ietf => Duration::ZERO,
+                    Dialect::Stripe => app.in_flight_wait_v1,
+                }),
+            },
+        })
+    }
+}
+
+/// Parameters of a read, from its query.
+pub fn query_params(request: &HttpRequest) -> Result<Params, EdgeError> {
+    let tree = query(request)?;
+    Ok(Params {
+        encoding: Encoding::Form,
+        tree,
+    })
+}
+
+/// Refuses parameters on a read that has none.
+pub fn no_query(request: &HttpRequest) -> Result<(), EdgeError> {
+    Ok(query_params(request)?.fields()?.finish()?)
+}
+
+/// The decoded query, or why it can't be decoded; a card number in it ends the request.
+fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, EdgeError> {
+    let raw = request.query_string().as_bytes();
+    let decoded = form::decode(raw);
+    let forbidden = match &decoded {
+        Ok(tree) => find_card_number(tree, |_| false).is_some(),
+        Err(_) => bytes_hold_card_number(raw),
+    };
+    if forbidden {
+        return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
+    }
+    Ok(decoded.map_err(|error| {
+        ApiError::new(ErrorCode::ParameterInvalid, error.message).with_param(error.param)
+    }))
+}
+
+/// The parameters of a mutating request go in its body; some in its query would be ignored, so they
+/// are refused, and the command stores the refusal.
+fn refuse_query(query: Result<Map<String, Value>, ApiError>) -> Option<ApiError> {
+    let params = Params {
+        encoding: Encoding::Form,
+        tree: query,
+    };
+    match params.fields() {
+        Ok(fields) => fields.finish().err(),
+        Err(error) => Some(error),
+    }
+}
+
+/// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).
+fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, EdgeError> {
+    let invalid =
+        |message: String| EdgeError::from(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
+    let mut values = request.headers().get_all(IDEMPOTENCY_KEY);
+    match (values.next(), values.next()) {
+        (None, _) => Err(ApiError::explained(ErrorCode::IdempotencyKeyRequired).into()),
+        (Some(value), None) => {
+            IdempotencyKey::parse(value.as_bytes()).map_err(|error| invalid(error.to_string()))
+        }
+        (Some(_), Some(_)) => Err(invalid("The Idempotency-Key header was sent twice.".into())),
+    }
+}
+
+/// Canonical JSON of what was decoded, or the raw bytes of what could not be.
+enum Identity<'a> {
+    Canonical(Vec<u8>),
+    Raw(&'a [u8]),
+}
+
+fn canonical<'a>(tree: Option<&Map<String, Value>>, raw: &'a [u8]) -> Identity<'a> {
+    tree.and_then(|tree| serde_json_canonicalizer::to_vec(tree).ok())
+        .map_or(Identity::Raw(raw), Identity::Canonical)
+}
+
+impl Identity<'_> {
+    fn borrow(&self) -> Parameters<'_> {
+        match self {
+            Self::Canonical(bytes) => Parameters::Canonical(bytes),
+            Self::Raw(bytes) => Parameters::Raw(bytes),
+        }
+    }
+}
+
+/// The request's own id, as the outermost layer made it.
+pub fn request_id(request: &HttpRequest) -> String {
+    request
+        .extensions()
+        .get::<RequestId>()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+fn app(request: &HttpRequest) -> Result<&App, EdgeError> {
+    request
+        .app_data::<web::Data<App>>()
+        .map(|data| data.get_ref())
+        .ok_or_else(|| EdgeError::failed_read(no_app()))
+}
+
+fn no_app() -> Failure {
+    Failure::internal("the server was started without its App")
+}

@@ -1,0 +1,344 @@
+//! The keys that this process is working on, in front of the database.
+//!
+//! Promise: duplicates of a request in flight take no database connection, so a storm of retries
+//! of one key can't starve the others. This is a courtesy, not the guard: correctness rests on the
+//! unique index alone, and an empty map changes speed, never an effect.
+//!
+//! The first request with a key becomes its *leader*, the others *follow* it.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{sync::watch, time::Instant};
+use uuid::Uuid;
+
+use super::{Failure, Fingerprint, IdempotencyKey, Record, Request};
+
+/// Followers of one key at a time; a client with more retries in the air than this is broken.
+const FOLLOWERS_PER_KEY_MAX: usize = 1_000;
+
+/// Followers of one account at a time, so that one tenant can't fill the process with waiters.
+const FOLLOWERS_PER_ACCOUNT_MAX: usize = 4_000;
+
+/// How far the leader is.
+#[derive(Debug, Clone)]
+enum Progress {
+    /// It may only be replaying: nobody knows yet whether it executes.
+    Claiming,
+    /// The key is its own and the work runs.
+    Executing,
+    /// It ended; the entry is out of the map already.
+    Done(Conclusion),
+}
+
+/// How a leader ended, as its followers may use it.
+#[derive(Debug, Clone)]
+pub(super) enum Conclusion {
+    /// The outcome is committed; `replayed` if an earlier request had stored it.
+    Stored {
+        /// The committed record.
+        record: Arc<Record>,
+        /// Whether the leader itself met it as a duplicate.
+        replayed: bool,
+    },
+    /// The leader's request differs from the one that the key belongs to.
+    Reused,
+    /// Another process holds the key.
+    HeldElsewhere,
+    /// Not executed, or not known to be: 5xx.
+    Failed(Failure),
+}
+
+/// What a follower is to do.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Answer with the leader's conclusion.
+    Share(Conclusion),
+    /// Answer that the key is in use.
+    InUse,
+    /// The leader's end says nothing about this request: begin again.
+    StartOver,
+}
+
+/// A request's place among those with its key.
+pub(super) enum Place {
+    /// Nobody is working on the key: do it.
+    Leader(Leadership),
+    /// Somebody is.
+    Follower(Follower),
+    /// Somebody is, and enough are waiting already.
+    TooManyFollowers,
+}
+
+type EntryId = (Uuid, IdempotencyKey);
+
+struct InFlightEntry {
+    fingerprint: Fingerprint,
+    method: String,
+    path: String,
+    request_id: String,
+    followers: usize,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<EntryId, InFlightEntry>,
+    followers_by_account: HashMap<Uuid, usize>,
+}
+
+/// What is known of a request in flight here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InFlightRequest {
+    /// Its method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Its `req_…`.
+    pub request_id: String,
+    /// Its fingerprint.
+    pub fingerprint: Vec<u8>,
+}
+
+/// The map. Cheap to clone; all clones are one map.
+#[derive(Clone)]
+pub(super) struct InFlight {
+    state: Arc<Mutex<State>>,
+    leaders: watch::Sender<usize>,
+    stopping: watch::Sender<bool>,
+}
+
+impl InFlight {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Arc::default(),
+            leaders: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// Leads if the key is nobody's here, else follows.
+    pub(super) fn join(&self, request: &Request) -> Place {
+        let id = (request.account_id, request.key.clone());
+        let mut state = self.lock();
+        let State {
+            entries,
+            followers_by_account,
+        } = &mut *state;
+        match entries.entry(id.clone()) {
+            Entry::Vacant(vacant) => {
+                let progress = watch::Sender::new(Progress::Claiming);
+                self.leaders.send_modify(|leaders| *leaders += 1);
+                vacant.insert(InFlightEntry {
+                    fingerprint: request.fingerprint,
+                    method: request.method.clone(),
+                    path: request.path.clone(),
+                    request_id: request.request_id.clone(),
+                    followers: 0,
+                    progress: progress.clone(),
+                });
+                Place::Leader(Leadership {
+                    in_flight: self.clone(),
+                    id,
+                    progress,
+                })
+            }
+            Entry::Occupied(mut occupied) => {
+                let entry = occupied.get_mut();
+                let of_account = followers_by_account.entry(request.account_id).or_default();
+                if entry.followers >= FOLLOWERS_PER_KEY_MAX
+                    || *of_account >= FOLLOWERS_PER_ACCOUNT_MAX
+                {
+                    return Place::TooManyFollowers;
+                }
+                entry.followers += 1;
+                *of_account += 1;
+                Place::Follower(Follower {
+                    same_request: entry.fingerprint == request.fingerprint,
+                    progress: entry.progress.subscribe(),
+                    stopping: self.stopping.subscribe(),
+                    _seat: Seat {
+                        in_flight: self.clone(),
+                        id,
+                    },
+                })
+            }
+        }
+    }
+
+    /// The request that this process works on under a key, if there is one.
+    pub(super) fn look_up(
+        &self,
+        account_id: Uuid,
+        key: &IdempotencyKey,
+    ) -> Option<InFlightRequest> {
+        self.lock()
+            .entries
+            .get(&(account_id, key.clone()))
+            .map(|entry| InFlightRequest {
+                method: entry.method.clone(),
+                path: entry.path.clone(),
+                request_id: entry.request_id.clone(),
+                fingerprint: entry.fingerprint.bytes().to_vec(),
+            })
+    }
+
+    /// Ends every wait, now and from now on.
+    pub(super) fn end_waits(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Resolves when no leader is left.
+    pub(super) async fn drained(&self) {
+        // The sender lives as long as this map, so the wait can't fail.
+        let _ = self
+            .leaders
+            .subscribe()
+            .wait_for(|leaders| *leaders == 0)
+            .await;
+    }
+
+    /// Sleeps until `until`, or less when the process is stopping. `false`: stop waiting.
+    pub(super) async fn pause(&self, until: Instant) -> bool {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => true,
+            _ = stopping.wait_for(|stopping| *stopping) => false,
+        }
+    }
+
+    /// The lock is never held across an await, and no code under it panics; if some did, the map
+    /// is still whole, and refusing every request for ever would help nobody.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The leader's entry. Dropped without a conclusion, by a panic, it concludes as failed.
+pub(super) struct Leadership {
+    in_flight: InFlight,
+    id: EntryId,
+    progress: watch::Sender<Progress>,
+}
+
+impl Leadership {
+    /// The key is claimed: from here on duplicates know that the work runs.
+    pub(super) fn executing(&self) {
+        self.progress.send_replace(Progress::Executing);
+    }
+
+    /// A fresh attempt claims again.
+    pub(super) fn claiming(&self) {
+        self.progress.send_replace(Progress::Claiming);
+    }
+
+    /// Tells the followers, after the definite outcome and never before.
+    pub(super) fn conclude(self, conclusion: Conclusion) {
+        self.finish(conclusion);
+    }
+
+    fn finish(&self, conclusion: Conclusion) {
+        // Out of the map first: whoever comes now asks the database, which knows the outcome.
+        self.in_flight.lock().entries.remove(&self.id);
+        self.progress.send_replace(Progress::Done(conclusion));
+        self.in_flight
+            .leaders
+            .send_modify(|leaders| *leaders = leaders.saturating_sub(1));
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        if !matches!(*self.progress.borrow(), Progress::Done(_)) {
+            self.finish(Conclusion::Failed(Failure::internal("the work panicked")));
+        }
+    }
+}
+
+/// A duplicate of a request that is in flight here.
+pub(super) struct Follower {
+    same_request: bool,
+    progress: watch::Receiver<Progress>,
+    stopping: watch::Receiver<bool>,
+    _seat: Seat,
+}
+
+/// Counts a follower for as long as it lives, however it ends.
+struct Seat {
+    in_flight: InFlight,
+    id: EntryId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.in_flight.lock();
+        // The entry is gone, or a later leader's, once the leader is done: saturate.
+        if let Some(entry) = state.entries.get_mut(&self.id) {
+            entry.followers = entry.followers.saturating_sub(1);
+        }
+        if let Entry::Occupied(mut of_account) = state.followers_by_account.entry(self.id.0) {
+            *of_account.get_mut() = of_account.get().saturating_sub(1);
+            if *of_account.get() == 0 {
+                of_account.remove();
+            }
+        }
+    }
+}
+
+impl Follower {
+    /// Waits for the leader: until `claimed_by` for it to have claimed (the same request only: the
+    /// leader may be replaying), and until `patience` for it to be done. Holds no connection.
+    pub(super) async fn follow(mut self, claimed_by: Instant, patience: Instant) -> Verdict {
+        if self.same_request {
+            let claimed = self.wait_for(claimed_by.max(patience), |progress| {
+                !matches!(progress, Progress::Claiming)
+            });
+            if !claimed.await {
+                return Verdict::InUse;
+            }
+        }
+        if !self
+            .wait_for(patience, |progress| matches!(progress, Progress::Done(_)))
+            .await
+        {
+            return Verdict::InUse;
+        }
+        let progress = self.progress.borrow().clone();
+        match progress {
+            Progress::Done(conclusion) => self.judge(conclusion, Instant::now() < patience),
+            Progress::Claiming | Progress::Executing => Verdict::InUse,
+        }
+    }
+
+    /// The table of what a leader's end means for a duplicate.
+    fn judge(&self, conclusion: Conclusion, time_left: bool) -> Verdict {
+        match conclusion {
+            // Another request with a stored outcome's key: reuse, known for certain since COMMIT.
+            Conclusion::Stored { .. } if !self.same_request => Verdict::Share(Conclusion::Reused),
+            Conclusion::Stored { .. } => Verdict::Share(conclusion),
+            Conclusion::HeldElsewhere if time_left => Verdict::StartOver,
+            Conclusion::HeldElsewhere => Verdict::InUse,
+            Conclusion::Reused | Conclusion::Failed(_) if self.same_request => {
+                Verdict::Share(conclusion)
+            }
+            // What went wrong for the leader's request says nothing about a different one.
+            Conclusion::Reused | Conclusion::Failed(_) => Verdict::StartOver,
+        }
+    }
+
+    /// `false`: the time is over, or the process is stopping.
+    async fn wait_for(&mut self, until: Instant, reached: impl FnMut(&Progress) -> bool) -> bool {
+        let mut reached = reached;
+        // What has happened already counts even when there is no time to wait.
+        if reached(&self.progress.borrow()) {
+            return true;
+        }
+        tokio::select! {
+            outcome = self.progress.wait_for(reached) => outcome.is_ok(),
+            () = tokio::time::sleep_until(until) => false,
+            _ = self.stopping.wait_for(|stopping| *stopping) => false,
+        }
+    }
+}

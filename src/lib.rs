@@ -1,0 +1,41 @@
+//! charge-once: a payments API in which a retried request never charges twice.
+//!
+//! A map of one request, top to bottom:
+//!
+//! ```text
+//! socket → http/ → idempotency/ → commands/ → domain/ + store/ → reply
+//!           edge     BEGIN claim     one verb    rules    SQL      save COMMIT
+//! ```
+//!
+//! | folder | what it does | what it must not do |
+//! |---|---|---|
+//! | [`http`] | reads requests, renders replies | SQL |
+//! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
+//! | [`commands`] | one verb each | begin or commit |
+//! | [`domain`] | the rules | anything but compute |
+//! | [`store`] | the SQL, one file per table | begin or commit |
+//! | [`workers`] | what runs beside requests | |
+//!
+//! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/layers.rs`).
+
+pub mod server;
+
+pub mod http;
+
+pub mod idempotency;
+
+pub mod commands;
+
+pub mod domain;
+
+pub mod store;
+
+pub mod processor;
+
+pub mod workers;
+
+pub mod accounts;
+pub mod config;
+pub mod database;
+
+pub mod telemetry;

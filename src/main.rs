@@ -1,0 +1,261 @@
+//! The program: reads the command line and the environment, starts, stops.
+
+use std::{
+    error::Error,
+    io::{IsTerminal, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::ExitCode,
+    time::Duration,
+};
+
+use charge_once::{
+    accounts,
+    config::{self, Config, DatabaseLocation},
+    database::{Database, embedded::EmbeddedPostgres},
+    http::openapi,
+    server, telemetry, workers,
+};
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long `healthcheck` waits for an answer.
+const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(3);
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A payments API in which a retried request never charges twice.
+#[derive(Parser)]
+#[command(name = "charge-once", version, after_help = config::help_text())]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serves the API (the default).
+    Serve,
+    /// Brings the database schema up to date.
+    Migrate,
+    /// Removes expired idempotency keys once, and prints how many there were.
+    Sweep,
+    /// Makes, lists and revokes API keys.
+    #[command(subcommand)]
+    ApiKey(ApiKeyCommand),
+    /// Prints the OpenAPI document.
+    Openapi,
+    /// Prints the table of environment variables in Markdown.
+    ConfigTable,
+    /// Asks the server at BIND_ADDRESS whether it is ready; exit code 0 if it is.
+    Healthcheck,
+}
+
+#[derive(Subcommand)]
+enum ApiKeyCommand {
+    /// Makes a key and shows it, once.
+    Create {
+        /// The account that it speaks for; made if there is none.
+        #[arg(long, default_value = accounts::DEV_ACCOUNT)]
+        account: String,
+    },
+    /// Lists all keys, as far as they are known.
+    List,
+    /// Revokes a key, read from standard input so that it stays out of the shell's history.
+    Revoke,
+}
+
+fn main() -> ExitCode {
+    let command = CommandLine::parse().command.unwrap_or(Command::Serve);
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing to do if standard error is gone.
+            let _ = writeln!(std::io::stderr(), "charge-once: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), BoxError> {
+    match command {
+        Command::Openapi => print(&openapi::document().to_pretty_json()?),
+        Command::ConfigTable => print(config::markdown_table().trim_end()),
+        Command::Healthcheck => healthcheck(&Config::from_env()?),
+        Command::Serve | Command::Migrate | Command::Sweep | Command::ApiKey(_) => {
+            let config = Config::from_env()?;
+            telemetry::start()?;
+            tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()?
+                .block_on(with_database(command, config))
+        }
+    }
+}
+
+/// Starts the private PostgreSQL if there is to be one, and stops it whatever happens.
+async fn with_database(command: Command, mut config: Config) -> Result<(), BoxError> {
+    // Listening for signals begins before anything is started that a signal should stop.
+    let stop = stop_signal()?;
+    let (embedded, url) = match config.database.clone() {
+        DatabaseLocation::Url(url) => (None, url),
+        DatabaseLocation::Embedded { data_dir, bin_dir } => {
+            let embedded = EmbeddedPostgres::start(&data_dir, bin_dir.as_deref()).await?;
+            let url = embedded.url();
+            (Some(embedded), url)
+        }
+    };
+    if matches!(command, Command::Migrate) {
+        config.migrate_on_start = true;
+    }
+    let outcome = with_url(command, &config, &url, stop).await;
+    if let Some(embedded) = embedded {
+        embedded.stop().await?;
+    }
+    outcome
+}
+
+async fn with_url(
+    command: Command,
+    config: &Config,
+    url: &str,
+    stop: impl Future<Output = ()>,
+) -> Result<(), BoxError> {
+    let database = Database::connect(url, config).await?;
+    match command {
+        Command::Migrate => print("The schema is current."),
+        Command::Sweep => {
+            let removed = workers::expiry_sweep::sweep_once(&database).await?;
+            print(&format!("Removed {removed} expired idempotency keys."))
+        }
+        Command::ApiKey(command) => api_key(command, &database).await,
+        Command::Serve | Command::Openapi | Command::ConfigTable | Command::Healthcheck => {
+            serve(config, database, stop).await
+        }
+    }
+}
+
+async fn serve(
+    config: &Config,
+    database: Database,
+    stop: impl Future<Output = ()>,
+) -> Result<(), BoxError> {
+    if let Some(key) = &config.dev_api_key {
+        accounts::ensure_dev_key(&database, key).await?;
+    }
+    let listener = TcpListener::bind(config.bind_address).map_err(|error| {
+        format!(
+            "BIND_ADDRESS must be an address that is free ({}): {error}",
+            config.bind_address
+        )
+    })?;
+    banner(listener.local_addr()?, config.dev_api_key.as_deref())?;
+    Ok(server::serve(listener, database, config, stop).await?)
+}
+
+/// What a person needs to make the first charge.
+fn banner(address: SocketAddr, dev_api_key: Option<&str>) -> Result<(), BoxError> {
+    let url = reachable(address);
+    let mut text = format!(
+        "charge-once {} serves {url}\n  Swagger UI  {url}/swagger-ui/\n",
+        env!("CARGO_PKG_VERSION"),
+    );
+    match dev_api_key {
+        Some(key) => text.push_str(&format!(
+            "  API key     {key}\n\nCharge a test card; run it twice and it still charges once:\n\n\
+             curl -i {url}/charges -H 'Authorization: Bearer {key}' -H 'Idempotency-Key: my-first-charge' \
+             -H 'Content-Type: application/json' -d '{{\"amount\":2000,\"currency\":\"usd\",\"source\":\"tok_visa\"}}'\n"
+        )),
+        None => text.push_str("  API key     make one with: charge-once api-key create\n"),
+    }
+    print(&text)
+}
+
+/// An address that a client on this machine can use: a wildcard isn't one.
+fn reachable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("http://localhost:{}", address.port())
+    } else {
+        format!("http://{address}")
+    }
+}
+
+async fn api_key(command: ApiKeyCommand, database: &Database) -> Result<(), BoxError> {
+    match command {
+        ApiKeyCommand::Create { account } => {
+            if account.is_empty() || account.chars().count() > 100 {
+                return Err("--account must have 1 to 100 characters".into());
+            }
+            let key = accounts::create_key(database, &account).await?;
+            print(&format!(
+                "{key}\nIt is shown only now: only its hash is stored."
+            ))
+        }
+        ApiKeyCommand::List => {
+            for key in accounts::list_keys(database).await? {
+                let state = key
+                    .revoked_at
+                    .map_or("active".to_owned(), |at| format!("revoked {at:.0}"));
+                print(&format!(
+                    "…{}  {}  made {}  {state}",
+                    key.last4, key.account, key.created_at
+                ))?;
+            }
+            Ok(())
+        }
+        ApiKeyCommand::Revoke => {
+            if std::io::stdin().is_terminal() {
+                print("Type or paste the key to revoke, then Enter:")?;
+            }
+            let mut key = String::new();
+            std::io::stdin().read_line(&mut key)?;
+            if accounts::revoke_key(database, key.trim()).await? {
+                print("Revoked. Servers stop accepting it within 5 seconds.")
+            } else {
+                Err("there is no such key, or it was revoked before".into())
+            }
+        }
+    }
+}
+
+/// Asks `/readyz`, so that the container needs no HTTP client. The reply's first line decides.
+fn healthcheck(config: &Config) -> Result<(), BoxError> {
+    use std::io::Read;
+
+    let mut address = config.bind_address;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let mut stream = TcpStream::connect_timeout(&address, HEALTHCHECK_TIMEOUT)?;
+    stream.set_read_timeout(Some(HEALTHCHECK_TIMEOUT))?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply)?;
+    if reply.starts_with(b"HTTP/1.1 200 ") {
+        Ok(())
+    } else {
+        Err("not ready".into())
+    }
+}
+
+/// Resolves at the first SIGTERM or SIGINT.
+fn stop_signal() -> Result<impl Future<Output = ()>, BoxError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// To standard output; a reader that has gone is no error.
+fn print(text: &str) -> Result<(), BoxError> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

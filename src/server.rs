@@ -1,0 +1,124 @@
+//! The server: limits, layers, and a graceful end.
+//!
+//! Promise: from the moment it is asked to stop, `/readyz` says 503 and nobody waits for a
+//! duplicate any more; what is executing finishes within the drain limit; nothing is cut in half.
+
+use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
+
+use actix_web::{App as ActixApp, HttpServer, middleware::from_fn, web};
+use tokio::sync::watch;
+use tracing_actix_web::TracingLogger;
+
+use crate::{
+    config::Config,
+    database::Database,
+    http::{self, App, api_keys::ApiKeys, outermost::outermost},
+    idempotency::{Idempotency, Settings},
+    processor::SimulatedProcessor,
+    telemetry::RequestSpan,
+    workers,
+};
+
+/// Longer than the idle time of common client pools, so that a reused connection is rarely one
+/// that this side is just closing.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// For the head of a request; the body has a limit of its own.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Open connections per worker thread; beyond it the kernel's backlog holds newcomers.
+const CONNECTIONS_PER_WORKER_MAX: usize = 10_000;
+
+/// A server could not be set up, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The retention or the pool's size can't be used.
+    #[error("IDEMPOTENCY_TTL or POOL_CONNECTIONS can't be used: {0}")]
+    Settings(#[source] sqlx::error::BoxDynError),
+    /// The listener failed.
+    #[error("the server ended: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Serves on `listener` until `stop` resolves and what was in flight has finished.
+pub async fn serve(
+    listener: TcpListener,
+    database: Database,
+    config: &Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (stopping, is_stopping) = watch::channel(false);
+    let settings = Settings {
+        retention: config.idempotency_ttl,
+        pool_wait: config.timeouts.pool_wait,
+        database_deadline: config.timeouts.database_deadline,
+        pool_connections: config.pool_connections,
+    };
+    let idempotency =
+        Idempotency::new(database.pool().clone(), settings).map_err(ServeError::Settings)?;
+    let app = App {
+        idempotency: idempotency.clone(),
+        api_keys: ApiKeys::new(database.clone()),
+        database: database.clone(),
+        processor: Arc::new(SimulatedProcessor::new(config.pool_connections)),
+        timeouts: config.timeouts,
+        body_limit: config.body_limit,
+        in_flight_wait_v1: config.in_flight_wait_v1,
+        stopping: is_stopping.clone(),
+    };
+    let sweep = tokio::spawn(workers::expiry_sweep::run(
+        database,
+        config.expiry_sweep_interval,
+        is_stopping,
+    ));
+
+    let server = http_server(listener, app, config)?;
+    let handle = server.handle();
+    let mut server = tokio::spawn(server);
+
+    tokio::select! {
+        ended = &mut server => return Ok(ended.map_err(std::io::Error::other)??),
+        () = stop => {}
+    }
+    tracing::info!("stopping: finishing what is in flight");
+    stopping.send_replace(true);
+    idempotency.end_waits();
+    handle.stop(true).await;
+    server.await.map_err(std::io::Error::other)??;
+    // A client may have gone while its request executes: the work still finishes.
+    if tokio::time::timeout(config.drain_timeout, idempotency.drained())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            "requests were still executing at the drain limit; Postgres rolls them back"
+        );
+    }
+    let _ = sweep.await;
+    Ok(())
+}
+
+/// Sets the HTTP server up with its limits, and its layers, the outermost last.
+fn http_server(
+    listener: TcpListener,
+    app: App,
+    config: &Config,
+) -> std::io::Result<actix_web::dev::Server> {
+    let data = web::Data::new(app);
+    let mut server = HttpServer::new(move || {
+        ActixApp::new()
+            .app_data(data.clone())
+            .wrap(TracingLogger::<RequestSpan>::new())
+            .wrap(from_fn(outermost))
+            .configure(http::routes)
+    })
+    .keep_alive(KEEP_ALIVE)
+    .client_request_timeout(HEAD_TIMEOUT)
+    .max_connections(CONNECTIONS_PER_WORKER_MAX)
+    .shutdown_timeout(config.drain_timeout.as_secs().max(1))
+    .disable_signals();
+    if let Some(workers) = config.workers {
+        server = server.workers(workers);
+    }
+    Ok(server.listen(listener)?.run())
+}

@@ -1,0 +1,99 @@
+//! Accounts and the API keys that speak for them. Keys are stored as hashes only.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// An API key as it is listed.
+#[derive(Debug)]
+pub struct ApiKey {
+    /// The account it speaks for.
+    pub account: String,
+    /// The key's last four characters.
+    pub last4: String,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was revoked.
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+/// The account that an unrevoked key speaks for. Takes no lock.
+pub async fn find_account(
+    connection: &mut PgConnection,
+    hash: &[u8],
+) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "SELECT account_id FROM api_keys WHERE hash = $1 AND revoked_at IS NULL",
+        hash,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// The account with this name, made if there is none. Locks its row.
+pub async fn upsert_account(
+    connection: &mut PgConnection,
+    new_id: Uuid,
+    name: &str,
+) -> Result<Uuid, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        INSERT INTO accounts (id, name)
+        VALUES ($1, $2)
+        ON CONFLICT (name) DO UPDATE SET name = excluded.name
+        RETURNING id
+        "#,
+        new_id,
+        name,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Adds a key. `false`: it exists already, perhaps revoked, perhaps another account's.
+pub async fn insert(
+    connection: &mut PgConnection,
+    hash: &[u8],
+    account_id: Uuid,
+    last4: &str,
+) -> Result<bool, sqlx::Error> {
+    let inserted = sqlx::query!(
+        r#"
+        INSERT INTO api_keys (hash, account_id, last4)
+        VALUES ($1, $2, $3)
+        ON CONFLICT (hash) DO NOTHING
+        "#,
+        hash,
+        account_id,
+        last4,
+    )
+    .execute(connection)
+    .await?;
+    Ok(inserted.rows_affected() == 1)
+}
+
+/// All keys, oldest first. Takes no lock.
+pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Error> {
+    sqlx::query_as!(
+        ApiKey,
+        r#"
+        SELECT accounts.name AS account, api_keys.last4, api_keys.created_at, api_keys.revoked_at
+          FROM api_keys
+          JOIN accounts ON accounts.id = api_keys.account_id
+         ORDER BY api_keys.created_at, api_keys.hash
+        "#,
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// Revokes a key. `false`: there is none, or it was revoked before. Locks its row.
+pub async fn revoke(connection: &mut PgConnection, hash: &[u8]) -> Result<bool, sqlx::Error> {
+    let revoked = sqlx::query!(
+        "UPDATE api_keys SET revoked_at = now() WHERE hash = $1 AND revoked_at IS NULL",
+        hash,
+    )
+    .execute(connection)
+    .await?;
+    Ok(revoked.rows_affected() == 1)
+}

@@ -1,0 +1,10 @@
+//! 5 · The SQL, one file per table.
+//!
+//! Promise: every function takes a connection, runs one statement, and neither begins nor commits;
+//! each says which locks it holds. The account leads every condition, so that no function can
+//! return another account's row.
+
+pub mod api_keys;
+pub mod charges;
+pub mod orders;
+pub mod page;

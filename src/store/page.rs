@@ -1,0 +1,76 @@
+//! Which part of a list is asked for.
+//!
+//! Ids are UUIDv7, so their order is the order of creation and an id is a cursor.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+/// A page of a list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// 1 to 100 objects.
+    pub limit: i64,
+    /// Where the page lies.
+    pub cursor: Cursor,
+    /// Created at this moment or after.
+    pub created_from: Option<DateTime<Utc>>,
+    /// Created before this moment.
+    pub created_before: Option<DateTime<Utc>>,
+}
+
+/// Where a page lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor {
+    /// At the newest object.
+    Newest,
+    /// Right after this object: older ones.
+    StartingAfter(Uuid),
+    /// Right before this object: the next newer ones, still newest first.
+    EndingBefore(Uuid),
+}
+
+impl Cursor {
+    pub(super) fn older_than(self) -> Option<Uuid> {
+        match self {
+            Self::StartingAfter(id) => Some(id),
+            Self::Newest | Self::EndingBefore(_) => None,
+        }
+    }
+
+    pub(super) fn newer_than(self) -> Option<Uuid> {
+        match self {
+            Self::EndingBefore(id) => Some(id),
+            Self::Newest | Self::StartingAfter(_) => None,
+        }
+    }
+}
+
+/// Objects of one page, and whether there are more beyond it.
+#[derive(Debug)]
+pub struct Listed<T> {
+    /// Newest first.
+    pub data: Vec<T>,
+    /// More in the direction of the page.
+    pub has_more: bool,
+}
+
+impl Page {
+    /// What to ask the database for: one row more than the page holds tells whether there are more.
+    pub(super) fn rows(&self) -> i64 {
+        self.limit + 1
+    }
+
+    /// Cuts the extra row off, and turns a page that was read towards newer objects around.
+    pub(super) fn cut<T>(&self, mut rows: Vec<T>) -> Listed<T> {
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        if self.cursor.newer_than().is_some() {
+            rows.reverse();
+        }
+        Listed {
+            data: rows,
+            has_more,
+        }
+    }
+}

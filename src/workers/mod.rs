@@ -1,0 +1,3 @@
+//! 6 · What runs beside requests.
+
+pub mod expiry_sweep;

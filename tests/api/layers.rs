@@ -1,0 +1,104 @@
+//! The shape of the code, enforced: data flows one way.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    assert!(!files.is_empty(), "no files in {}", folder.display());
+    files
+}
+
+/// Fails if a line of code in `folder` holds one of `forbidden`. Comments may.
+fn assert_names_none_of(folder: &str, forbidden: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src")
+        .join(folder);
+    for file in rust_files(&root) {
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let code = line.split("//").next().unwrap();
+            for name in forbidden {
+                assert!(
+                    !code.contains(name),
+                    "{}:{} names {name}: {line}",
+                    file.display(),
+                    number + 1
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_idempotency_folder_names_neither_actix_nor_the_crate_outside_itself() {
+    assert_names_none_of("idempotency", &["actix", "crate::", "charge_once"]);
+}
+
+#[test]
+fn nothing_in_a_lower_layer_names_a_higher_one() {
+    assert_names_none_of("commands", &["crate::http", "actix"]);
+    assert_names_none_of(
+        "store",
+        &[
+            "crate::http",
+            "crate::idempotency",
+            "crate::commands",
+            "actix",
+        ],
+    );
+    assert_names_none_of(
+        "domain",
+        &[
+            "crate::http",
+            "crate::idempotency",
+            "crate::commands",
+            "crate::store",
+            "actix",
+        ],
+    );
+}
+
+#[test]
+fn the_domain_is_pure() {
+    assert_names_none_of(
+        "domain",
+        &[
+            "async ",
+            "sqlx",
+            "tokio",
+            "now_v7",
+            "Utc::now",
+            "SystemTime",
+            "Instant",
+            "rand::",
+        ],
+    );
+}
+
+#[test]
+fn store_functions_and_commands_neither_begin_nor_commit() {
+    for folder in ["store", "commands"] {
+        assert_names_none_of(
+            folder,
+            &[".begin(", ".commit(", ".rollback(", "\"BEGIN", "\"COMMIT"],
+        );
+    }
+}
+
+#[test]
+fn handlers_hold_no_sql() {
+    assert_names_none_of(
+        "http",
+        &["sqlx::", "SELECT ", "INSERT ", "UPDATE ", "DELETE "],
+    );
+}
