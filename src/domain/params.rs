@@ -81,11 +81,9 @@ impl<'a> Fields<'a> {
     /// A value that is there: `null` and the empty string mean absent.
     fn take(&mut self, name: &'static str) -> Option<&'a Value> {
         self.read.insert(name);
-        match self.members.get(name)? {
-            Value::Null => None,
-            Value::String(text) if text.is_empty() => None,
-            value => Some(value),
-        }
+        let value = self.members.get(name)?;
+        let is_absent = value.is_null() || value.as_str().is_some_and(str::is_empty);
+        (!is_absent).then_some(value)
     }
 
     fn param(&self, name: &str) -> Option<String> {

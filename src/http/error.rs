@@ -24,7 +24,8 @@ const RETRY_AFTER_SECONDS: &str = "1";
 /// An error to answer with, not stored under any key.
 #[derive(Debug)]
 pub struct EdgeError {
-    error: ApiError,
+    // Boxed, so that the path without an error stays small.
+    error: Box<ApiError>,
     status: u16,
     allow: Option<&'static str>,
 }
@@ -80,7 +81,7 @@ impl From<ApiError> for EdgeError {
     fn from(error: ApiError) -> Self {
         Self {
             status: error.code.status(),
-            error,
+            error: Box::new(error),
             allow: None,
         }
     }

@@ -58,17 +58,17 @@ pub struct KeyObject {
 }
 
 impl KeyObject {
-    fn completed(key: String, record: Record) -> Self {
+    fn completed(key: String, record: &Record) -> Self {
         Self {
             object: "idempotency_key",
             key,
             status: "completed",
-            method: Some(record.method),
-            path: Some(record.path),
-            fingerprint: Some(hex::encode(record.fingerprint)),
+            method: Some(record.method.clone()),
+            path: Some(record.path.clone()),
+            fingerprint: Some(hex::encode(&record.fingerprint)),
             response_status: Some(record.reply.status),
-            resource: record.reply.resource_id,
-            request: Some(record.request_id),
+            resource: record.reply.resource_id.clone(),
+            request: Some(record.request_id.clone()),
             created: Some(record.created_at.timestamp()),
             expires: Some(record.expires_at.timestamp()),
         }
@@ -154,7 +154,7 @@ async fn inspect(
     let inspected = app.idempotency.inspect(caller.account.0, key).await;
     match inspected.map_err(EdgeError::failed_read)? {
         Inspected::Completed(record) => {
-            Ok(HttpResponse::Ok().json(KeyObject::completed(text, record)))
+            Ok(HttpResponse::Ok().json(KeyObject::completed(text, &record)))
         }
         Inspected::InFlight(here) => Ok(HttpResponse::Ok().json(KeyObject::in_flight(text, here))),
         Inspected::Nothing => Err(ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED)

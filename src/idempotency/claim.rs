@@ -3,7 +3,7 @@
 //! Promise: of any number of transactions, on any number of replicas, at most one holds an
 //! unexpired key. The unique index decides, never a check made before acting.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
@@ -35,7 +35,7 @@ pub(super) enum Claim {
     /// The key was free or expired, and now belongs to this transaction.
     Mine,
     /// Somebody's outcome, unexpired.
-    Completed(Record),
+    Completed(Arc<Record>),
     /// Another transaction holds the key and didn't finish in time.
     HeldElsewhere,
     /// The record vanished between two statements (swept, or taken over): begin afresh.
@@ -57,9 +57,9 @@ pub(super) async fn claim(
         Ok(false) => match read(tx, request).await? {
             None => Ok(Claim::Vanished),
             Some((row, false)) => {
-                return Ok(row
-                    .into_record()
-                    .map_or(Claim::HeldElsewhere, Claim::Completed));
+                return Ok(row.into_record().map_or(Claim::HeldElsewhere, |record| {
+                    Claim::Completed(Arc::new(record))
+                }));
             }
             Some((_, true)) => take_over(tx, request, &retention).await,
         },

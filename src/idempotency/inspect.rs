@@ -3,6 +3,8 @@
 //! Promise: looking changes nothing. And its answers are news, not permissions: "nothing finished
 //! now" never means that the operation may be sent under a new key; only a retry is safe.
 
+use std::sync::Arc;
+
 use sqlx::Connection;
 use uuid::Uuid;
 
@@ -16,7 +18,7 @@ use super::{
 #[derive(Debug)]
 pub enum Inspected {
     /// A stored outcome.
-    Completed(Record),
+    Completed(Arc<Record>),
     /// A request is working on it: `Some` if it is in this process, which knows more.
     InFlight(Option<InFlightRequest>),
     /// No finished record, and nobody at work, at this moment.

@@ -328,13 +328,13 @@ impl Idempotency {
 }
 
 /// A completed record answers only its own request.
-fn compare(request: &Request, record: Record) -> Result<Conclusion, Failure> {
+fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusion, Failure> {
     match request
         .fingerprint
         .matches(record.fingerprint_version, &record.fingerprint)
     {
         Ok(true) => Ok(Conclusion::Stored {
-            record: Arc::new(record),
+            record,
             replayed: true,
         }),
         Ok(false) => Ok(Conclusion::Reused),
@@ -364,5 +364,5 @@ fn commit_failure(error: sqlx::Error) -> Failure {
 /// Between half of `pause` and all of it.
 fn jittered(pause: Duration) -> Duration {
     let half = pause / 2;
-    half + half.mul_f64(f64::from(rand::random::<u16>()) / f64::from(u16::MAX))
+    half + rand::random_range(Duration::ZERO..=half)
 }

@@ -65,9 +65,6 @@ async fn start_postgres() -> String {
     watch_over(folder);
 
     let mut admin = PgConnection::connect(&url).await.unwrap();
-        .execute(&mut admin)
-        .await
-        .unwrap();
     sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {TEMPLATE}")))
         .execute(&mut admin)
         .await
