@@ -18,10 +18,7 @@ use utoipa::{
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::domain::{
-    error::{Envelope, ErrorCode, ErrorType},
-    params::Metadata,
-};
+use crate::domain::error::{Envelope, ErrorCode, ErrorType};
 
 /// The header of every mutating request.
 #[derive(IntoParams)]
@@ -113,7 +110,7 @@ pub struct CreateChargeBody {
     #[schema(max_length = 254)]
     receipt_email: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<Metadata>,
+    metadata: Option<BTreeMap<String, String>>,
 }
 
 /// What is charged.
@@ -177,7 +174,7 @@ pub struct CreateOrderBody {
     #[schema(max_length = 255)]
     client_order_id: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<Metadata>,
+    metadata: Option<BTreeMap<String, String>>,
 }
 
 /// One line.
