@@ -154,12 +154,163 @@ impl TestDatabase {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
+    /// The program's own view of it: for the functions of the library.
+    pub async fn connect(&self, variables: &[(&str, &str)]) -> Database {
+        Database::connect(&self.url, &config(variables))
+            .await
+            .unwrap()
+    }
+
+    /// Makes every stored outcome as old as if it had expired an hour ago.
+    pub async fn expire_records(&self) {
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET created_at = now() - interval '25 hours',
+                    expires_at = now() - interval '1 hour'",
+        )
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
     pub async fn charges(&self) -> i64 {
         self.count("SELECT count(*) FROM charges").await
     }
 
     pub async fn records(&self) -> i64 {
         self.count("SELECT count(*) FROM idempotency_keys").await
+    }
+}
+
+/// Limits so far away that a request held by an [`Obstacle`] never meets one.
+pub const PATIENT: &[(&str, &str)] = &[
+    ("STATEMENT_TIMEOUT", "40s"),
+    ("DATABASE_DEADLINE", "45s"),
+    ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),
+    ("REQUEST_TIMEOUT", "60s"),
+];
+
+/// Where a request can be stopped.
+#[derive(Debug, Clone, Copy)]
+pub enum Stage {
+    /// In the claim's INSERT: nobody knows yet whether it will execute.
+    Claiming,
+    /// The key is claimed, no charge is written.
+    Executing,
+    /// The charge is written, the outcome is not.
+    Worked,
+    /// In the UPDATE that saves the outcome.
+    Saving,
+}
+
+/// A lock of the test's that stops the request with one key at one stage, and lets all other
+/// requests pass. A trigger in the test's own database waits for it; the server knows nothing.
+pub struct Obstacle {
+    /// Holds the lock, in a session of its own.
+    holder: PgConnection,
+}
+
+impl Obstacle {
+    pub async fn at(stage: Stage, database: &TestDatabase, key: &str) -> Self {
+        let event = match stage {
+            Stage::Claiming => "BEFORE INSERT ON idempotency_keys FOR EACH ROW",
+            Stage::Executing => "BEFORE INSERT ON charges FOR EACH ROW",
+            Stage::Worked => "AFTER INSERT ON charges FOR EACH ROW",
+            Stage::Saving => {
+                "BEFORE UPDATE ON idempotency_keys FOR EACH ROW WHEN (NEW.status IS NOT NULL)"
+            }
+        };
+        let mut holder = PgConnection::connect(&database.url).await.unwrap();
+        // Inside the transaction only its own claim is visible without an outcome. The sequence
+        // counts what is rolled back, too.
+        let sql = format!(
+            r#"
+            SELECT pg_advisory_lock(1);
+            CREATE SEQUENCE IF NOT EXISTS obstacle_meetings;
+            CREATE OR REPLACE FUNCTION wait_at_obstacle() RETURNS trigger
+                LANGUAGE plpgsql SET lock_timeout = 0 AS $$
+            BEGIN
+                IF to_jsonb(NEW) ->> 'key' = TG_ARGV[0]
+                OR EXISTS (SELECT FROM idempotency_keys WHERE key = TG_ARGV[0] AND status IS NULL)
+                THEN
+                    PERFORM nextval('obstacle_meetings');
+                    PERFORM pg_advisory_xact_lock_shared(1);
+                END IF;
+                RETURN NEW;
+            END $$;
+            CREATE OR REPLACE TRIGGER obstacle {event} EXECUTE FUNCTION wait_at_obstacle('{key}');
+            "#
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut holder)
+            .await
+            .unwrap();
+        Self { holder }
+    }
+
+    /// Waits until a request is stopped.
+    pub async fn is_met(&mut self) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while self.stopped_backend().await.is_none() {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "nobody met the obstacle"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// How often a request came to it, those that were rolled back later included.
+    pub async fn meetings(&mut self) -> i64 {
+        sqlx::query_scalar(
+            "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM obstacle_meetings",
+        )
+        .fetch_one(&mut self.holder)
+        .await
+        .unwrap()
+    }
+
+    /// Ends the database session of the stopped request, as a crash of its backend would.
+    pub async fn break_the_stopped(&mut self) {
+        let pid = self.stopped_backend().await.expect("a stopped request");
+        sqlx::query("SELECT pg_terminate_backend($1)")
+            .bind(pid)
+            .execute(&mut self.holder)
+            .await
+            .unwrap();
+    }
+
+    /// When the stopped transaction began: what `now()` is for it.
+    pub async fn make_expiry_relative_to_the_stopped(&mut self, microseconds: i64) {
+        let pid = self.stopped_backend().await.expect("a stopped request");
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET created_at = xact_start - interval '1 hour',
+                    expires_at = xact_start + $2 * interval '1 microsecond'
+               FROM pg_stat_activity
+              WHERE pid = $1",
+        )
+        .bind(pid)
+        .bind(microseconds)
+        .execute(&mut self.holder)
+        .await
+        .unwrap();
+    }
+
+    async fn stopped_backend(&mut self) -> Option<i32> {
+        sqlx::query_scalar(
+            "SELECT pid FROM pg_locks
+              WHERE locktype = 'advisory' AND NOT granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+        .fetch_optional(&mut self.holder)
+        .await
+        .unwrap()
+    }
+
+    /// Lets everybody pass, now and later.
+    pub async fn lift(self) {
+        self.holder.close().await.unwrap();
     }
 }
 
@@ -246,11 +397,52 @@ impl Client {
     pub async fn charge(&self, key: &str) -> Answer {
         self.post("/charges", key, &charge()).await
     }
+
+    /// With `Prefer: wait=…`: how long to wait for a duplicate's owner.
+    pub async fn post_waiting(&self, seconds: u32, path: &str, key: &str, body: &Value) -> Answer {
+        Answer::of(
+            self.request(Method::POST, path)
+                .header("idempotency-key", key)
+                .header("prefer", format!("wait={seconds}"))
+                .json(body),
+        )
+        .await
+    }
+
+    /// The same request again for as long as the reply says that a retry makes sense.
+    pub async fn charge_until_definite(&self, key: &str) -> Answer {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.charge(key).await;
+            if answer.header("stripe-should-retry") != Some("true") {
+                return answer;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "no definite answer: {answer:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Returns when requests that were sent before have reached their handlers. Needs a server
+    /// with `WORKERS=1`: one thread takes them in turn, so once later ones are answered, earlier
+    /// ones are where they wait.
+    pub async fn let_earlier_requests_arrive(&self) {
+        for _ in 0..20 {
+            self.get("/charges").await;
+        }
+    }
 }
 
 /// The parameters of an ordinary charge.
 pub fn charge() -> Value {
     serde_json::json!({"amount": 2000, "currency": "usd", "source": "tok_visa"})
+}
+
+/// Another request than [`charge`].
+pub fn another_charge() -> Value {
+    serde_json::json!({"amount": 999, "currency": "usd", "source": "tok_visa"})
 }
 
 /// A whole reply.

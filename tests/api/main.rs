@@ -10,6 +10,10 @@
 
 mod harness;
 
+mod duplicates;
 mod embedded;
+mod expiry;
 mod first_charge;
+mod followers;
+mod in_flight;
 mod layers;
