@@ -10,6 +10,16 @@
 
 mod harness;
 
+mod charges;
+mod documents;
 mod embedded;
+mod fingerprints;
 mod first_charge;
+mod headers;
+mod key_inspection;
+mod keys;
 mod layers;
+mod lists;
+mod orders;
+mod outcomes;
+mod requests;
