@@ -1,5 +1,4 @@
-//! What is published: the OpenAPI document, Swagger UI, the page of errors, health, and the edges
-//! of the route table.
+//! What is published: the OpenAPI document, Swagger UI, the page of errors, health.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{API_KEY, Answer, TestServer, charge},
+    harness::{Answer, TestServer, charge},
     key_inspection::hold_key,
 };
 
@@ -335,65 +334,4 @@ async fn health_and_the_index_need_no_api_key() {
         let answer = Answer::of(server.client.bare(Method::GET, target.as_str().unwrap())).await;
         assert_eq!(answer.status, 200, "{target}");
     }
-}
-
-#[tokio::test]
-async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_envelope() {
-    let server = TestServer::start().await;
-    let bare = |method: Method, path: &str| Answer::of(server.client.bare(method, path));
-    for path in [
-        "/nothing",
-        "/v1",
-        "/v1/",
-        "/v1/nothing",
-        "/charges/ch_1/nothing",
-        "/v2/charges",
-        "/charges/",
-    ] {
-        for method in [Method::GET, Method::POST, Method::DELETE] {
-            let answer = bare(method.clone(), path).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code().as_str()),
-                (404, "route_not_found"),
-                "{method} {path}"
-            );
-        }
-    }
-    let paths = [
-        "/",
-        "/livez",
-        "/readyz",
-        "/errors",
-        "/charges",
-        "/v1/charges",
-        "/v1/charges/ch_1",
-        "/orders",
-        "/orders/or_1",
-        "/idempotency-keys",
-        "/v1/idempotency-keys/k",
-    ];
-    for path in paths {
-        for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
-            let answer = bare(method.clone(), path).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code().as_str()),
-                (405, "method_not_allowed"),
-                "{method} {path}"
-            );
-            let allow = answer.header("allow").expect("Allow");
-            assert!(allow.starts_with("GET, HEAD"), "{method} {path}: {allow}");
-            let posts = matches!(path, "/charges" | "/v1/charges" | "/orders");
-            assert!(!posts || allow.contains("POST"), "{method} {path}: {allow}");
-        }
-    }
-    // What `Allow` names is really there.
-    let head = server
-        .client
-        .request(Method::HEAD, "/charges")
-        .bearer_auth(API_KEY);
-    assert_eq!(
-        Answer::of(head).await.status,
-        401,
-        "two Authorization headers are none"
-    );
 }

@@ -10,7 +10,9 @@
 
 mod harness;
 
+mod bodies;
 mod charges;
+mod check_order;
 mod documents;
 mod embedded;
 mod fingerprints;
@@ -23,3 +25,5 @@ mod lists;
 mod orders;
 mod outcomes;
 mod requests;
+mod routes;
+mod test_cards;
