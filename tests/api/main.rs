@@ -10,10 +10,24 @@
 
 mod harness;
 
+mod bodies;
+mod charges;
+mod check_order;
+mod documents;
 mod duplicates;
 mod embedded;
 mod expiry;
+mod fingerprints;
 mod first_charge;
 mod followers;
+mod headers;
 mod in_flight;
+mod key_inspection;
+mod keys;
 mod layers;
+mod lists;
+mod orders;
+mod outcomes;
+mod requests;
+mod routes;
+mod test_cards;
