@@ -141,7 +141,7 @@ async fn date_charges(database: &TestDatabase, oldest_first: &[f64]) {
 #[tokio::test]
 async fn created_filters_go_by_the_second_that_is_shown() {
     let server = TestServer::start().await;
-    let times = [999.0, 999.999_999, 1000.0, 1000.5, 1000.999_999, 1001.0];
+    let times = [999.0, 999.999_999, 1_000.0, 1_000.5, 1_000.999_999, 1_001.0];
     let ids = charges(&server.client, times.len()).await;
     date_charges(&server.database, &times).await;
     let cases = [

@@ -7,6 +7,10 @@
     unreachable_pub,
     reason = "a test may stop at the first surprise"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a table of cases is read top to bottom"
+)]
 
 mod harness;
 

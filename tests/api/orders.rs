@@ -238,7 +238,7 @@ async fn limits_hold_at_both_edges_and_name_the_parameter() {
 async fn the_same_order_under_another_key_is_found_again_by_its_client_order_id() {
     let server = TestServer::start().await;
     let mine = ("client_order_id", json!("order-1"));
-    let first = order_with(&server.client, &[mine.clone()]).await;
+    let first = order_with(&server.client, std::slice::from_ref(&mine)).await;
     assert_eq!(
         (first.status.as_u16(), &first.json()["client_order_id"]),
         (201, &json!("order-1"))
@@ -281,7 +281,7 @@ async fn the_second_create_answers_with_the_order_as_it_is_now_and_its_replay_as
 async fn another_content_under_the_same_client_order_id_is_refused() {
     let server = TestServer::start().await;
     let mine = ("client_order_id", json!("order-1"));
-    order_with(&server.client, &[mine.clone()]).await;
+    order_with(&server.client, std::slice::from_ref(&mine)).await;
     for change in [
         ("currency", json!("usd")),
         ("customer", json!("cus_1")),
@@ -305,7 +305,10 @@ async fn a_client_order_id_is_unique_in_its_account_only_and_optional() {
     let other = client_of_account(&server, "other").await;
     let mine = ("client_order_id", json!("order-1"));
     for client in [&server.client, &other] {
-        assert_eq!(order_with(client, &[mine.clone()]).await.status, 201);
+        assert_eq!(
+            order_with(client, std::slice::from_ref(&mine)).await.status,
+            201
+        );
         // Without one, two equal orders are two orders.
         assert_eq!(order_with(client, &[]).await.status, 201);
         assert_eq!(order_with(client, &[]).await.status, 201);

@@ -216,7 +216,7 @@ async fn a_card_number_anywhere_is_refused_before_anything_is_stored() {
         ),
         (
             FORM,
-            format!("amount=1&currency=usd&source[number]=4111111111111111"),
+            "amount=1&currency=usd&source[number]=4111111111111111".to_owned(),
             "source[number]",
         ),
         (FORM, format!("amount=1&amount=2&description={CARD}"), ""),

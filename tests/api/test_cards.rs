@@ -7,8 +7,11 @@ use crate::{
     harness::{Answer, PATIENCE, TestServer, charge, eventually},
 };
 
+/// The code and the decline_code.
+type Decline = Option<(&'static str, Option<&'static str>)>;
+
 /// token, number, brand, and for a decline its code and decline_code: the contract's table.
-const CARDS: &[(&str, &str, &str, Option<(&str, Option<&str>)>)] = &[
+const CARDS: &[(&str, &str, &str, Decline)] = &[
     ("tok_visa", "4242424242424242", "visa", None),
     ("pm_card_visa", "4242424242424242", "visa", None),
     ("tok_mastercard", "5555555555554444", "mastercard", None),
