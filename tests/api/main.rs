@@ -9,6 +9,7 @@
 )]
 
 mod harness;
+mod obstacle;
 
 mod duplicates;
 mod embedded;
