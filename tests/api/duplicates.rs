@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::harness::{
-    API_KEY, Answer, Client, Obstacle, PATIENT, ServerProcess, Stage, TestDatabase, TestServer,
-    another_charge, charge,
+    API_KEY, Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge,
+    charge,
 };
+use crate::obstacle::{Obstacle, Stage};
 
 /// Sends the same request `count` times at once.
 async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>

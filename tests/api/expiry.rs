@@ -6,9 +6,8 @@ use tokio::task::JoinSet;
 
 use crate::{
     followers::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
-    harness::{
-        Obstacle, PATIENCE, PATIENT, Stage, TestDatabase, TestServer, another_charge, charge,
-    },
+    harness::{PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
+    obstacle::{Obstacle, Stage},
 };
 
 /// Adds records without a request: `expired` that died an hour ago, and `alive` that live an hour.

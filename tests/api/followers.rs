@@ -20,7 +20,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::harness::{PATIENT, TestDatabase};
+use crate::harness::{PATIENT, TestDatabase, eventually};
 
 /// How the work of a test ends.
 #[derive(Debug, Clone, Copy)]
@@ -165,7 +165,7 @@ fn start<'a>(replica: &'a Idempotency, request: Request, work: &Work) -> Running
 /// A leader that is executing.
 async fn start_leader<'a>(replica: &'a Idempotency, work: &Work) -> Running<'a> {
     let leader = start(replica, request("A", Duration::ZERO), work);
-    crate::harness::eventually("the work starts", || async { work.executions() == 1 }).await;
+    eventually("the work starts", || async { work.executions() == 1 }).await;
     leader
 }
 
@@ -332,4 +332,60 @@ async fn a_caller_that_goes_away_cancels_nothing() {
     assert!(replayed);
     replica.drained().await;
     assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_thousand_may_follow_and_one_more_is_told_at_once_that_the_key_is_in_use() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_lasts_and_then(End::Store);
+    let leader = start_leader(&replica, &work).await;
+    let followers: Vec<_> = (0..1_000)
+        .map(|_| start(&replica, request("A", LONG), &work))
+        .collect();
+    let one_more = replica.run(request("A", LONG), work.clone());
+    assert!(matches!(one_more.now_or_never(), Some(Outcome::InUse)));
+
+    work.finish();
+    let (first, _) = stored(leader.await);
+    for follower in followers {
+        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
+    }
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_refusal_never_frees_its_key_for_another_replica_that_waits_for_it() {
+    for expired in [false, true] {
+        let database = database_for_effects().await;
+        let pool = pool(&database).await;
+        let (here, elsewhere) = (replica(&pool), replica(&pool));
+        if expired {
+            stored(
+                here.run(request("C", LONG), Work::that_ends(End::Store))
+                    .await,
+            );
+            database.expire_records().await;
+        }
+        let refused = Work::that_lasts_and_then(End::Refuse);
+        let refusal = start_leader(&here, &refused).await;
+        let other_work = Work::that_ends(End::Store);
+        let other = start(&elsewhere, request("B", LONG), &other_work);
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("the other one waits for the key's row", || async {
+            database.count(waiting).await == 1
+        })
+        .await;
+        refused.finish();
+
+        let (record, _) = stored(refusal.await);
+        assert_eq!(record.reply.status, 400);
+        assert!(matches!(other.await, Outcome::Reused));
+        assert_eq!(other_work.executions(), 0, "the key was free for a moment");
+        assert_eq!(
+            effects_and_records(&database).await,
+            (i64::from(expired), 1)
+        );
+    }
 }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use tokio::task::JoinHandle;
 
-use crate::harness::{
-    Answer, Client, Obstacle, PATIENT, Stage, TestDatabase, TestServer, another_charge, charge,
-};
+use crate::harness::{Answer, Client, PATIENT, TestDatabase, TestServer, another_charge, charge};
+use crate::obstacle::{Obstacle, Stage};
 
 /// One worker thread, so that requests reach their handlers in the order they were sent.
 fn one_worker() -> Vec<(&'static str, &'static str)> {

@@ -13,6 +13,7 @@
 )]
 
 mod harness;
+mod obstacle;
 
 mod bodies;
 mod charges;
