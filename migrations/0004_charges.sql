@@ -36,6 +36,9 @@ CREATE TABLE charges (
     CONSTRAINT a_failed_charge_says_why CHECK ((status = 'failed') = (failure_code IS NOT NULL))
 );
 
+-- Declines may be many, but an order is paid once, whatever races.
+CREATE UNIQUE INDEX an_order_has_one_succeeded_charge
+    ON charges (account_id, order_id) WHERE status = 'succeeded';
 CREATE INDEX charges_by_customer ON charges (account_id, customer, id DESC) WHERE customer IS NOT NULL;
 CREATE INDEX charges_by_order ON charges (account_id, order_id, id DESC) WHERE order_id IS NOT NULL;
 

@@ -6,7 +6,10 @@ use rand::distr::{Alphanumeric, SampleString};
 use sqlx::Connection;
 use uuid::Uuid;
 
-use crate::{database::Database, http::api_keys::hash, store};
+use crate::{
+    database::Database,
+    store::{self, api_keys::hash},
+};
 
 /// The account of the embedded mode.
 pub const DEV_ACCOUNT: &str = "dev";
@@ -53,7 +56,8 @@ async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), Acc
         .collect();
     let mut connection = database.connect_aside().await?;
     let mut tx = connection.begin().await?;
-    let account = store::api_keys::upsert_account(&mut tx, Uuid::now_v7(), name).await?;
+    store::api_keys::insert_account(&mut tx, Uuid::now_v7(), name).await?;
+    let account = store::api_keys::find_account_by_name(&mut tx, name).await?;
     if !store::api_keys::insert(&mut tx, &hash, account, &last4).await?
         && store::api_keys::find_account(&mut tx, &hash).await? != Some(account)
     {

@@ -4,6 +4,7 @@ use std::{
     error::Error,
     io::{IsTerminal, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    pin::pin,
     process::ExitCode,
     time::Duration,
 };
@@ -20,6 +21,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// How long `healthcheck` waits for an answer.
 const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What a command says that was told to stop before it was done.
+const STOPPED_EARLY: &str = "stopped before it was done";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -61,12 +65,16 @@ enum ApiKeyCommand {
     /// Lists all keys, as far as they are known.
     List,
     /// Revokes a key, read from standard input so that it stays out of the shell's history.
-    Revoke,
+    Revoke {
+        /// The key, once it is read.
+        #[arg(skip)]
+        key: String,
+    },
 }
 
 fn main() -> ExitCode {
-    let command = CommandLine::parse().command.unwrap_or(Command::Serve);
-    match run(command) {
+    let mut command = CommandLine::parse().command.unwrap_or(Command::Serve);
+    match read_input(&mut command).and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing to do if standard error is gone.
@@ -74,6 +82,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Asks for what a command needs before anything is started, while Ctrl-C still ends the program.
+fn read_input(command: &mut Command) -> Result<(), BoxError> {
+    if let Command::ApiKey(ApiKeyCommand::Revoke { key }) = command {
+        if std::io::stdin().is_terminal() {
+            print("Type or paste the key to revoke, then Enter:")?;
+        }
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        line.trim().clone_into(key);
+    }
+    Ok(())
 }
 
 fn run(command: Command) -> Result<(), BoxError> {
@@ -108,28 +129,46 @@ async fn with_database(command: Command, mut config: Config) -> Result<(), BoxEr
         config.migrate_on_start = true;
     }
     let outcome = with_url(command, &config, &url, stop).await;
-    if let Some(embedded) = embedded {
-        embedded.stop().await?;
-    }
-    outcome
+    let stopped = match embedded {
+        Some(embedded) => embedded.stop().await.map_err(BoxError::from),
+        None => Ok(()),
+    };
+    // What went wrong first is what the person needs to read.
+    outcome.and(stopped)
 }
 
+/// Serving ends gracefully; everything else ends at once when it is told to stop.
 async fn with_url(
     command: Command,
     config: &Config,
     url: &str,
     stop: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
-    let database = Database::connect(url, config).await?;
+    let mut stop = pin!(stop);
+    let database = tokio::select! {
+        connected = Database::connect(url, config) => connected?,
+        () = &mut stop => return Err(STOPPED_EARLY.into()),
+    };
+    if matches!(command, Command::Serve) {
+        return serve(config, database, stop).await;
+    }
+    tokio::select! {
+        done = once(command, &database) => done,
+        () = stop => Err(STOPPED_EARLY.into()),
+    }
+}
+
+/// The commands that do one thing in the database.
+async fn once(command: Command, database: &Database) -> Result<(), BoxError> {
     match command {
         Command::Migrate => print("The schema is current."),
         Command::Sweep => {
-            let removed = workers::expiry_sweep::sweep_once(&database).await?;
+            let removed = workers::expiry_sweep::sweep_once(database).await?;
             print(&format!("Removed {removed} expired idempotency keys."))
         }
-        Command::ApiKey(command) => api_key(command, &database).await,
+        Command::ApiKey(command) => api_key(command, database).await,
         Command::Serve | Command::Openapi | Command::ConfigTable | Command::Healthcheck => {
-            serve(config, database, stop).await
+            Err("this command doesn't work on the database".into())
         }
     }
 }
@@ -160,6 +199,10 @@ fn banner(address: SocketAddr, dev_api_key: Option<&str>) -> Result<(), BoxError
         env!("CARGO_PKG_VERSION"),
     );
     match dev_api_key {
+        // One that somebody chose is a secret, and this text ends up in logs.
+        Some(key) if key != config::DEFAULT_DEV_API_KEY => {
+            text.push_str("  API key     the one in DEV_API_KEY\n");
+        }
         Some(key) => text.push_str(&format!(
             "  API key     {key}\n\nCharge a test card; run it twice and it still charges once:\n\n\
              curl -i {url}/charges -H 'Authorization: Bearer {key}' -H 'Idempotency-Key: my-first-charge' \
@@ -202,13 +245,8 @@ async fn api_key(command: ApiKeyCommand, database: &Database) -> Result<(), BoxE
             }
             Ok(())
         }
-        ApiKeyCommand::Revoke => {
-            if std::io::stdin().is_terminal() {
-                print("Type or paste the key to revoke, then Enter:")?;
-            }
-            let mut key = String::new();
-            std::io::stdin().read_line(&mut key)?;
-            if accounts::revoke_key(database, key.trim()).await? {
+        ApiKeyCommand::Revoke { key } => {
+            if accounts::revoke_key(database, &key).await? {
                 print("Revoked. Servers stop accepting it within 5 seconds.")
             } else {
                 Err("there is no such key, or it was revoked before".into())

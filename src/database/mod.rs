@@ -6,13 +6,14 @@
 
 pub mod embedded;
 
-use std::{future::Future, pin::Pin, str::FromStr, time::Duration};
+use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
 
 use sqlx::{
     Connection, PgConnection, PgPool,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use crate::{
@@ -20,8 +21,13 @@ use crate::{
     idempotency::{Failure, GuardedConnection},
 };
 
-/// Every migration, compiled in.
-pub static MIGRATIONS: Migrator = sqlx::migrate!();
+/// Every migration, compiled in. One that the database has and this build hasn't is no error: an
+/// older release must be able to start beside a newer one, during a rollout or after a rollback.
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrations = sqlx::migrate!();
+    migrations.set_ignore_missing(true);
+    migrations
+});
 
 /// How long a start waits for a first connection: a database that is still starting beside us.
 const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);
@@ -39,10 +45,18 @@ pub enum StartError {
     Unreachable(#[source] sqlx::Error),
     /// A server that forgets.
     #[error(
-        "the database runs with fsync=off: a crash could lose charges that were acknowledged. \
-         Set fsync=on in postgresql.conf"
+        "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
+         crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
+         server, and let a connection pooler pass startup options on"
     )]
-    FsyncOff,
+    Unsafe {
+        /// The setting's name.
+        setting: &'static str,
+        /// What the session has.
+        found: String,
+        /// What it must have.
+        needed: &'static str,
+    },
     /// A schema from elsewhere, or a half-applied one.
     #[error("the schema could not be brought up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
@@ -57,6 +71,7 @@ pub struct Database {
     pool: PgPool,
     options: PgConnectOptions,
     deadline: Duration,
+    runtime: Handle,
 }
 
 /// A read: borrows the connection for as long as its future runs.
@@ -76,6 +91,7 @@ impl Database {
             pool,
             options,
             deadline: config.timeouts.database_deadline,
+            runtime: Handle::current(),
         };
         let mut connection =
             tokio::time::timeout(FIRST_CONNECTION_LIMIT, database.connect_patiently())
@@ -113,10 +129,12 @@ impl Database {
             .connect_aside()
             .await
             .map_err(StartError::Unreachable)?;
-        // A migration may take longer than any request is allowed to.
+        // A migration may take longer than any request is allowed to, and so may the wait for
+        // another replica that is migrating.
         for setting in [
             "SET statement_timeout = 0",
             "SET idle_in_transaction_session_timeout = 0",
+            "SET lock_timeout = 0",
         ] {
             sqlx::raw_sql(setting)
                 .execute(&mut connection)
@@ -134,8 +152,10 @@ impl Database {
         let applied = self
             .read(|connection| {
                 Box::pin(async move {
+                    // A standby can't write: for this service it is as good as not there.
                     sqlx::query_scalar::<_, Option<i64>>(
-                        "SELECT max(version) FROM _sqlx_migrations WHERE success",
+                        "SELECT max(version) FROM _sqlx_migrations
+                          WHERE success AND NOT pg_is_in_recovery()",
                     )
                     .fetch_one(connection)
                     .await
@@ -168,7 +188,11 @@ impl Database {
             connection.release();
             Ok(value)
         };
-        let task = tokio::spawn(tokio::time::timeout(deadline, reading).in_current_span());
+        // On the runtime that outlives the HTTP workers: a pooled socket belongs to the runtime that
+        // opened it, and a worker's ends with the worker.
+        let task = self
+            .runtime
+            .spawn(tokio::time::timeout(deadline, reading).in_current_span());
         match task.await {
             Ok(Ok(outcome)) => outcome.map_err(ReadError::Database),
             Ok(Err(_)) => Err(ReadError::Deadline),
@@ -239,14 +263,25 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
     ])
 }
 
+/// Asks the session what it really has: a pooler may have dropped the pinned settings on the way.
 async fn refuse_forgetful_server(connection: &mut PgConnection) -> Result<(), StartError> {
-    let fsync: String = sqlx::query_scalar("SELECT current_setting('fsync')")
-        .fetch_one(connection)
-        .await
-        .map_err(StartError::Unreachable)?;
-    if fsync == "on" {
-        Ok(())
-    } else {
-        Err(StartError::FsyncOff)
+    for (setting, needed) in [
+        ("fsync", "on"),
+        ("synchronous_commit", "on"),
+        ("default_transaction_isolation", "read committed"),
+    ] {
+        let found: String = sqlx::query_scalar("SELECT current_setting($1)")
+            .bind(setting)
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(StartError::Unreachable)?;
+        if found != needed {
+            return Err(StartError::Unsafe {
+                setting,
+                found,
+                needed,
+            });
+        }
     }
+    Ok(())
 }

@@ -84,7 +84,7 @@ error_codes! {
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
         "The key belongs to another request: other parameters, another endpoint or another encoding. (400 under /v1.) Use a new key for a new operation.";
     InternalError = "internal_error", 500, Api:
-        "A defect of the service. The request was not executed and its key is free: retry with the same key.";
+        "A defect of the service. The request was not executed, or it is not known whether it was: retry with the same key.";
     ServiceUnavailable = "service_unavailable", 503, Api:
         "The request was not executed, or it is not known whether it was. Retry with the same key, and only with the same key: it can't execute twice.";
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
-use sha2::{Digest, Sha256};
 
 use super::error::EdgeError;
 use crate::{
@@ -36,11 +35,6 @@ pub struct ApiKeys {
     remembered: Cache<[u8; 32], AccountId>,
 }
 
-/// What is stored of an API key.
-pub fn hash(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
-}
-
 impl ApiKeys {
     /// Keys are looked up in `database`.
     pub fn new(database: Database) -> Self {
@@ -58,7 +52,7 @@ impl ApiKeys {
     /// 7617) with the key as the user name and an empty password.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Result<AccountId, EdgeError> {
         let key = key_of(headers)?;
-        let hash = hash(&key);
+        let hash = store::api_keys::hash(&key);
         if let Some(account) = self.remembered.get(&hash) {
             return Ok(account);
         }

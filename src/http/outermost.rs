@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::error::EdgeError;
 use crate::{
     domain::{
+        card_numbers::holds_card_number,
         error::{ApiError, ErrorCode},
         ids::RequestId,
     },
@@ -92,7 +93,7 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
     }
     let mut keys = headers.get_all(IDEMPOTENCY_KEY);
     if let (Some(key), None) = (keys.next(), keys.next())
-        && IdempotencyKey::parse(key.as_bytes()).is_ok()
+        && IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| !holds_card_number(key.as_str()))
     {
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), key.clone()));
     }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     domain::{
-        card_numbers::{bytes_hold_card_number, find_card_number},
+        card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         ids::{AccountId, RequestId},
@@ -49,7 +49,7 @@ impl Caller {
         }
         Ok(Self {
             account,
-            dialect: Dialect::of_path(request.path()),
+            dialect: Dialect::of_path(path(request)),
         })
     }
 }
@@ -104,12 +104,14 @@ impl Mutation {
         let key = idempotency_key(request)?;
         let mut params = body::decode(encoding, &bytes)?;
         let query = query(request)?;
+        let query_identity = Identity::of(query.as_ref().ok(), request.query_string().as_bytes())?;
+        let body_identity = Identity::of(params.tree.as_ref().ok(), &bytes)?;
         let fingerprint = Fingerprint::of(&Fingerprinted {
             method: request.method().as_str(),
-            path: request.path(),
-            query: canonical(query.as_ref().ok(), request.query_string().as_bytes()).borrow(),
+            path: path(request),
+            query: query_identity.borrow(),
             media_type: encoding.as_str(),
-            parameters: canonical(params.tree.as_ref().ok(), &bytes).borrow(),
+            parameters: body_identity.borrow(),
         });
         if let Some(refusal) = refuse_query(query) {
             params.tree = Err(refusal);
@@ -123,7 +125,7 @@ impl Mutation {
                 key,
                 fingerprint,
                 method: request.method().to_string(),
-                path: request.path().to_owned(),
+                path: path(request).to_owned(),
                 request_id: request_id(request),
                 wait: preferred_wait(headers).unwrap_or(match dialect {
                     Dialect::Ietf => Duration::ZERO,
@@ -185,7 +187,13 @@ fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, EdgeError> {
     match (values.next(), values.next()) {
         (None, _) => Err(ApiError::explained(ErrorCode::IdempotencyKeyRequired).into()),
         (Some(value), None) => {
-            IdempotencyKey::parse(value.as_bytes()).map_err(|error| invalid(error.to_string()))
+            let key = IdempotencyKey::parse(value.as_bytes())
+                .map_err(|error| invalid(error.to_string()))?;
+            // Keys are stored, and shown to whoever looks them up.
+            if holds_card_number(key.as_str()) {
+                return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
+            }
+            Ok(key)
         }
         (Some(_), Some(_)) => Err(invalid("The Idempotency-Key header was sent twice.".into())),
     }
@@ -197,18 +205,28 @@ enum Identity<'a> {
     Raw(&'a [u8]),
 }
 
-fn canonical<'a>(tree: Option<&Map<String, Value>>, raw: &'a [u8]) -> Identity<'a> {
-    tree.and_then(|tree| serde_json_canonicalizer::to_vec(tree).ok())
-        .map_or(Identity::Raw(raw), Identity::Canonical)
-}
+impl<'a> Identity<'a> {
+    fn of(decoded: Option<&Map<String, Value>>, raw: &'a [u8]) -> Result<Self, EdgeError> {
+        let Some(tree) = decoded else {
+            return Ok(Self::Raw(raw));
+        };
+        // Another identity on failure would make a retry another request.
+        let canonical = serde_json_canonicalizer::to_vec(tree)
+            .map_err(|error| EdgeError::failed_read(Failure::internal(error)))?;
+        Ok(Self::Canonical(canonical))
+    }
 
-impl Identity<'_> {
     fn borrow(&self) -> Parameters<'_> {
         match self {
             Self::Canonical(bytes) => Parameters::Canonical(bytes),
             Self::Raw(bytes) => Parameters::Raw(bytes),
         }
     }
+}
+
+/// The path as the router understood it: `/charge%73` is `/charges`, to the fingerprint too.
+fn path(request: &HttpRequest) -> &str {
+    request.match_info().as_str()
 }
 
 /// The request's own id, as the outermost layer made it.

@@ -177,3 +177,16 @@ async fn take_over(
         Claim::Vanished
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statements_say_what_the_constants_promise() {
+        let milliseconds = format!("'{}ms'", CLAIM_WAIT.as_millis());
+        assert!(BEGIN.ends_with(&milliseconds));
+        let seconds = format!("'{}s'", ROW_LOCK_WAIT.as_secs());
+        assert!(START_WORK.ends_with(&seconds));
+    }
+}

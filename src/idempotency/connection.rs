@@ -4,9 +4,15 @@
 //! connection is closed and replaced, never handed to the next request inside a transaction or
 //! with an answer still on the wire.
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection};
+
+/// How long a clean connection may take to answer the pool's ping before it is given up.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
@@ -34,8 +40,13 @@ impl GuardedConnection {
 
 impl Drop for GuardedConnection {
     fn drop(&mut self) {
-        if !self.clean {
-            // Returning it would ping it without a time limit; closing is bounded.
+        if self.clean {
+            // The pool pings what comes back, and sets no limit: on a socket that died silently
+            // the slot would be lost until TCP gives up.
+            let returning = self.connection.return_to_pool();
+            tokio::spawn(tokio::time::timeout(RETURN_LIMIT, returning));
+        } else {
+            // Closing is bounded by sqlx.
             self.connection.close_on_drop();
         }
     }

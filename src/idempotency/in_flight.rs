@@ -8,7 +8,10 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::{sync::watch, time::Instant};
@@ -79,7 +82,7 @@ struct InFlightEntry {
     method: String,
     path: String,
     request_id: String,
-    followers: usize,
+    followers: Arc<AtomicUsize>,
     progress: watch::Sender<Progress>,
 }
 
@@ -136,7 +139,7 @@ impl InFlight {
                     method: request.method.clone(),
                     path: request.path.clone(),
                     request_id: request.request_id.clone(),
-                    followers: 0,
+                    followers: Arc::default(),
                     progress: progress.clone(),
                 });
                 Place::Leader(Leadership {
@@ -148,12 +151,12 @@ impl InFlight {
             Entry::Occupied(mut occupied) => {
                 let entry = occupied.get_mut();
                 let of_account = followers_by_account.entry(request.account_id).or_default();
-                if entry.followers >= FOLLOWERS_PER_KEY_MAX
+                if entry.followers.load(Ordering::Relaxed) >= FOLLOWERS_PER_KEY_MAX
                     || *of_account >= FOLLOWERS_PER_ACCOUNT_MAX
                 {
                     return Place::TooManyFollowers;
                 }
-                entry.followers += 1;
+                entry.followers.fetch_add(1, Ordering::Relaxed);
                 *of_account += 1;
                 Place::Follower(Follower {
                     same_request: entry.fingerprint == request.fingerprint,
@@ -161,7 +164,8 @@ impl InFlight {
                     stopping: self.stopping.subscribe(),
                     _seat: Seat {
                         in_flight: self.clone(),
-                        id,
+                        account_id: request.account_id,
+                        followers: Arc::clone(&entry.followers),
                     },
                 })
             }
@@ -268,17 +272,16 @@ pub(super) struct Follower {
 /// Counts a follower for as long as it lives, however it ends.
 struct Seat {
     in_flight: InFlight,
-    id: EntryId,
+    account_id: Uuid,
+    followers: Arc<AtomicUsize>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        // The leader's own counter: by now the key may have another leader.
+        self.followers.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.in_flight.lock();
-        // The entry is gone, or a later leader's, once the leader is done: saturate.
-        if let Some(entry) = state.entries.get_mut(&self.id) {
-            entry.followers = entry.followers.saturating_sub(1);
-        }
-        if let Entry::Occupied(mut of_account) = state.followers_by_account.entry(self.id.0) {
+        if let Entry::Occupied(mut of_account) = state.followers_by_account.entry(self.account_id) {
             *of_account.get_mut() = of_account.get().saturating_sub(1);
             if *of_account.get() == 0 {
                 of_account.remove();

@@ -53,7 +53,7 @@ impl Idempotency {
         };
         let this = self.clone();
         // In a task of its own, like every use of a connection that a disconnect must not cut.
-        let probing = tokio::spawn(async move {
+        let probing = self.runtime.spawn(async move {
             tokio::time::timeout(this.settings.database_deadline, this.probe(&probe)).await
         });
         match probing.await {

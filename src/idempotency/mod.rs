@@ -28,7 +28,7 @@ use std::{
 use claim::Claim;
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
 use sqlx::{Connection, PgConnection, PgPool, postgres::types::PgInterval};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -126,6 +126,7 @@ pub struct Idempotency {
     retention: PgInterval,
     in_flight: InFlight,
     patient_claims: Arc<Semaphore>,
+    runtime: Handle,
 }
 
 /// How one transaction ended.
@@ -137,6 +138,9 @@ enum Attempt {
 impl Idempotency {
     /// `pool` must connect with `READ COMMITTED` as the default isolation level and
     /// `synchronous_commit = on`. Fails on a retention that Postgres can't represent.
+    ///
+    /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
+    /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.
     pub fn new(pool: PgPool, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
         let waiting = usize::try_from(settings.pool_connections / 2)?.max(1);
         Ok(Self {
@@ -145,6 +149,7 @@ impl Idempotency {
             settings,
             in_flight: InFlight::new(),
             patient_claims: Arc::new(Semaphore::new(waiting)),
+            runtime: Handle::current(),
         })
     }
 
@@ -162,7 +167,7 @@ impl Idempotency {
                 Place::Leader(leadership) => {
                     let (request, command) = (request.clone(), Arc::clone(&command));
                     let lead = self.clone().lead(request, command, leadership);
-                    let ended = tokio::spawn(lead.in_current_span()).await;
+                    let ended = self.runtime.spawn(lead.in_current_span()).await;
                     let panicked = |_| {
                         tracing::error!("the work panicked; the key is free");
                         Conclusion::Failed(Failure::internal("the work panicked"))
@@ -170,7 +175,8 @@ impl Idempotency {
                     (ended.unwrap_or_else(panicked), false)
                 }
                 Place::Follower(follower) => {
-                    let claimed_by = Instant::now() + self.settings.pool_wait + CLAIM_WAIT;
+                    let claimed_by =
+                        Instant::now() + self.settings.pool_wait + self.settings.database_deadline;
                     match follower.follow(claimed_by, patience).await {
                         Verdict::Share(conclusion) => (conclusion, true),
                         Verdict::InUse => return Outcome::InUse,
@@ -214,18 +220,25 @@ impl Idempotency {
         command: Arc<C>,
         leadership: Leadership,
     ) -> Conclusion {
-        let deadline = self.settings.pool_wait + self.settings.database_deadline;
         let committing = AtomicBool::new(false);
-        let attempts = self.attempts(&request, &*command, &leadership, &committing);
-        let conclusion = match tokio::time::timeout(deadline, attempts).await {
-            Ok(conclusion) => conclusion,
-            Err(_) if committing.load(Ordering::Relaxed) => Conclusion::Failed(
-                Failure::unavailable("no answer to COMMIT in time: the outcome is unknown"),
-            ),
-            Err(_) => Conclusion::Failed(Failure::unavailable("the database deadline is over")),
+        let conclusion = match GuardedConnection::acquire(&self.pool).await {
+            Err(error) => Conclusion::Failed(error.into()),
+            Ok(connection) => {
+                let attempts =
+                    self.attempts(connection, &request, &*command, &leadership, &committing);
+                tokio::time::timeout(self.settings.database_deadline, attempts)
+                    .await
+                    .unwrap_or_else(|_| Conclusion::Failed(deadline_over(&committing)))
+            }
         };
         if let Conclusion::Failed(Failure { kind, cause, .. }) = &conclusion {
-            tracing::error!(request_id = request.request_id, ?kind, %cause, "not executed");
+            let request_id = &request.request_id;
+            match kind {
+                FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
+                FailureKind::Unavailable | FailureKind::Internal => {
+                    tracing::error!(request_id, ?kind, %cause, "no definite outcome");
+                }
+            }
         }
         leadership.conclude(conclusion.clone());
         conclusion
@@ -234,6 +247,7 @@ impl Idempotency {
     /// Runs the transaction until it concludes, again where that may help.
     async fn attempts<C: Command>(
         &self,
+        mut connection: GuardedConnection,
         request: &Request,
         command: &C,
         leadership: &Leadership,
@@ -242,7 +256,9 @@ impl Idempotency {
         let (mut vanished, mut failed) = (0, 0);
         loop {
             leadership.claiming();
-            match self.attempt(request, command, leadership, committing).await {
+            committing.store(false, Ordering::Relaxed);
+            let attempt = self.attempt(connection, request, command, leadership, committing);
+            match attempt.await {
                 Ok(Attempt::Concluded(conclusion)) => return conclusion,
                 Ok(Attempt::Vanished) => {
                     vanished += 1;
@@ -257,6 +273,10 @@ impl Idempotency {
                     }
                 }
             }
+            connection = match GuardedConnection::acquire(&self.pool).await {
+                Ok(connection) => connection,
+                Err(error) => return Conclusion::Failed(error.into()),
+            };
         }
     }
 
@@ -266,12 +286,12 @@ impl Idempotency {
     /// rolls back at the latest when it notices.
     async fn attempt<C: Command>(
         &self,
+        mut connection: GuardedConnection,
         request: &Request,
         command: &C,
         leadership: &Leadership,
         committing: &AtomicBool,
     ) -> Result<Attempt, Failure> {
-        let mut connection = GuardedConnection::acquire(&self.pool).await?;
         let patient = self.patient_claims.try_acquire().ok();
         let begin = if patient.is_some() {
             claim::BEGIN
@@ -318,7 +338,6 @@ impl Idempotency {
         if let Err(error) = committed {
             return Err(commit_failure(error));
         }
-        committing.store(false, Ordering::Relaxed);
         connection.release();
         Ok(Attempt::Concluded(Conclusion::Stored {
             record: Arc::new(record),
@@ -359,6 +378,14 @@ fn commit_failure(error: sqlx::Error) -> Failure {
             "COMMIT was not acknowledged, the outcome is unknown: {error}"
         ))
     }
+}
+
+fn deadline_over(committing: &AtomicBool) -> Failure {
+    Failure::unavailable(if committing.load(Ordering::Relaxed) {
+        "no answer to COMMIT within the database deadline, the outcome is unknown"
+    } else {
+        "the database deadline is over"
+    })
 }
 
 /// Between half of `pause` and all of it.

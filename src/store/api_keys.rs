@@ -1,6 +1,7 @@
 //! Accounts and the API keys that speak for them. Keys are stored as hashes only.
 
 use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -17,6 +18,11 @@ pub struct ApiKey {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
+/// What is stored of an API key.
+pub fn hash(key: &str) -> [u8; 32] {
+    Sha256::digest(key.as_bytes()).into()
+}
+
 /// The account that an unrevoked key speaks for. Takes no lock.
 pub async fn find_account(
     connection: &mut PgConnection,
@@ -30,24 +36,31 @@ pub async fn find_account(
     .await
 }
 
-/// The account with this name, made if there is none. Locks its row.
-pub async fn upsert_account(
+/// Adds an account, unless there is one with this name. Locks nothing that exists: charges in
+/// flight hold their account's row.
+pub async fn insert_account(
     connection: &mut PgConnection,
     new_id: Uuid,
     name: &str,
-) -> Result<Uuid, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"
-        INSERT INTO accounts (id, name)
-        VALUES ($1, $2)
-        ON CONFLICT (name) DO UPDATE SET name = excluded.name
-        RETURNING id
-        "#,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO accounts (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
         new_id,
         name,
     )
-    .fetch_one(connection)
-    .await
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The account with this name. Takes no lock.
+pub async fn find_account_by_name(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Uuid, sqlx::Error> {
+    sqlx::query_scalar!("SELECT id FROM accounts WHERE name = $1", name)
+        .fetch_one(connection)
+        .await
 }
 
 /// Adds a key. `false`: it exists already, perhaps revoked, perhaps another account's.
