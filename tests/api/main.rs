@@ -8,8 +8,11 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod gate;
 mod harness;
+mod proxy;
 
+mod disconnects;
 mod embedded;
 mod first_charge;
 mod layers;
