@@ -12,7 +12,9 @@ mod gate;
 mod harness;
 mod proxy;
 
+mod database_failures;
 mod disconnects;
 mod embedded;
 mod first_charge;
 mod layers;
+mod program;

@@ -104,14 +104,19 @@ async fn accept(
             });
             tokio::select! {
                 biased;
-                _ = is_cut.wait_for(|weather| *weather == Weather::Cut) => {}
-                _ = is_stalled.wait_for(|weather| *weather == Weather::Stalled) => {
-                    let _ = is_cut.wait_for(|weather| *weather == Weather::Cut).await;
+                () = until(&mut is_cut, Weather::Cut) => {}
+                () = until(&mut is_stalled, Weather::Stalled) => {
+                    until(&mut is_cut, Weather::Cut).await;
                 }
                 () = flow => {}
             }
         });
     }
+}
+
+async fn until(weather: &mut watch::Receiver<Weather>, awaited: Weather) {
+    // An error means that the test is over.
+    let _ = weather.wait_for(|now| *now == awaited).await;
 }
 
 /// From the server under test to PostgreSQL.
