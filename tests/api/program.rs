@@ -126,14 +126,15 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
         .header("idempotency-key", "key-1")
         .header("prefer", "wait=30")
         .json(&crate::harness::charge());
-    let waiting = tokio::spawn(async move { waiting.send().await.unwrap().status() });
+    let waiting = tokio::spawn(crate::harness::Answer::of(waiting));
 
     signal(&server, Signal::SIGTERM);
     eventually("the replica says that it stops", || async {
         server.client.get("/readyz").await.status == 503
     })
     .await;
-    assert_eq!(waiting.await.unwrap(), 409, "the wait is ended");
+    let ended = waiting.await.unwrap();
+    assert_eq!(ended.status, 409, "the wait is ended: {}", ended.json());
     gate.open().await;
     assert_eq!(first.await.unwrap().status, 201);
     assert_eq!(exit_code(&mut server).await, Some(0));
