@@ -24,11 +24,11 @@ enum Goodbye {
 }
 
 /// Sends a whole request without waiting for the reply.
-async fn send_charge(client: &Client, key: &str) -> TcpStream {
+pub async fn send_charge(client: &Client, key: &str, header: &str) -> TcpStream {
     let body = charge().to_string();
     let request = format!(
         "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\
-         Idempotency-Key: {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+         Idempotency-Key: {key}\r\nContent-Type: application/json\r\n{header}Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let mut socket = TcpStream::connect(client.address).await.unwrap();
@@ -43,7 +43,7 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     let server = TestServer::start_on(database, &[("WORKERS", "1")]).await;
     let (client, database) = (&server.client, &server.database);
 
-    let socket = send_charge(client, "key-1").await;
+    let socket = send_charge(client, "key-1", "").await;
     Gate::reached_by(database, 1).await;
     if matches!(goodbye, Goodbye::Reset) {
         socket.set_zero_linger().unwrap();

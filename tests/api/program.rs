@@ -13,6 +13,7 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
 
 use crate::{
     gate::{Gate, Stage, one_charge_and_its_record},
@@ -115,26 +116,26 @@ fn the_printed_openapi_document_is_the_committed_one() {
 async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let database = TestDatabase::create().await;
     let gate = Gate::close(&database, Stage::Claimed).await;
-    let mut server = ServerProcess::start(&database, &[]);
+    let mut server = ServerProcess::start(&database, &[("WORKERS", "1")]);
     let client = server.client.clone();
     let first = tokio::spawn(async move { client.charge("key-1").await });
     Gate::reached_by(&database, 1).await;
-    // A duplicate that would wait for a long time.
-    let waiting = server
-        .client
-        .request(reqwest::Method::POST, "/charges")
-        .header("idempotency-key", "key-1")
-        .header("prefer", "wait=30")
-        .json(&crate::harness::charge());
-    let waiting = tokio::spawn(crate::harness::Answer::of(waiting));
+    // A duplicate that would wait for a long time. The only worker has read it when it has
+    // answered a request that was sent after it.
+    let mut waiting =
+        crate::disconnects::send_charge(&server.client, "key-1", "Prefer: wait=30\r\n").await;
+    for _ in 0..3 {
+        assert_eq!(server.client.get("/livez").await.status, 200);
+    }
 
     signal(&server, Signal::SIGTERM);
     eventually("the replica says that it stops", || async {
         server.client.get("/readyz").await.status == 503
     })
     .await;
-    let ended = waiting.await.unwrap();
-    assert_eq!(ended.status, 409, "the wait is ended: {}", ended.json());
+    let mut status = [0; 12];
+    waiting.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
     gate.open().await;
     assert_eq!(first.await.unwrap().status, 201);
     assert_eq!(exit_code(&mut server).await, Some(0));
