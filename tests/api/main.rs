@@ -12,12 +12,11 @@
     reason = "a table of cases is read top to bottom"
 )]
 
-mod harness;
-mod obstacle;
-
 mod bodies;
 mod charges;
 mod check_order;
+mod database_failures;
+mod disconnects;
 mod documents;
 mod duplicates;
 mod embedded;
@@ -25,14 +24,19 @@ mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
+mod gate;
+mod harness;
 mod headers;
 mod in_flight;
 mod key_inspection;
 mod keys;
 mod layers;
 mod lists;
+mod obstacle;
 mod orders;
 mod outcomes;
+mod program;
+mod proxy;
 mod requests;
 mod routes;
 mod test_cards;
