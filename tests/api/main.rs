@@ -10,6 +10,8 @@
 
 mod harness;
 
+mod copied_folder;
 mod embedded;
 mod first_charge;
 mod layers;
+mod readme;
