@@ -170,3 +170,47 @@ async fn the_folder_and_its_migration_work_in_another_application() {
     assert_eq!(database.count(records).await, 2);
     assert_eq!(database.records().await, 0);
 }
+
+/// A command that breaks the folder's first rule.
+struct SwallowsAnError(Uuid);
+
+impl Command for SwallowsAnError {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        sqlx::query("INSERT INTO bookings (account_id, seat) VALUES ($1, '14B')")
+            .bind(self.0)
+            .execute(&mut *tx)
+            .await?;
+        let swallowed = sqlx::query("SELECT 1 / 0").execute(tx).await;
+        assert!(swallowed.is_err());
+        Ok(json(201, "{}"))
+    }
+}
+
+#[tokio::test]
+async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it() {
+    let database = TestDatabase::create().await;
+    let options = elsewhere(&database.pool, &database.url).await;
+    let idempotency = set_up(options).await.unwrap();
+    let account_id = Uuid::now_v7();
+    let request = Request {
+        account_id,
+        key: IdempotencyKey::parse(b"one").unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/bookings",
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(b"{}"),
+        }),
+        method: "POST".into(),
+        path: "/bookings".into(),
+        request_id: "req".into(),
+        wait: Duration::ZERO,
+    };
+    let outcome = idempotency.run(request, SwallowsAnError(account_id)).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    let bookings = "SELECT count(*) FROM elsewhere.bookings";
+    assert_eq!(database.count(bookings).await, 0);
+    let records = "SELECT count(*) FROM elsewhere.idempotency_keys";
+    assert_eq!(database.count(records).await, 0);
+}

@@ -15,3 +15,4 @@ mod embedded;
 mod first_charge;
 mod layers;
 mod readme;
+mod session_defaults;
