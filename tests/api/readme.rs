@@ -149,7 +149,9 @@ impl Ids {
         for fragment in shown.split('…') {
             let at = masked_real[from..]
                 .find(&masked(fragment))
-                .unwrap_or_else(|| panic!("the README shows {fragment:?}, which isn't in {real:?}"))
+                .unwrap_or_else(|| {
+                    panic!("the README shows {fragment:?}, which isn't in {real:?}")
+                })
                 + from;
             from = at + fragment.len();
             self.assert_alike(fragment, &real[at..from]);
