@@ -83,17 +83,16 @@ pub async fn serve(
     tracing::info!("stopping: finishing what is in flight");
     stopping.send_replace(true);
     idempotency.end_waits();
-    handle.stop(true).await;
-    server.await.map_err(std::io::Error::other)??;
-    // A client may have gone while its request executes: the work still finishes.
+    // The listener stays open meanwhile, so that `/readyz` can say 503. What executes finishes even
+    // where its client has gone.
     if tokio::time::timeout(config.drain_timeout, idempotency.drained())
         .await
         .is_err()
     {
-        tracing::warn!(
-            "requests were still executing at the drain limit; Postgres rolls them back"
-        );
+        tracing::warn!("still executing at the drain limit; Postgres rolls back what is cut off");
     }
+    handle.stop(true).await;
+    server.await.map_err(std::io::Error::other)??;
     let _ = sweep.await;
     Ok(())
 }

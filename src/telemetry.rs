@@ -38,7 +38,11 @@ pub fn start() -> Result<(), ConfigError> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     if json {
-        subscriber.json().flatten_event(true).init();
+        subscriber
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .init();
     } else {
         subscriber.init();
     }

@@ -230,6 +230,7 @@ pub struct Charge {
     #[schema(example = false)]
     pub livemode: bool,
     /// Your own names.
+    #[schema(value_type = BTreeMap<String, String>)]
     pub metadata: Metadata,
     /// The order that this charge pays.
     #[schema(required = true)]

@@ -144,6 +144,7 @@ pub struct Order {
     #[schema(example = false)]
     pub livemode: bool,
     /// Your own names.
+    #[schema(value_type = BTreeMap<String, String>)]
     pub metadata: Metadata,
     /// `open`, `paid`, `canceled` or `refunded`.
     #[schema(example = "open")]

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use utoipa::{
     IntoParams, Modify, OpenApi, ToSchema,
     openapi::{
-        ContentBuilder, HeaderBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder, Type,
+        ContentBuilder, HeaderBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Type,
+        example::Example,
         header::Header,
         path::{Operation, PathItem},
         security::{Http, HttpAuthScheme, SecurityScheme},
@@ -18,10 +19,7 @@ use utoipa::{
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::domain::{
-    error::{Envelope, ErrorCode, ErrorType},
-    params::Metadata,
-};
+use crate::domain::error::{ApiError, Envelope, ErrorCode, ErrorType};
 
 /// The header of every mutating request.
 #[derive(IntoParams)]
@@ -113,7 +111,7 @@ pub struct CreateChargeBody {
     #[schema(max_length = 254)]
     receipt_email: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<Metadata>,
+    metadata: Option<BTreeMap<String, String>>,
 }
 
 /// What is charged.
@@ -177,7 +175,7 @@ pub struct CreateOrderBody {
     #[schema(max_length = 255)]
     client_order_id: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<Metadata>,
+    metadata: Option<BTreeMap<String, String>>,
 }
 
 /// One line.
@@ -328,30 +326,40 @@ fn codes(operation: &str) -> Vec<ErrorCode> {
 impl Modify for ErrorResponses {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for operation in operations(document) {
-            let mut by_status = BTreeMap::<u16, Vec<&str>>::new();
+            let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
             for code in codes(operation.operation_id.as_deref().unwrap_or_default()) {
-                by_status
-                    .entry(code.status())
-                    .or_default()
-                    .push(code.as_str());
+                by_status.entry(code.status()).or_default().push(code);
             }
             for (status, codes) in by_status {
-                let response = ResponseBuilder::new()
-                    .description(codes.join(", "))
-                    .content(
-                        "application/json",
-                        ContentBuilder::new()
-                            .schema(Some(Ref::from_schema_name("Error")))
-                            .build(),
-                    )
-                    .build();
+                let response = RefOr::T(error_response(&codes));
                 operation
                     .responses
                     .responses
-                    .insert(status.to_string(), RefOr::T(response));
+                    .insert(status.to_string(), response);
             }
         }
     }
+}
+
+/// One status with an example for each of its codes.
+fn error_response(codes: &[ErrorCode]) -> Response {
+    let examples = codes.iter().map(|code| {
+        let error = ApiError::explained(*code);
+        let example = Example::builder()
+            .summary(code.as_str())
+            .value(serde_json::to_value(error.envelope()).ok())
+            .build();
+        (code.as_str(), example)
+    });
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Error")))
+        .examples_from_iter(examples)
+        .build();
+    let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
+    ResponseBuilder::new()
+        .description(names.join(", "))
+        .content("application/json", content)
+        .build()
 }
 
 /// Documents the headers that carry the promise.

@@ -6,12 +6,12 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use actix_web::{
-    Error, HttpMessage,
+    Error, HttpMessage, ResponseError,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::{
-        Method,
-        header::{HeaderMap, HeaderName, HeaderValue},
+        Method, StatusCode,
+        header::{HeaderMap, HeaderName, HeaderValue, LINK},
     },
     middleware::Next,
 };
@@ -20,7 +20,10 @@ use uuid::Uuid;
 
 use super::error::EdgeError;
 use crate::{
-    domain::ids::RequestId,
+    domain::{
+        error::{ApiError, ErrorCode},
+        ids::RequestId,
+    },
     idempotency::{FailureKind, IdempotencyKey},
 };
 
@@ -43,7 +46,7 @@ pub async fn outermost<B: MessageBody + 'static>(
     // which the server renders by itself.
     let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().await;
     let mut response = match outcome {
-        Ok(Ok(response)) => response.map_into_boxed_body(),
+        Ok(Ok(response)) => enveloped(response.map_into_boxed_body()),
         Ok(Err(error)) => return Err(stamped(error, request_id, echoes)),
         Err(_) => {
             tracing::error!(%request_id, "a handler panicked");
@@ -53,6 +56,16 @@ pub async fn outermost<B: MessageBody + 'static>(
     };
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)
+}
+
+/// Swagger UI answers a file that it doesn't have with a bare 404; whatever else is an error here
+/// has its envelope, and a `Link` with it.
+fn enveloped(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    if response.status() == StatusCode::NOT_FOUND && !response.headers().contains_key(LINK) {
+        let error = EdgeError::from(ApiError::explained(ErrorCode::RouteNotFound));
+        return response.into_response(error.error_response());
+    }
+    response
 }
 
 fn stamped(error: Error, request_id: RequestId, echoes: Vec<(HeaderName, HeaderValue)>) -> Error {

@@ -13,7 +13,7 @@ use actix_web::{
 use chrono::SecondsFormat;
 
 use super::{App, error::EdgeError, request::Mutation};
-use crate::idempotency::{Command, Failure, Outcome, Record};
+use crate::idempotency::{Command, Failure, FailureKind, Outcome, Record};
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
 pub async fn run<C: Command>(
@@ -21,6 +21,10 @@ pub async fn run<C: Command>(
     mutation: Mutation,
     command: impl FnOnce(&Mutation) -> C,
 ) -> Result<HttpResponse, EdgeError> {
+    // New work would keep a stopping replica from ever being done; another one takes it.
+    if *app.stopping.borrow() {
+        return Err(EdgeError::failed(FailureKind::Unavailable));
+    }
     let command = command(&mutation);
     match app.idempotency.run(mutation.request, command).await {
         Outcome::Stored { record, replayed } => render(&record, replayed),

@@ -154,6 +154,25 @@ impl TestDatabase {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
+    /// The program's own view of it: for the functions of the library.
+    pub async fn connect(&self, variables: &[(&str, &str)]) -> Database {
+        Database::connect(&self.url, &config(variables))
+            .await
+            .unwrap()
+    }
+
+    /// Makes every stored outcome as old as if it had expired an hour ago.
+    pub async fn expire_records(&self) {
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET created_at = now() - interval '25 hours',
+                    expires_at = now() - interval '1 hour'",
+        )
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
     pub async fn charges(&self) -> i64 {
         self.count("SELECT count(*) FROM charges").await
     }
@@ -162,6 +181,14 @@ impl TestDatabase {
         self.count("SELECT count(*) FROM idempotency_keys").await
     }
 }
+
+/// Limits so far away that a request held by an [`Obstacle`](crate::obstacle::Obstacle) never meets one.
+pub const PATIENT: &[(&str, &str)] = &[
+    ("STATEMENT_TIMEOUT", "40s"),
+    ("DATABASE_DEADLINE", "45s"),
+    ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),
+    ("REQUEST_TIMEOUT", "60s"),
+];
 
 /// Polls until `condition` holds, and fails after [`PATIENCE`].
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
@@ -246,11 +273,52 @@ impl Client {
     pub async fn charge(&self, key: &str) -> Answer {
         self.post("/charges", key, &charge()).await
     }
+
+    /// With `Prefer: wait=…`: how long to wait for a duplicate's owner.
+    pub async fn post_waiting(&self, seconds: u32, path: &str, key: &str, body: &Value) -> Answer {
+        Answer::of(
+            self.request(Method::POST, path)
+                .header("idempotency-key", key)
+                .header("prefer", format!("wait={seconds}"))
+                .json(body),
+        )
+        .await
+    }
+
+    /// The same request again for as long as the reply says that a retry makes sense.
+    pub async fn charge_until_definite(&self, key: &str) -> Answer {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.charge(key).await;
+            if answer.header("stripe-should-retry") != Some("true") {
+                return answer;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "no definite answer: {answer:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Returns when requests that were sent before have reached their handlers. Needs a server
+    /// with `WORKERS=1`: one thread takes them in turn, so once later ones are answered, earlier
+    /// ones are where they wait.
+    pub async fn let_earlier_requests_arrive(&self) {
+        for _ in 0..20 {
+            self.get("/charges").await;
+        }
+    }
 }
 
 /// The parameters of an ordinary charge.
 pub fn charge() -> Value {
     serde_json::json!({"amount": 2000, "currency": "usd", "source": "tok_visa"})
+}
+
+/// Another request than [`charge`].
+pub fn another_charge() -> Value {
+    serde_json::json!({"amount": 999, "currency": "usd", "source": "tok_visa"})
 }
 
 /// A whole reply.

@@ -7,12 +7,35 @@
     unreachable_pub,
     reason = "a test may stop at the first surprise"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a table of cases is read top to bottom"
+)]
 
 mod harness;
+mod obstacle;
 
+mod bodies;
+mod charges;
+mod check_order;
 mod copied_folder;
+mod documents;
+mod duplicates;
 mod embedded;
+mod expiry;
+mod fingerprints;
 mod first_charge;
+mod followers;
+mod headers;
+mod in_flight;
+mod key_inspection;
+mod keys;
 mod layers;
+mod lists;
+mod orders;
+mod outcomes;
 mod readme;
+mod requests;
+mod routes;
 mod session_defaults;
+mod test_cards;

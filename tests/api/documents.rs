@@ -1,0 +1,337 @@
+//! What is published: the OpenAPI document, Swagger UI, the page of errors, health.
+
+use std::collections::BTreeSet;
+
+use charge_once::{domain::error::ErrorCode, http::openapi};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{Answer, TestServer, charge},
+    key_inspection::hold_key,
+};
+
+fn document() -> Value {
+    serde_json::to_value(openapi::document()).unwrap()
+}
+
+/// Every operation: path, method, and what the document says about it.
+fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (name, method) in [("get", Method::GET), ("post", Method::POST)] {
+            if let Some(operation) = item.get(name) {
+                operations.push((path.clone(), method, operation));
+            }
+        }
+    }
+    assert!(operations.len() >= 10, "{}", operations.len());
+    operations
+}
+
+/// Follows a `$ref` inside the document.
+fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(reference) => document
+            .pointer(reference.trim_start_matches('#'))
+            .expect(reference),
+        None => schema,
+    }
+}
+
+#[tokio::test]
+async fn the_committed_document_is_the_generated_and_the_served_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/openapi.json");
+    let committed: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(committed, document(), "run `make openapi`");
+    let server = TestServer::start().await;
+    assert_eq!(server.client.get("/openapi.json").await.json(), committed);
+}
+
+#[tokio::test]
+async fn every_documented_example_request_works_as_json_in_both_dialects() {
+    let server = TestServer::start().await;
+    let document = document();
+    let mut tried = 0;
+    for (path, method, operation) in operations(&document) {
+        let Some(body) = operation.get("requestBody") else {
+            continue;
+        };
+        for (media_type, content) in body["content"].as_object().unwrap() {
+            let schema = resolve(&document, &content["schema"]);
+            let example = &schema["example"];
+            assert!(
+                example.is_object(),
+                "{method} {path} has no example as {media_type}"
+            );
+            if media_type == "application/json" {
+                for prefix in ["", "/v1"] {
+                    tried += 1;
+                    let path = format!("{prefix}{path}");
+                    let answer = server.client.post(&path, &path, example).await;
+                    assert_eq!(answer.status, 201, "{path}: {}", answer.json());
+                }
+            }
+        }
+    }
+    assert!(tried >= 4, "{tried}");
+}
+
+#[test]
+fn every_post_requires_an_idempotency_key_and_shows_one() {
+    let document = document();
+    for (path, method, operation) in operations(&document) {
+        let parameters = operation["parameters"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let key = parameters
+            .iter()
+            .find(|parameter| parameter["name"] == "Idempotency-Key");
+        let Some(key) = key else {
+            assert_eq!(method, Method::GET, "{path}");
+            continue;
+        };
+        assert_eq!(method, Method::POST, "{path}");
+        assert_eq!(
+            (&key["in"], &key["required"]),
+            (&json!("header"), &json!(true))
+        );
+        let example = key["example"].as_str().unwrap_or_default();
+        assert!(charge_once::idempotency::IdempotencyKey::parse(example.as_bytes()).is_ok());
+    }
+}
+
+#[test]
+fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
+    let document = document();
+    let schemes = &document["components"]["securitySchemes"];
+    assert_eq!(
+        schemes["bearer"],
+        json!({"type": "http", "scheme": "bearer"})
+    );
+    assert_eq!(schemes["basic"], json!({"type": "http", "scheme": "basic"}));
+    assert_eq!(document["security"], json!([{"bearer": []}, {"basic": []}]));
+    for (path, _, operation) in operations(&document) {
+        let is_open = operation.get("security") == Some(&json!([{}]));
+        assert_eq!(
+            is_open,
+            ["/livez", "/readyz"].contains(&path.as_str()),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_answer_that_is_observed_is_documented_with_its_code() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let document = document();
+    let mut slow_body = charge();
+    slow_body["unknown"] = 1.into();
+    let held = hold_key(&server.database, "held").await;
+    for (path, template) in [("/charges", "/charges"), ("/orders", "/orders")] {
+        let key = |name: &str| format!("{name}{}", path.replace('/', "-"));
+        let card = json!({"a": "4242424242424242"});
+        let mut answers = vec![
+            ("post", client.post(path, "held", &charge()).await),
+            ("post", client.post(path, &key("unknown"), &slow_body).await),
+            ("post", client.post(path, &key("unknown"), &json!({})).await),
+            ("post", client.post(path, &key("missing"), &json!({})).await),
+            ("post", client.post(path, "a b", &charge()).await),
+            ("post", client.post(path, &key("card"), &card).await),
+            (
+                "post",
+                Answer::of(client.request(Method::POST, path).json(&charge())).await,
+            ),
+            (
+                "post",
+                client
+                    .post_raw(path, &key("raw"), "application/json", b"{")
+                    .await,
+            ),
+            (
+                "post",
+                client.post_raw(path, &key("raw"), "text/plain", b"{").await,
+            ),
+            (
+                "post",
+                client
+                    .post_raw(path, &key("raw"), "application/json", &vec![b' '; 70_000])
+                    .await,
+            ),
+            (
+                "post",
+                client
+                    .with_api_key("sk_test_nobody")
+                    .post(path, "k", &charge())
+                    .await,
+            ),
+            ("post", Answer::of(client.bare(Method::POST, path)).await),
+            ("get", client.get(path).await),
+            ("get", client.get(&format!("{path}?limit=0")).await),
+            ("get", client.get(&format!("{path}?page=1")).await),
+            (
+                "get",
+                client
+                    .get(&format!("{path}?customer=4242424242424242"))
+                    .await,
+            ),
+            ("get", Answer::of(client.bare(Method::GET, path)).await),
+        ];
+        if path == "/charges" {
+            for (source, amount) in [
+                ("tok_visa", 1),
+                ("tok_chargeDeclined", 1),
+                ("tok_outage", 1),
+                ("tok_visa", 100_000_000),
+            ] {
+                let body = json!({"amount": amount, "currency": "usd", "source": source});
+                answers.push((
+                    "post",
+                    client
+                        .post(path, &key(&format!("{source}{amount}")), &body)
+                        .await,
+                ));
+            }
+        }
+        for (method, answer) in &answers {
+            let responses = &document["paths"][template][method]["responses"];
+            let documented = &responses[answer.status.as_str()];
+            assert!(
+                documented.is_object(),
+                "{method} {path}: {} is not documented",
+                answer.status
+            );
+            if !answer.status.is_success() {
+                let description = documented["description"].as_str().unwrap();
+                let code = answer.code();
+                assert!(
+                    description.split(", ").any(|known| known == code),
+                    "{method} {path}: {code} is not in {description}"
+                );
+            }
+        }
+        let missing = client.get(&format!("{path}/nobody")).await;
+        assert!(
+            document["paths"][format!("{path}/{{id}}")]["get"]["responses"]
+                [missing.status.as_str()]
+            .is_object()
+        );
+    }
+    held.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_objects_have_exactly_the_documented_members() {
+    let server = TestServer::start().await;
+    let document = document();
+    let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
+    let objects = [
+        ("Charge", server.client.charge("key-1").await.json()),
+        (
+            "Order",
+            server.client.post("/orders", "key-2", &order).await.json(),
+        ),
+        (
+            "IdempotencyKey",
+            server.client.get("/idempotency-keys/key-1").await.json(),
+        ),
+    ];
+    for (name, object) in &objects {
+        let documented = &document["components"]["schemas"][name]["properties"];
+        let members = |value: &Value| -> BTreeSet<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(members(object), members(documented), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn swagger_ui_is_served_with_its_files_and_needs_no_other_host() {
+    let server = TestServer::start().await;
+    let page = Answer::of(server.client.bare(Method::GET, "/swagger-ui/")).await;
+    assert_eq!(page.status, 200);
+    let html = String::from_utf8(page.body.clone()).unwrap();
+    assert!(!html.contains("https://"), "{html}");
+    let scripts: Vec<_> = html
+        .split("src=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().trim_start_matches("./"))
+        .collect();
+    assert!(!scripts.is_empty(), "{html}");
+    for script in scripts {
+        let answer = server.client.get(&format!("/swagger-ui/{script}")).await;
+        assert_eq!(answer.status, 200, "{script}");
+        assert!(
+            answer
+                .header("content-type")
+                .unwrap()
+                .contains("javascript"),
+            "{script}"
+        );
+        assert!(!answer.body.is_empty(), "{script}");
+    }
+    // Without its slash the page would resolve its files wrongly.
+    let redirected = Answer::of(server.client.bare(Method::GET, "/swagger-ui")).await;
+    assert_eq!(redirected.body, page.body);
+}
+
+#[tokio::test]
+async fn every_code_has_an_anchor_on_the_errors_page_and_every_doc_url_leads_there() {
+    let server = TestServer::start().await;
+    let page = Answer::of(server.client.bare(Method::GET, "/errors")).await;
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let html = String::from_utf8(page.body).unwrap();
+    for code in ErrorCode::ALL {
+        assert_eq!(code.doc_url(), format!("/errors#{}", code.as_str()));
+        let anchor = format!("id=\"{}\"", code.as_str());
+        assert_eq!(html.matches(&anchor).count(), 1, "{anchor}");
+        assert!(
+            html.contains(&format!("<p>{}</p>", code.explanation())),
+            "{anchor}"
+        );
+    }
+    let error = server.client.get("/v1/nothing").await.json();
+    let doc_url = error["error"]["doc_url"].as_str().unwrap().to_owned();
+    let (path, fragment) = doc_url.split_once('#').unwrap();
+    let target = Answer::of(server.client.bare(Method::GET, path)).await;
+    assert_eq!(target.status, 200);
+    assert!(
+        String::from_utf8(target.body)
+            .unwrap()
+            .contains(&format!("id=\"{fragment}\""))
+    );
+}
+
+#[tokio::test]
+async fn health_and_the_index_need_no_api_key() {
+    let server = TestServer::start().await;
+    let cases = [
+        ("/livez", json!({"status": "alive"})),
+        ("/readyz", json!({"status": "ready"})),
+    ];
+    for (path, expected) in cases {
+        let answer = Answer::of(server.client.bare(Method::GET, path)).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.json()),
+            (200, expected),
+            "{path}"
+        );
+    }
+    let index = Answer::of(server.client.bare(Method::GET, "/"))
+        .await
+        .json();
+    for (_, target) in index
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(name, _)| *name != "name")
+    {
+        let answer = Answer::of(server.client.bare(Method::GET, target.as_str().unwrap())).await;
+        assert_eq!(answer.status, 200, "{target}");
+    }
+}

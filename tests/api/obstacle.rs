@@ -1,0 +1,132 @@
+//! Stopping a request at one exact stage, without a word to the server.
+
+use std::time::Duration;
+
+use sqlx::{Connection, PgConnection};
+
+use crate::harness::{PATIENCE, TestDatabase};
+
+/// Where a request can be stopped.
+#[derive(Debug, Clone, Copy)]
+pub enum Stage {
+    /// In the claim's INSERT: nobody knows yet whether it will execute.
+    Claiming,
+    /// The key is claimed, no charge is written.
+    Executing,
+    /// The charge is written, the outcome is not.
+    Worked,
+    /// In the UPDATE that saves the outcome.
+    Saving,
+}
+
+/// A lock of the test's that stops the request with one key at one stage, and lets all other
+/// requests pass. A trigger in the test's own database waits for it; the server knows nothing.
+pub struct Obstacle {
+    /// Holds the lock, in a session of its own.
+    holder: PgConnection,
+}
+
+impl Obstacle {
+    pub async fn at(stage: Stage, database: &TestDatabase, key: &str) -> Self {
+        let event = match stage {
+            Stage::Claiming => "BEFORE INSERT ON idempotency_keys FOR EACH ROW",
+            Stage::Executing => "BEFORE INSERT ON charges FOR EACH ROW",
+            Stage::Worked => "AFTER INSERT ON charges FOR EACH ROW",
+            Stage::Saving => {
+                "BEFORE UPDATE ON idempotency_keys FOR EACH ROW WHEN (NEW.status IS NOT NULL)"
+            }
+        };
+        let mut holder = PgConnection::connect(&database.url).await.unwrap();
+        // Inside the transaction only its own claim is visible without an outcome. The sequence
+        // counts what is rolled back, too.
+        let sql = format!(
+            r#"
+            SELECT pg_advisory_lock(1);
+            CREATE SEQUENCE IF NOT EXISTS obstacle_meetings;
+            CREATE OR REPLACE FUNCTION wait_at_obstacle() RETURNS trigger
+                LANGUAGE plpgsql SET lock_timeout = 0 AS $$
+            BEGIN
+                IF to_jsonb(NEW) ->> 'key' = TG_ARGV[0]
+                OR EXISTS (SELECT FROM idempotency_keys WHERE key = TG_ARGV[0] AND status IS NULL)
+                THEN
+                    PERFORM nextval('obstacle_meetings');
+                    PERFORM pg_advisory_xact_lock_shared(1);
+                END IF;
+                RETURN NEW;
+            END $$;
+            CREATE OR REPLACE TRIGGER obstacle {event} EXECUTE FUNCTION wait_at_obstacle('{key}');
+            "#
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut holder)
+            .await
+            .unwrap();
+        Self { holder }
+    }
+
+    /// Waits until a request is stopped.
+    pub async fn is_met(&mut self) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while self.stopped_backend().await.is_none() {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "nobody met the obstacle"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// How often a request came to it, those that were rolled back later included.
+    pub async fn meetings(&mut self) -> i64 {
+        sqlx::query_scalar(
+            "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM obstacle_meetings",
+        )
+        .fetch_one(&mut self.holder)
+        .await
+        .unwrap()
+    }
+
+    /// Ends the database session of the stopped request, as a crash of its backend would.
+    pub async fn break_the_stopped(&mut self) {
+        let pid = self.stopped_backend().await.expect("a stopped request");
+        sqlx::query("SELECT pg_terminate_backend($1)")
+            .bind(pid)
+            .execute(&mut self.holder)
+            .await
+            .unwrap();
+    }
+
+    /// Makes every record expire that long after the stopped transaction's `now()`, the moment it
+    /// began.
+    pub async fn make_expiry_relative_to_the_stopped(&mut self, microseconds: i64) {
+        let pid = self.stopped_backend().await.expect("a stopped request");
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET created_at = xact_start - interval '1 hour',
+                    expires_at = xact_start + $2 * interval '1 microsecond'
+               FROM pg_stat_activity
+              WHERE pid = $1",
+        )
+        .bind(pid)
+        .bind(microseconds)
+        .execute(&mut self.holder)
+        .await
+        .unwrap();
+    }
+
+    async fn stopped_backend(&mut self) -> Option<i32> {
+        sqlx::query_scalar(
+            "SELECT pid FROM pg_locks
+              WHERE locktype = 'advisory' AND NOT granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+        .fetch_optional(&mut self.holder)
+        .await
+        .unwrap()
+    }
+
+    /// Lets everybody pass, now and later.
+    pub async fn lift(self) {
+        self.holder.close().await.unwrap();
+    }
+}
