@@ -15,6 +15,7 @@
 mod bodies;
 mod charges;
 mod check_order;
+mod copied_folder;
 mod database_failures;
 mod disconnects;
 mod documents;
@@ -37,6 +38,8 @@ mod orders;
 mod outcomes;
 mod program;
 mod proxy;
+mod readme;
 mod requests;
 mod routes;
+mod session_defaults;
 mod test_cards;
