@@ -187,20 +187,21 @@ async fn serve(
             config.bind_address
         )
     })?;
-    banner(listener.local_addr()?, config.dev_api_key.as_deref())?;
+    banner(listener.local_addr()?, config)?;
     Ok(server::serve(listener, database, config, stop).await?)
 }
 
 /// What a person needs to make the first charge.
-fn banner(address: SocketAddr, dev_api_key: Option<&str>) -> Result<(), BoxError> {
+fn banner(address: SocketAddr, config: &Config) -> Result<(), BoxError> {
     let url = reachable(address);
     let mut text = format!(
         "charge-once {} serves {url}\n  Swagger UI  {url}/swagger-ui/\n",
         env!("CARGO_PKG_VERSION"),
     );
-    match dev_api_key {
-        // One that somebody chose is a secret, and this text ends up in logs.
-        Some(key) if key != config::DEFAULT_DEV_API_KEY => {
+    let shared = matches!(config.database, DatabaseLocation::Url(_));
+    match &config.dev_api_key {
+        // One that somebody chose for a shared database is a secret, and this ends up in logs.
+        Some(key) if shared && key != config::DEFAULT_DEV_API_KEY => {
             text.push_str("  API key     the one in DEV_API_KEY\n");
         }
         Some(key) => text.push_str(&format!(
