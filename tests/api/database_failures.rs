@@ -123,7 +123,9 @@ async fn connect(database: &TestDatabase) -> Idempotency {
 fn failure(outcome: Outcome) -> Failure {
     match outcome {
         Outcome::Failed(failure) => failure,
-        other => panic!("not failed: {other:?}"),
+        other @ (Outcome::Stored { .. } | Outcome::Reused | Outcome::InUse) => {
+            panic!("not failed: {other:?}")
+        }
     }
 }
 
@@ -133,7 +135,9 @@ fn stored(outcome: Outcome) -> (String, bool) {
             String::from_utf8(record.reply.body.clone()).unwrap(),
             replayed,
         ),
-        other => panic!("not stored: {other:?}"),
+        other @ (Outcome::Reused | Outcome::InUse | Outcome::Failed(_)) => {
+            panic!("not stored: {other:?}")
+        }
     }
 }
 
