@@ -1,8 +1,15 @@
 //! What a role, a database or a server has for defaults must not weaken the promise.
 
-use charge_once::database::Database;
+use std::{
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    process::{Command, Stdio},
+};
 
-use crate::harness::{TestDatabase, config};
+use charge_once::database::{Database, embedded::EmbeddedPostgres};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use crate::harness::{TestDatabase, config, eventually};
 
 #[tokio::test]
 async fn sessions_are_pinned_against_the_defaults_of_the_database() {
@@ -37,4 +44,42 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
             .unwrap();
         assert_eq!(actual, value, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
+    let folder = std::env::temp_dir().join(format!("charge-once-forgets-{}", Uuid::now_v7()));
+    std::fs::create_dir(&folder).unwrap();
+    let embedded = EmbeddedPostgres::start(&folder, None).await.unwrap();
+    let (url, data) = (embedded.url(), folder.join("pgdata"));
+    let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
+    let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
+    embedded.stop().await.unwrap();
+
+    // The same data once more, by a server that doesn't wait for the disk.
+    let owner = std::fs::metadata(&data).unwrap();
+    let socket_folder = folder.join("run");
+    let mut forgetful = Command::new(program)
+        .uid(owner.uid())
+        .gid(owner.gid())
+        .arg("-D")
+        .arg(&data)
+        .args(["-c", "fsync=off", "-c", "listen_addresses=", "-c"])
+        .arg(format!(
+            "unix_socket_directories={}",
+            socket_folder.display()
+        ))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the server answers", || async {
+        sqlx::PgConnection::connect(&url).await.is_ok()
+    })
+    .await;
+    let refused = Database::connect(&url, &config(&[])).await;
+    forgetful.kill().unwrap();
+    forgetful.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let message = refused.err().expect("the start is refused").to_string();
+    assert!(message.contains("fsync=off"), "{message}");
 }
