@@ -80,6 +80,6 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     forgetful.kill().unwrap();
     forgetful.wait().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let message = refused.err().expect("the start is refused").to_string();
+    let message = refused.expect_err("the start is refused").to_string();
     assert!(message.contains("fsync=off"), "{message}");
 }
