@@ -145,11 +145,13 @@ async fn with_url(
     stop: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
     let mut stop = pin!(stop);
+    let serving = matches!(command, Command::Serve);
     let database = tokio::select! {
         connected = Database::connect(url, config) => connected?,
-        () = &mut stop => return Err(STOPPED_EARLY.into()),
+        // A server that is told to stop has done what it was told; a command hasn't.
+        () = &mut stop => return if serving { Ok(()) } else { Err(STOPPED_EARLY.into()) },
     };
-    if matches!(command, Command::Serve) {
+    if serving {
         return serve(config, database, stop).await;
     }
     tokio::select! {
