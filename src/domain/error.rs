@@ -55,6 +55,20 @@ error_codes! {
         "The endpoint has no such parameter. A typing mistake in a payment is a defect, so it is refused instead of ignored.";
     AmountTooLarge = "amount_too_large", 400, InvalidRequest:
         "An amount, or an order's total, is more than 99999999 minor units.";
+    ChargeAlreadyCaptured = "charge_already_captured", 400, InvalidRequest:
+        "The charge was captured before. A charge is captured once; what was not taken then is released.";
+    ChargeAlreadyRefunded = "charge_already_refunded", 400, InvalidRequest:
+        "All of the charge was refunded, or released before it was captured.";
+    ChargeNotCaptured = "charge_not_captured", 400, InvalidRequest:
+        "The charge was not captured, so there is no part of it to give back. A refund of its whole amount releases it.";
+    CaptureAmountTooLarge = "capture_amount_too_large", 400, InvalidRequest:
+        "More would be captured than was authorised.";
+    RefundAmountTooLarge = "refund_amount_too_large", 400, InvalidRequest:
+        "More would be refunded than was captured.";
+    OrderAlreadyPaid = "order_already_paid", 400, InvalidRequest:
+        "The order was paid before. An order has one charge.";
+    OrderCanceled = "order_canceled", 400, InvalidRequest:
+        "The order was canceled, which is final.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
         "The request holds a card number. Only test tokens, and test cards in source[number], may be sent. Nothing of the request was stored or logged.";
     ApiKeyMissing = "api_key_missing", 401, Authentication:

@@ -17,6 +17,7 @@ use super::{
     outermost::{IDEMPOTENCY_KEY, preferred_wait},
 };
 use crate::{
+    commands::Origin,
     domain::{
         card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
         dialect::Dialect,
@@ -67,10 +68,8 @@ impl FromRequest for Caller {
 /// A request that changes something, ready to run.
 #[derive(Debug)]
 pub struct Mutation {
-    /// Whom it speaks for.
-    pub account: AccountId,
-    /// Which prefix it came through.
-    pub dialect: Dialect,
+    /// Who asks, and in which request.
+    pub origin: Origin,
     /// The decoded parameters, unchecked.
     pub params: Params,
     /// What `idempotency::run` needs.
@@ -103,6 +102,10 @@ impl Mutation {
         let bytes = body::read(headers, payload, app.body_limit, app.timeouts.body()).await?;
         let key = idempotency_key(request)?;
         let mut params = body::decode(encoding, &bytes)?;
+        // The path is stored with the key, for whoever looks it up.
+        if holds_card_number(path(request)) {
+            return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
+        }
         let query = query(request)?;
         let query_identity = Identity::of(query.as_ref().ok(), request.query_string().as_bytes())?;
         let body_identity = Identity::of(params.tree.as_ref().ok(), &bytes)?;
@@ -116,9 +119,14 @@ impl Mutation {
         if let Some(refusal) = refuse_query(query) {
             params.tree = Err(refusal);
         }
+        let request_id = request_id(request);
         Ok(Self {
-            account,
-            dialect,
+            origin: Origin {
+                account,
+                dialect,
+                request_id: request_id.clone(),
+                idempotency_key: key.as_str().to_owned(),
+            },
             params,
             request: Request {
                 account_id: account.0,
@@ -126,7 +134,7 @@ impl Mutation {
                 fingerprint,
                 method: request.method().to_string(),
                 path: path(request).to_owned(),
-                request_id: request_id(request),
+                request_id,
                 wait: preferred_wait(headers).unwrap_or(match dialect {
                     Dialect::Ietf => Duration::ZERO,
                     Dialect::Stripe => app.in_flight_wait_v1,
@@ -148,6 +156,15 @@ pub fn query_params(request: &HttpRequest) -> Result<Params, EdgeError> {
 /// Refuses parameters on a read that has none.
 pub fn no_query(request: &HttpRequest) -> Result<(), EdgeError> {
     Ok(query_params(request)?.fields()?.finish()?)
+}
+
+/// Whether a read of one object asks for `expandable` as a whole; it has no other parameters.
+pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, EdgeError> {
+    let params = query_params(request)?;
+    let mut fields = params.fields()?;
+    let expands = fields.expands(expandable)?;
+    fields.finish()?;
+    Ok(expands)
 }
 
 /// The decoded query, or why it can't be decoded; a card number in it ends the request.
