@@ -79,12 +79,13 @@ pub async fn insert(
     sqlx::query!(
         "
         INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
-        VALUES ($1, $2, $3, $4, $5, $6)
+        VALUES ($1, $2, $3, $4::text::json, $5, $6)
         ",
         account_id.0,
         id.0,
         new.event_type.as_str(),
-        Json(new.object) as _,
+        // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
+        new.object.get(),
         new.request_id,
         new.idempotency_key,
     )

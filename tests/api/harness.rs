@@ -257,6 +257,11 @@ impl Client {
         .await
     }
 
+    /// Under a key of its own: a new operation.
+    pub async fn post_new(&self, path: &str, body: &Value) -> Answer {
+        self.post(path, &Uuid::now_v7().to_string(), body).await
+    }
+
     /// A raw body.
     pub async fn post_raw(&self, path: &str, key: &str, media_type: &str, body: &[u8]) -> Answer {
         let request = self
@@ -354,6 +359,12 @@ impl Answer {
             assert!(error[member].is_string(), "no {member} in {error}");
         }
         error["code"].as_str().unwrap().to_owned()
+    }
+
+    /// A refusal, in short: status, code and the parameter at fault.
+    pub fn refusal(&self) -> (u16, String, Option<String>) {
+        let param = self.json()["error"]["param"].as_str().map(str::to_owned);
+        (self.status.as_u16(), self.code(), param)
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

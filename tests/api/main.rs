@@ -13,6 +13,7 @@
 )]
 
 mod bodies;
+mod captures;
 mod charges;
 mod check_order;
 mod copied_folder;
@@ -21,6 +22,8 @@ mod disconnects;
 mod documents;
 mod duplicates;
 mod embedded;
+mod events;
+mod expansions;
 mod expiry;
 mod fingerprints;
 mod first_charge;
@@ -33,13 +36,17 @@ mod key_inspection;
 mod keys;
 mod layers;
 mod lists;
+mod money_races;
 mod obstacle;
+mod order_payments;
 mod orders;
 mod outcomes;
 mod program;
 mod proxy;
 mod readme;
+mod refunds;
 mod requests;
 mod routes;
 mod session_defaults;
 mod test_cards;
+mod updates;
