@@ -2,7 +2,7 @@
 //!
 //! Locks    the charge
 //! Writes   description, receipt_email, metadata
-//! Emits    charge.updated
+//! Emits    charge.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
 use sqlx::PgConnection;
@@ -29,16 +29,19 @@ impl Command for UpdateCharge {
         let update = ChargeUpdate::parse(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
-        let mut charge = store::charges::lock(tx, account, id)
+        let before = store::charges::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
+        let mut charge = before.clone();
         charge.description = update.description.apply(charge.description);
         charge.receipt_email = update.receipt_email.apply(charge.receipt_email);
         charge.metadata = update.metadata.apply(charge.metadata)?;
-        let charge = store::charges::update(tx, account, id, &charge).await?;
-        self.origin
-            .emit(tx, EventType::ChargeUpdated, &charge)
-            .await?;
+        if charge != before {
+            charge = store::charges::update(tx, account, id, &charge).await?;
+            self.origin
+                .emit(tx, EventType::ChargeUpdated, &charge)
+                .await?;
+        }
         self.origin
             .charge(tx, OK, charge, update.expand_refunds)
             .await

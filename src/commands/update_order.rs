@@ -2,7 +2,7 @@
 //!
 //! Locks    the order
 //! Writes   metadata
-//! Emits    order.updated
+//! Emits    order.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
 use sqlx::PgConnection;
@@ -29,14 +29,17 @@ impl Command for UpdateOrder {
         let update = OrderUpdate::parse(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
-        let mut order = store::orders::lock(tx, account, id)
+        let before = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
+        let mut order = before.clone();
         order.metadata = update.metadata.apply(order.metadata)?;
-        let order = store::orders::update(tx, account, id, &order).await?;
-        self.origin
-            .emit(tx, EventType::OrderUpdated, &order)
-            .await?;
+        if order != before {
+            order = store::orders::update(tx, account, id, &order).await?;
+            self.origin
+                .emit(tx, EventType::OrderUpdated, &order)
+                .await?;
+        }
         self.origin.order(tx, OK, order, update.expand_charge).await
     }
 }

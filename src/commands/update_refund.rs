@@ -2,7 +2,7 @@
 //!
 //! Locks    the refund
 //! Writes   metadata
-//! Emits    refund.updated
+//! Emits    refund.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
 use sqlx::PgConnection;
@@ -29,14 +29,17 @@ impl Command for UpdateRefund {
         let update = RefundUpdate::parse(&self.params)?;
         let account = self.origin.account;
         let id = RefundId::parse(&self.id).ok_or_else(|| missing("id"))?;
-        let mut refund = store::refunds::lock(tx, account, id)
+        let before = store::refunds::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
+        let mut refund = before.clone();
         refund.metadata = update.metadata.apply(refund.metadata)?;
-        let refund = store::refunds::update(tx, account, id, &refund).await?;
-        self.origin
-            .emit(tx, EventType::RefundUpdated, &refund)
-            .await?;
+        if refund != before {
+            refund = store::refunds::update(tx, account, id, &refund).await?;
+            self.origin
+                .emit(tx, EventType::RefundUpdated, &refund)
+                .await?;
+        }
         self.origin
             .refund(tx, OK, refund, update.expand_charge)
             .await

@@ -90,6 +90,10 @@ impl FromRequest for Mutation {
     }
 }
 
+/// Longest path of a mutating request, in bytes. It is stored with the key; the longest route with
+/// an id has about 60.
+const PATH_MAX_BYTES: usize = 512;
+
 impl Mutation {
     async fn of(
         app: &App,
@@ -97,6 +101,9 @@ impl Mutation {
         payload: web::Payload,
     ) -> Result<Self, EdgeError> {
         let Caller { account, dialect } = Caller::of(app, request).await?;
+        if path(request).len() > PATH_MAX_BYTES {
+            return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
+        }
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
         let bytes = body::read(headers, payload, app.body_limit, app.timeouts.body()).await?;

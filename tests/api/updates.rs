@@ -103,6 +103,27 @@ async fn a_charges_description_and_address_are_set_kept_and_unset() {
 }
 
 #[tokio::test]
+async fn an_update_that_changes_nothing_is_no_event() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for path in objects(client).await {
+        let events =
+            || async { client.get("/events?limit=1").await.json()["data"][0]["id"].take() };
+        let set = json!({"metadata": {"a": "1", "b": ""}});
+        let first = client.post_new(&path, &set).await;
+        let last = events().await;
+        for body in [json!({}), set] {
+            assert_eq!(
+                client.post_new(&path, &body).await.body,
+                first.body,
+                "{path}"
+            );
+        }
+        assert_eq!(events().await, last, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn an_update_is_replayed_and_does_not_undo_a_later_one() {
     let server = TestServer::start().await;
     let client = &server.client;
