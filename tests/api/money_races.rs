@@ -25,7 +25,7 @@ use crate::{
 
 /// A new operation, sent with one key until the reply is a definite one: on a busy machine a lock
 /// or a connection may take longer than the server waits for it.
-async fn until_definite(client: &Client, path: &str, body: &Value) -> Answer {
+pub async fn until_definite(client: &Client, path: &str, body: &Value) -> Answer {
     let key = Uuid::now_v7().to_string();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::{
+    duplicates::all_at_once,
     harness::{Client, TestServer},
     keys::client_of_account,
+    money_races::until_definite,
     order_payments::open_order,
 };
 
@@ -99,6 +101,24 @@ async fn a_charges_description_and_address_are_set_kept_and_unset() {
             assert_eq!(updated[name], before[name], "{name}");
         }
         assert_eq!(client.get(&charge).await.json(), updated);
+    }
+}
+
+#[tokio::test]
+async fn updates_at_once_lose_none_of_each_other() {
+    let server = TestServer::start().await;
+    for path in objects(&server.client).await {
+        let answers = all_at_once(20, |number| {
+            let (client, path) = (server.client.clone(), path.clone());
+            async move {
+                let body = json!({"metadata": {format!("k{number}"): "v"}});
+                until_definite(&client, &path, &body).await
+            }
+        })
+        .await;
+        assert!(answers.iter().all(|answer| answer.status == 200));
+        let metadata = metadata(&server.client, &path).await;
+        assert_eq!(metadata.as_object().unwrap().len(), 20, "{path}");
     }
 }
 
