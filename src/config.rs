@@ -3,7 +3,9 @@
 //! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in the README
 //! come from it. A bad value stops the start and names the variable and what it should be.
 
-use std::{fmt::Write, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt::Write, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration,
+};
 
 use crate::idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT};
 
@@ -124,6 +126,12 @@ pub const VARIABLES: &[Variable] = &[
         "Largest request body, in bytes; 1024 to 1048576.",
     ),
     variable(
+        "RATE_LIMIT",
+        Some("1000"),
+        "Requests per second, and in a burst, that each process takes from one account; beyond it \
+         429. 0 is no limit.",
+    ),
+    variable(
         "WORKERS",
         Some("0"),
         "HTTP worker threads; 0 is one for each core.",
@@ -172,6 +180,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `BODY_LIMIT`, bytes.
     pub body_limit: usize,
+    /// `RATE_LIMIT`, requests per second; `None` is no limit.
+    pub rate_limit: Option<NonZeroU32>,
     /// `WORKERS`; `None` is one for each core.
     pub workers: Option<usize>,
     /// `MIGRATE_ON_START`
@@ -326,6 +336,11 @@ impl Config {
                 1024..=1_048_576,
                 "a number of bytes, 1024 to 1048576",
             )?,
+            rate_limit: NonZeroU32::new(source.number(
+                "RATE_LIMIT",
+                0..=1_000_000,
+                "a number of requests per second, 0 to 1000000",
+            )?),
             workers: (workers > 0).then_some(workers),
             migrate_on_start: source.parse("MIGRATE_ON_START", "true or false")?,
             drain_timeout: source.duration("DRAIN_TIMEOUT")?,
@@ -473,6 +488,12 @@ mod tests {
         assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
         assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
         assert_eq!(config.timeouts.body(), Duration::from_secs(2));
+        assert_eq!(config.rate_limit, NonZeroU32::new(1000));
+    }
+
+    #[test]
+    fn a_rate_limit_of_0_is_none() {
+        assert_eq!(config(&[("RATE_LIMIT", "0")]).unwrap().rate_limit, None);
     }
 
     #[test]
@@ -505,6 +526,9 @@ mod tests {
             ("IDLE_IN_TRANSACTION_TIMEOUT", "5s"),
             ("REQUEST_TIMEOUT", "6s"),
             ("BODY_LIMIT", "64KiB"),
+            ("RATE_LIMIT", "10/s"),
+            ("RATE_LIMIT", "-1"),
+            ("RATE_LIMIT", "1000001"),
             ("WORKERS", "many"),
             ("MIGRATE_ON_START", "1"),
             ("DRAIN_TIMEOUT", ""),

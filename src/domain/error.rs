@@ -97,6 +97,8 @@ error_codes! {
         "Send application/json or application/x-www-form-urlencoded in UTF-8, without a content encoding.";
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
         "The key belongs to another request: other parameters, another endpoint or another encoding. (400 under /v1.) Use a new key for a new operation.";
+    RateLimited = "rate_limited", 429, RateLimit:
+        "The account sends more requests than its limit allows. Nothing was done and no key was claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
         "A defect of the service. The request was not executed, or it is not known whether it was: retry with the same key.";
     ServiceUnavailable = "service_unavailable", 503, Api:
@@ -114,6 +116,8 @@ pub enum ErrorType {
     Card,
     /// `idempotency_error`
     Idempotency,
+    /// `rate_limit_error`
+    RateLimit,
     /// `api_error`
     Api,
 }
@@ -126,6 +130,7 @@ impl ErrorType {
             Self::Authentication => "authentication_error",
             Self::Card => "card_error",
             Self::Idempotency => "idempotency_error",
+            Self::RateLimit => "rate_limit_error",
             Self::Api => "api_error",
         }
     }
@@ -141,7 +146,10 @@ impl ErrorCode {
     pub fn should_retry(self) -> bool {
         matches!(
             self,
-            Self::IdempotencyKeyInUse | Self::InternalError | Self::ServiceUnavailable
+            Self::IdempotencyKeyInUse
+                | Self::RateLimited
+                | Self::InternalError
+                | Self::ServiceUnavailable
         )
     }
 }

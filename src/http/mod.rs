@@ -15,6 +15,7 @@ pub mod list;
 pub mod openapi;
 pub mod orders;
 pub mod outermost;
+pub mod rate_limit;
 pub mod refunds;
 pub mod reply;
 pub mod request;
@@ -27,7 +28,7 @@ use actix_web::{
 };
 use tokio::sync::watch;
 
-use self::{api_keys::ApiKeys, error::EdgeError};
+use self::{api_keys::ApiKeys, error::EdgeError, rate_limit::RateLimit};
 use crate::{
     config::Timeouts,
     database::{Database, PgConnection, Reading},
@@ -45,6 +46,8 @@ pub struct App {
     pub database: Database,
     /// Who may call.
     pub api_keys: ApiKeys,
+    /// How often.
+    pub rate_limit: RateLimit,
     /// Where cards are authorised.
     pub processor: Arc<SimulatedProcessor>,
     /// The timeout ladder.

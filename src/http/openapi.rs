@@ -399,6 +399,7 @@ const AUTHENTICATED: &[ErrorCode] = &[
     ErrorCode::CardNumberForbidden,
     ErrorCode::ApiKeyMissing,
     ErrorCode::ApiKeyInvalid,
+    ErrorCode::RateLimited,
     ErrorCode::InternalError,
     ErrorCode::ServiceUnavailable,
 ];
@@ -535,6 +536,10 @@ impl Modify for ReplyHeaders {
                         "Idempotency-Expires",
                         "when the stored outcome dies (RFC 3339)",
                     );
+                }
+                if matches!(status.as_str(), "409" | "429" | "503") {
+                    let about = "whole seconds until a retry makes sense; absent on resource_busy";
+                    add("Retry-After", about);
                 }
                 if status == "201" {
                     add("Location", "the path of what was created");

@@ -1,8 +1,8 @@
 //! What a handler gets: the caller, and for a mutating request everything that `idempotency::run`
 //! needs.
 //!
-//! Promise: the checks before the claim run here, in the contract's order: API key, media type,
-//! size and time, idempotency key, card numbers. Nothing that fails here is stored.
+//! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
+//! type, size and time, idempotency key, card numbers. Nothing that fails here is stored.
 
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ impl Caller {
     async fn of(app: &App, request: &HttpRequest) -> Result<Self, EdgeError> {
         let account = app.api_keys.authenticate(request.headers()).await?;
         tracing::Span::current().record("account", tracing::field::display(account));
+        app.rate_limit.check(account)?;
         if request.headers().contains_key("stripe-account") {
             return Err(ApiError::new(
                 ErrorCode::ParameterInvalid,

@@ -243,6 +243,12 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
                 );
             }
         }
+        for method in ["get", "post"] {
+            let limited = &document["paths"][template][method]["responses"]["429"];
+            assert_eq!(limited["description"], "rate_limited", "{method} {path}");
+            let header = &limited["headers"]["Retry-After"];
+            assert!(header.is_object(), "{method} {path}");
+        }
         let missing = client.get(&format!("{path}/nobody")).await;
         assert!(
             document["paths"][format!("{path}/{{id}}")]["get"]["responses"]

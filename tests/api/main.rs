@@ -43,6 +43,7 @@ mod orders;
 mod outcomes;
 mod program;
 mod proxy;
+mod rate_limit;
 mod readme;
 mod refunds;
 mod requests;

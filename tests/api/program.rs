@@ -79,6 +79,7 @@ fn a_bad_value_stops_the_start_and_names_its_variable() {
         ("DATABASE_DEADLINE", "2s"),
         ("REQUEST_TIMEOUT", "6s"),
         ("BODY_LIMIT", "64KiB"),
+        ("RATE_LIMIT", "10/s"),
         ("MIGRATE_ON_START", "perhaps"),
         ("PG_BIN_DIR", "/nowhere"),
     ] {
