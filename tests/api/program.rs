@@ -1,10 +1,10 @@
 //! The program: command line, environment, signals, and PostgreSQL of its own.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use charge_once::config::VARIABLES;
@@ -13,11 +13,11 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tokio::io::AsyncReadExt;
+use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::{
     gate::{Gate, Stage, one_charge_and_its_record},
-    harness::{API_KEY, Client, ServerProcess, TestDatabase, eventually},
+    harness::{API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually},
 };
 
 /// The program with these variables and no others of ours.
@@ -52,15 +52,15 @@ fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     text(&output.stdout)
 }
 
-fn signal(server: &ServerProcess, signal: Signal) {
-    let pid = i32::try_from(server.child.id()).unwrap();
+fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).unwrap();
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-async fn exit_code(server: &mut ServerProcess) -> Option<i32> {
+async fn exit_code(process: &mut Child) -> Option<i32> {
     let mut code = None;
     eventually("the process ends", || {
-        code = server.child.try_wait().unwrap();
+        code = process.try_wait().unwrap();
         std::future::ready(code.is_some())
     })
     .await;
@@ -129,7 +129,7 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
         assert_eq!(server.client.get("/livez").await.status, 200);
     }
 
-    signal(&server, Signal::SIGTERM);
+    signal(&server.child, Signal::SIGTERM);
     eventually("the replica says that it stops", || async {
         server.client.get("/readyz").await.status == 503
     })
@@ -139,8 +139,30 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
     gate.open().await;
     assert_eq!(first.await.unwrap().status, 201);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
     one_charge_and_its_record(&database).await;
+}
+
+/// A database that accepts connections and never says a word.
+#[tokio::test]
+async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_with_1() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgres://nobody@127.0.0.1:{port}/nothing?sslmode=disable");
+    let stopped = "charge-once: stopped before it was done\n";
+    for (command, code, complaint) in [("serve", 0, ""), ("migrate", 1, stopped)] {
+        let mut process = program(&[command], &[("DATABASE_URL", &url)])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let connected = tokio::time::timeout(PATIENCE, silent.accept()).await;
+        let (_connection, _) = connected.expect("it connects").unwrap();
+        signal(&process, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut process).await, Some(code), "{command}");
+        let mut said = String::new();
+        process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, complaint, "{command}");
+    }
 }
 
 #[tokio::test]
@@ -298,8 +320,8 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
         .charge("key-1")
         .await
         .assert_replays(&original);
-    signal(&second, Signal::SIGINT);
-    assert_eq!(exit_code(&mut second).await, Some(0));
+    signal(&second.child, Signal::SIGINT);
+    assert_eq!(exit_code(&mut second.child).await, Some(0));
     assert_eq!(server.client.get("/readyz").await.status, 200);
 
     server.kill();
@@ -316,7 +338,7 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
         "one by curl, one by key-1"
     );
     assert!(postgres_runs(&data_dir));
-    signal(&server, Signal::SIGINT);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    signal(&server.child, Signal::SIGINT);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
 }
