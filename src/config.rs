@@ -117,8 +117,9 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REQUEST_TIMEOUT",
         Some("8s"),
-        "Longest time for a request's body and its own work; waiting for another request with the \
-         same key comes on top. The body gets what POOL_WAIT and DATABASE_DEADLINE leave.",
+        "Longest time for a request and its own work; waiting for another request with the same \
+         key comes on top. Looking its API key up and reading its body share what POOL_WAIT and \
+         DATABASE_DEADLINE leave.",
     ),
     variable(
         "BODY_LIMIT",
@@ -220,8 +221,9 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// What is left of a request's time for its body.
-    pub fn body(&self) -> Duration {
+    /// What is left of a request's time until its work begins: for looking its API key up and for
+    /// reading its body.
+    pub fn before_work(&self) -> Duration {
         self.request
             .saturating_sub(self.pool_wait + self.database_deadline)
     }
@@ -428,7 +430,7 @@ fn timeouts<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Timeout
             ));
         }
     }
-    if timeouts.body().is_zero() {
+    if timeouts.before_work().is_zero() {
         return Err(bad(
             "REQUEST_TIMEOUT",
             "longer than POOL_WAIT and DATABASE_DEADLINE together",
@@ -487,7 +489,7 @@ mod tests {
         let config = config(&[]).unwrap();
         assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
         assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
-        assert_eq!(config.timeouts.body(), Duration::from_secs(2));
+        assert_eq!(config.timeouts.before_work(), Duration::from_secs(2));
         assert_eq!(config.rate_limit, NonZeroU32::new(1000));
     }
 

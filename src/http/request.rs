@@ -9,6 +9,7 @@ use std::time::Duration;
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
 use futures_util::future::LocalBoxFuture;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{
     App,
@@ -38,8 +39,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    async fn of(app: &App, request: &HttpRequest) -> Result<Self, EdgeError> {
-        let account = app.api_keys.authenticate(request.headers()).await?;
+    /// Gives up at `until`: a look-up that takes longer leaves the work too little time.
+    async fn of(app: &App, request: &HttpRequest, until: Instant) -> Result<Self, EdgeError> {
+        let look_up = app.api_keys.authenticate(request.headers());
+        let too_slow = |_| Failure::unavailable("the look-up of the API key takes too long");
+        let account = tokio::time::timeout_at(until, look_up)
+            .await
+            .map_err(too_slow)
+            .map_err(EdgeError::failed_read)??;
         tracing::Span::current().record("account", tracing::field::display(account));
         app.rate_limit.check(account)?;
         if request.headers().contains_key("stripe-account") {
@@ -62,7 +69,10 @@ impl FromRequest for Caller {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move { Self::of(app(&request)?, &request).await })
+        Box::pin(async move {
+            let app = app(&request)?;
+            Self::of(app, &request, before_work(app)).await
+        })
     }
 }
 
@@ -101,13 +111,14 @@ impl Mutation {
         request: &HttpRequest,
         payload: web::Payload,
     ) -> Result<Self, EdgeError> {
-        let Caller { account, dialect } = Caller::of(app, request).await?;
+        let until = before_work(app);
+        let Caller { account, dialect } = Caller::of(app, request, until).await?;
         if path(request).len() > PATH_MAX_BYTES {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         }
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
-        let bytes = body::read(headers, payload, app.body_limit, app.timeouts.body()).await?;
+        let bytes = body::read(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
         let mut params = body::decode(encoding, &bytes)?;
         // The path is stored with the key, for whoever looks it up.
@@ -150,6 +161,12 @@ impl Mutation {
             },
         })
     }
+}
+
+/// When the work of a request that begins now must begin at the latest, so that it can end within
+/// the request's time.
+fn before_work(app: &App) -> Instant {
+    Instant::now() + app.timeouts.before_work()
 }
 
 /// Parameters of a read, from its query.
