@@ -82,7 +82,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(allow("/readyz", "GET, HEAD").route(get().to(health::readyz)))
         .service(allow("/errors", "GET, HEAD").route(get().to(errors_page::show)))
         .service(allow("/swagger-ui", "GET, HEAD").route(get().to(openapi::to_swagger_ui)))
-        .service(openapi::swagger_ui())
+        .service(allow("/swagger-ui/{file:.*}", "GET, HEAD").route(get().to(openapi::swagger_ui)))
+        .service(allow("/openapi.json", "GET, HEAD").route(get().to(openapi::show)))
         .service(web::scope("/v1").configure(api))
         .configure(api)
         .default_service(web::to(route_not_found));

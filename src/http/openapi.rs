@@ -3,9 +3,12 @@
 //! Promise: the document lists every status that an endpoint really answers, with the codes of the
 //! one error table, and its examples work when sent as they are.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
-use actix_web::{HttpResponse, http::header};
+use actix_web::{HttpRequest, HttpResponse, http::header};
 use serde::Deserialize;
 use utoipa::{
     IntoParams, Modify, OpenApi, ToSchema,
@@ -17,9 +20,13 @@ use utoipa::{
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use utoipa_swagger_ui::Config;
 
-use crate::domain::error::{ApiError, Envelope, ErrorCode, ErrorType};
+use super::error::EdgeError;
+use crate::{
+    domain::error::{ApiError, Envelope, ErrorCode, ErrorType},
+    idempotency::Failure,
+};
 
 /// The header of every mutating request.
 #[derive(IntoParams)]
@@ -353,16 +360,31 @@ pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
 
-/// Swagger UI, with its files compiled in, and `/openapi.json`.
-pub fn swagger_ui() -> SwaggerUi {
+static SERVED_DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(document);
+
+static SWAGGER_UI: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
     // No validator badge: it would send the document to a server elsewhere.
-    let config = Config::default()
+    let config = Config::from("/openapi.json")
         .validator_url("none")
         .display_request_duration(true)
         .persist_authorization(true);
-    SwaggerUi::new("/swagger-ui/{_:.*}")
-        .config(config)
-        .url("/openapi.json", document())
+    Arc::new(config)
+});
+
+/// The document, for programs.
+pub async fn show() -> HttpResponse {
+    HttpResponse::Ok().json(&*SERVED_DOCUMENT)
+}
+
+/// A file of Swagger UI; all of them are compiled in.
+pub async fn swagger_ui(request: HttpRequest) -> Result<HttpResponse, EdgeError> {
+    let path = request.match_info().query("file");
+    let file = utoipa_swagger_ui::serve(path, Arc::clone(&SWAGGER_UI))
+        .map_err(|error| EdgeError::failed_read(Failure::internal(error)))?
+        .ok_or_else(|| ApiError::explained(ErrorCode::RouteNotFound))?;
+    Ok(HttpResponse::Ok()
+        .content_type(file.content_type)
+        .body(file.bytes.into_owned()))
 }
 
 /// `/swagger-ui` without its slash would resolve the page's relative files wrongly.
