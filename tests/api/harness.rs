@@ -182,6 +182,28 @@ impl TestDatabase {
     }
 }
 
+/// No session of the server holds a transaction open.
+pub async fn every_connection_is_clean(database: &TestDatabase) {
+    eventually("every connection of the server is idle", || async {
+        let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                    AND application_name = 'charge-once' AND state <> 'idle'";
+        database.count(busy).await == 0
+    })
+    .await;
+}
+
+/// Exactly one charge, and a record that names it.
+pub async fn one_charge_and_its_record(database: &TestDatabase) {
+    let joined = "SELECT count(*) FROM idempotency_keys WHERE status = 201 \
+                  AND resource_id LIKE 'ch\\_%'";
+    let counts = (
+        database.charges().await,
+        database.records().await,
+        database.count(joined).await,
+    );
+    assert_eq!(counts, (1, 1, 1), "charges, records, records of a charge");
+}
+
 /// Limits so far away that a request held by an [`Obstacle`](crate::obstacle::Obstacle) never meets one.
 pub const PATIENT: &[(&str, &str)] = &[
     ("STATEMENT_TIMEOUT", "40s"),

@@ -28,7 +28,6 @@ mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
-mod gate;
 mod harness;
 mod headers;
 mod in_flight;
