@@ -295,6 +295,34 @@ fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
     (ServerProcess { client, child }, banner.join("\n"))
 }
 
+/// The process that `postmaster.pid` names, once it is written.
+fn postmaster(data_dir: &str) -> Option<Pid> {
+    let file = Path::new(data_dir).join("pgdata/postmaster.pid");
+    let content = std::fs::read_to_string(file).ok()?;
+    content.lines().next()?.parse().ok().map(Pid::from_raw)
+}
+
+#[tokio::test]
+async fn a_private_postgres_that_dies_is_started_again_and_stopped_in_the_end() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let (mut server, _) = start_embedded(&data_dir);
+    let original = server.client.charge("key-1").await;
+    let killed = postmaster(&data_dir).unwrap();
+    kill(killed, Signal::SIGKILL).unwrap();
+    eventually("another PostgreSQL starts", || async {
+        postmaster(&data_dir).is_some_and(|pid| pid != killed)
+    })
+    .await;
+    let replay = server.client.charge_until_definite("key-1").await;
+    replay.assert_replays(&original);
+    let charged = server.client.charge_until_definite("key-2").await;
+    assert_eq!((charged.status.as_u16(), charged.is_replay()), (201, false));
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    assert!(!postgres_runs(&data_dir), "the second one is stopped");
+}
+
 #[tokio::test]
 async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     let folder = scratch();
