@@ -93,6 +93,7 @@ export class Server {
 /** A TCP proxy in front of a server, which loses what it is told to. */
 export class Network {
   lost = 0;
+  cuts = new Set();
 
   static async start({
     url = URL_OF_SERVER,
@@ -108,7 +109,9 @@ export class Network {
       const cut = () => {
         fromClient.destroy();
         fromServer.destroy();
+        network.cuts.delete(cut);
       };
+      network.cuts.add(cut);
       const forward = (source, target, what) => {
         source.on('data', (bytes) => {
           if (toLose[what] === 0) {
@@ -133,8 +136,10 @@ export class Network {
     return network;
   }
 
+  /** Connections that are kept alive would keep this process alive too. */
   close() {
     this.listener.close();
+    this.cuts.forEach((cut) => cut());
   }
 }
 
