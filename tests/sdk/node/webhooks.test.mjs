@@ -62,15 +62,12 @@ test('a delivered event verifies, and a tampered or stale one does not', { skip 
   refused(body, signature, secret, ...aged(360));
 });
 
-test('an endpoint is created, retrieved, updated, listed and deleted', { skip }, async () => {
+test('an endpoint is created, retrieved, listed and deleted', { skip }, async () => {
   const stripe = client(undefined, { apiKey: apiKeyOfANewAccount() });
   const wanted = { url: 'https://example.com/hook', enabled_events: ['*'], description: 'mine' };
   const { id } = await stripe.webhookEndpoints.create(wanted);
   const found = await stripe.webhookEndpoints.retrieve(id);
   assert.deepEqual([found.url, found.enabled_events], [wanted.url, ['*']]);
-  const changes = { enabled_events: ['charge.succeeded', 'charge.refunded'] };
-  const updated = await stripe.webhookEndpoints.update(id, changes);
-  assert.deepEqual(updated.enabled_events, changes.enabled_events);
   const listed = await stripe.webhookEndpoints.list().autoPagingToArray({ limit: 50 });
   assert.deepEqual(ids(listed), [id]);
   const deleted = await stripe.webhookEndpoints.del(id);
