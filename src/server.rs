@@ -64,6 +64,7 @@ pub async fn serve(
         timeouts: config.timeouts,
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
+        webhooks_allow_private: config.webhooks.allow_private,
         stopping: is_stopping.clone(),
     };
     let sweep = tokio::spawn(workers::expiry_sweep::run(
