@@ -40,9 +40,9 @@ use crate::{
 /// What handlers work with. Cheap to clone; one for all worker threads.
 #[derive(Clone)]
 pub struct App {
-    /// The one way to write.
+    /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
-    /// The way to read.
+    /// The way to read, and to delete.
     pub database: Database,
     /// Who may call.
     pub api_keys: ApiKeys,

@@ -283,7 +283,7 @@ async fn of_twenty_racers_for_sixteen_places_sixteen_get_one() {
 }
 
 #[tokio::test]
-async fn creations_take_turns_and_charges_do_not_wait_for_them() {
+async fn creations_take_turns_and_neither_wait_for_charges_nor_charges_for_them() {
     let server = TestServer::start_with(PATIENT).await;
     let mut turn = server.database.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM accounts FOR NO KEY UPDATE")
@@ -303,6 +303,15 @@ async fn creations_take_turns_and_charges_do_not_wait_for_them() {
     assert_eq!(server.client.charge("key-2").await.status, 201);
     turn.rollback().await.unwrap();
     assert_eq!(waiting.await.unwrap().status, 201);
+
+    // Nor does a creation wait for charges, which hold their account like this.
+    let mut charging = server.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM accounts FOR KEY SHARE")
+        .execute(&mut *charging)
+        .await
+        .unwrap();
+    assert_eq!(create(&server.client, "key-3").await.status, 201);
+    charging.rollback().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Webhooks: delivered at least once, signed, retried, and never in anybody's way.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io::Read};
 
 use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use sqlx::{Postgres, Transaction};
 use tokio::io::AsyncWriteExt;
 
 use crate::{
@@ -491,6 +492,24 @@ async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
     drop(replica);
 }
 
+/// Holds every delivery, so that marking one has to wait.
+async fn hold_deliveries(database: &TestDatabase) -> Transaction<'static, Postgres> {
+    let mut obstacle = database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM webhook_deliveries FOR UPDATE")
+        .execute(&mut *obstacle)
+        .await
+        .unwrap();
+    obstacle
+}
+
+async fn a_mark_waits(database: &TestDatabase) {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+    eventually("a mark waits", || async {
+        database.count(waiting).await == 1
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn after_kill_9_between_send_and_mark_another_replica_delivers_again() {
     let database = TestDatabase::create().await;
@@ -502,19 +521,9 @@ async fn after_kill_9_between_send_and_mark_another_replica_delivers_again() {
     assert_eq!(victim.client.charge("key-1").await.status, 201);
     let first = receiver.next().await;
     let event = first.event_id();
-    // The mark waits for this lock.
-    let mut obstacle = database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM webhook_deliveries FOR UPDATE")
-        .execute(&mut *obstacle)
-        .await
-        .unwrap();
+    let obstacle = hold_deliveries(&database).await;
     first.answer(200).await;
-    eventually("the mark waits", || async {
-        let waiting =
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
-        database.count(waiting).await == 1
-    })
-    .await;
+    a_mark_waits(&database).await;
     victim.kill();
     obstacle.rollback().await.unwrap();
 
@@ -660,23 +669,25 @@ async fn pages_of_deliveries_lead_through_all_of_them_and_no_other_endpoint_s() 
 }
 
 #[tokio::test]
-async fn deliveries_go_on_after_the_database_was_away() {
+async fn deliveries_go_on_after_the_connection_was_lost_and_nothing_is_sent_twice_for_it() {
     let server = TestServer::start_with(QUICK).await;
     let (client, database) = (&server.client, &server.database);
     let mut receiver = Receiver::start().await;
     let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
     let received = receiver.next().await;
+    let obstacle = hold_deliveries(database).await;
+    received.answer(200).await;
+    a_mark_waits(database).await;
     sqlx::query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-          WHERE datname = current_database() AND pid <> pg_backend_pid()
-            AND application_name = 'charge-once'",
+          WHERE datname = current_database() AND application_name = 'charge-once'",
     )
     .execute(&database.pool)
     .await
     .unwrap();
-    // Sent before, marked after: it is not sent again.
-    received.answer(200).await;
+    obstacle.rollback().await.unwrap();
+    // Sent before and marked after: it is not sent again.
     eventually("the pool has recovered", || async {
         client.get("/charges").await.status == 200
     })
@@ -712,4 +723,24 @@ async fn a_server_that_stops_finishes_what_it_is_sending_and_begins_nothing_new(
                          AND jsonb_array_length(attempts) = 1";
     assert_eq!(database.count(tried_once).await, 1);
     assert!(receiver.arrived().is_none());
+}
+
+#[tokio::test]
+async fn the_secret_is_not_in_the_most_talkative_log() {
+    let database = TestDatabase::create().await;
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let talkative = quick_but(&[("RUST_LOG", "trace")]);
+    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &talkative);
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
+    server.client.charge("key-1").await;
+    receiver.next().await.answer(500).await;
+    receiver.next().await.answer(200).await;
+    endpoint.newest_succeeds(&server.client).await;
+    delete(&server.client, &endpoint.id).await;
+    drop(server);
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert!(text.contains("delivered a webhook"), "{}", text.len());
+    assert!(!text.contains("whsec_") && !text.contains(&endpoint.secret));
 }
