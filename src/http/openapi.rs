@@ -323,6 +323,32 @@ pub struct ItemParam {
     unit_amount: i64,
 }
 
+/// The parameters of a new webhook endpoint.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateWebhookEndpoint, example = json!({
+    "url": "https://example.com/webhooks",
+    "enabled_events": ["charge.succeeded", "charge.refunded"],
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/webhook_endpoint.rs reads it by hand"
+)]
+pub struct CreateWebhookEndpointBody {
+    /// Where to send events: https or http, without a user name and a fragment, and not a private
+    /// address.
+    #[schema(max_length = 2048)]
+    url: String,
+    /// Types of events; `*` is all of them.
+    #[schema(min_items = 1, max_items = 100)]
+    enabled_events: Vec<String>,
+    /// For people.
+    #[schema(max_length = 1000)]
+    description: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<BTreeMap<String, String>>,
+}
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -346,6 +372,9 @@ pub struct ItemParam {
         super::orders::create, super::orders::list, super::orders::retrieve,
         super::orders::update, super::orders::pay, super::orders::cancel,
         super::events::list, super::events::retrieve,
+        super::webhook_endpoints::create, super::webhook_endpoints::list,
+        super::webhook_endpoints::retrieve, super::webhook_endpoints::delete,
+        super::webhook_endpoints::list_deliveries,
         super::idempotency_keys::retrieve, super::idempotency_keys::look_up,
         super::health::livez, super::health::readyz,
     ),
@@ -470,7 +499,9 @@ fn codes(operation: &str, mutating: bool) -> Vec<ErrorCode> {
             ErrorCode::OrderAlreadyPaid,
             ErrorCode::OrderCanceled,
         ],
-        "listCharges" | "listOrders" | "listRefunds" | "listEvents" => &[],
+        "createWebhookEndpoint" => &[ErrorCode::ParameterMissing],
+        "deleteWebhookEndpoint" => &[ErrorCode::ResourceMissing, ErrorCode::ResourceBusy],
+        "listCharges" | "listOrders" | "listRefunds" | "listEvents" | "listWebhookEndpoints" => &[],
         "lookUpIdempotencyKey" => &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
         _ => &[ErrorCode::ResourceMissing],
     };
@@ -572,9 +603,13 @@ impl Modify for ReplyHeaders {
 }
 
 fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &mut Operation> {
-    document
-        .paths
-        .paths
-        .values_mut()
-        .flat_map(|PathItem { get, post, .. }| [get.as_mut(), post.as_mut()].into_iter().flatten())
+    document.paths.paths.values_mut().flat_map(
+        |PathItem {
+             get, post, delete, ..
+         }| {
+            [get.as_mut(), post.as_mut(), delete.as_mut()]
+                .into_iter()
+                .flatten()
+        },
+    )
 }

@@ -19,7 +19,11 @@ fn document() -> Value {
 fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for (name, method) in [("get", Method::GET), ("post", Method::POST)] {
+        for (name, method) in [
+            ("get", Method::GET),
+            ("post", Method::POST),
+            ("delete", Method::DELETE),
+        ] {
             if let Some(operation) = item.get(name) {
                 operations.push((path.clone(), method, operation));
             }
@@ -120,7 +124,7 @@ fn every_post_requires_an_idempotency_key_and_shows_one() {
             .iter()
             .find(|parameter| parameter["name"] == "Idempotency-Key");
         let Some(key) = key else {
-            assert_eq!(method, Method::GET, "{path}");
+            assert_ne!(method, Method::POST, "{path}");
             continue;
         };
         assert_eq!(method, Method::POST, "{path}");
@@ -268,6 +272,9 @@ async fn the_objects_have_exactly_the_documented_members() {
     let charge = client.charge("key-1").await.id();
     let refund = json!({"charge": charge});
     let expanded = format!("/charges/{charge}?expand[]=refunds");
+    let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["order.created"]});
+    let endpoint = client.post("/webhook_endpoints", "key-4", &endpoint).await;
+    let path = format!("/webhook_endpoints/{}", endpoint.id());
     let newest_event = || async { client.get("/events?limit=1").await.json()["data"][0].take() };
     let objects = [
         (
@@ -280,6 +287,17 @@ async fn the_objects_have_exactly_the_documented_members() {
             client.post("/orders", "key-2", &order).await.json(),
         ),
         ("Event", newest_event().await),
+        ("WebhookEndpoint", endpoint.json()),
+        (
+            "WebhookDelivery",
+            client.get(&format!("{path}/deliveries")).await.json()["data"][0].take(),
+        ),
+        (
+            "DeletedWebhookEndpoint",
+            Answer::of(client.request(Method::DELETE, &path))
+                .await
+                .json(),
+        ),
         (
             "IdempotencyKey",
             server.client.get("/idempotency-keys/key-1").await.json(),
