@@ -4,7 +4,9 @@
 //! is executed at most once. What came of it is told apart in three: a definite answer, certainty
 //! that nothing was executed, and doubt. Doubt is never turned into a guess.
 
+pub mod service;
 mod simulated;
+mod wire;
 
 use std::future::Future;
 

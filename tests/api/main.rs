@@ -40,6 +40,8 @@ mod obstacle;
 mod order_payments;
 mod orders;
 mod outcomes;
+mod processor;
+mod processor_service;
 mod program;
 mod proxy;
 mod rate_limit;
