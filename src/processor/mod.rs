@@ -4,6 +4,7 @@
 //! is executed at most once. What came of it is told apart in three: a definite answer, certainty
 //! that nothing was executed, and doubt. Doubt is never turned into a guess.
 
+mod http;
 pub mod service;
 mod simulated;
 mod wire;
@@ -13,6 +14,7 @@ use std::future::Future;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use http::{HttpProcessor, HttpProcessorError};
 pub use simulated::SimulatedProcessor;
 
 use crate::domain::test_cards::Decline;

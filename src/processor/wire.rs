@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Answer;
+use crate::domain::test_cards::Decline;
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,28 @@ impl Message {
                 decline_code: decline.decline_code.map(str::to_owned),
                 ..Self::new(key, Status::Declined)
             },
+        }
+    }
+
+    /// The definite answer in it, if it is one and whole.
+    pub(super) fn definite(&self) -> Option<Answer> {
+        match (self.status, self.code.as_deref()) {
+            (Status::Done, None) => Some(Answer::Done),
+            (Status::Declined, Some(code)) => {
+                let decline = Decline::named(code, self.decline_code.as_deref());
+                Some(Answer::Declined(decline))
+            }
+            // Done and yet with a code, or declined without one: not a whole answer.
+            (Status::Done, Some(_)) | (Status::Declined, None) => None,
+            (
+                Status::InProgress
+                | Status::NotExecuted
+                | Status::NotFound
+                | Status::AnotherInstruction
+                | Status::Invalid
+                | Status::Unknown,
+                _,
+            ) => None,
         }
     }
 }

@@ -41,6 +41,7 @@ mod order_payments;
 mod orders;
 mod outcomes;
 mod processor;
+mod processor_client;
 mod processor_service;
 mod program;
 mod proxy;

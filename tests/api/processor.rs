@@ -66,6 +66,8 @@ impl Processor {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut line)
             .unwrap();
+        // The program gives its own client a provider of cryptography; this one needs a default.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let address = line.trim().rsplit("http://").next().unwrap();
         Self {
             address: address
@@ -80,6 +82,11 @@ impl Processor {
                 .build()
                 .unwrap(),
         }
+    }
+
+    /// For `PROCESSOR_URL`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// `Signal::SIGKILL` is kill -9; start another one on its database afterwards.
