@@ -40,6 +40,7 @@ mod obstacle;
 mod order_payments;
 mod orders;
 mod outcomes;
+mod phases;
 mod processor;
 mod processor_client;
 mod processor_service;
