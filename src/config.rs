@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     domain::webhook_delivery::Pauses,
-    idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT},
+    idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT, SETTLE_RESERVE},
 };
 
 /// The key that the embedded mode's account has unless `DEV_API_KEY` sets another.
@@ -88,6 +88,23 @@ pub const VARIABLES: &[Variable] = &[
         "ALLOW_SHORT_TTL",
         Some("false"),
         "Allows IDEMPOTENCY_TTL under 60s, for tests and demonstrations.",
+    ),
+    variable(
+        "PROCESSOR_URL",
+        None,
+        "The card processor, as http://host:port or https://…. Unset: it is simulated in this \
+         process, and every request is one transaction.",
+    ),
+    variable(
+        "PROCESSOR_TIMEOUT",
+        Some("10s"),
+        "Longest time for one call of the card processor at PROCESSOR_URL.",
+    ),
+    variable(
+        "IDEMPOTENCY_LEASE",
+        Some("30s"),
+        "With PROCESSOR_URL: how long a request is trusted to be at work before another may go on \
+         with it; longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.",
     ),
     variable(
         "EXPIRY_SWEEP_INTERVAL",
@@ -231,6 +248,8 @@ pub struct Config {
     pub dev_api_key: Option<String>,
     /// `IDEMPOTENCY_TTL`
     pub idempotency_ttl: Duration,
+    /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
+    pub processor: Option<ProcessorConfig>,
     /// `EXPIRY_SWEEP_INTERVAL`
     pub expiry_sweep_interval: Duration,
     /// `IN_FLIGHT_WAIT_V1`
@@ -291,6 +310,17 @@ pub enum DatabaseLocation {
         /// `PG_BIN_DIR`
         bin_dir: Option<PathBuf>,
     },
+}
+
+/// The card processor across a network.
+#[derive(Debug, Clone)]
+pub struct ProcessorConfig {
+    /// `PROCESSOR_URL`
+    pub url: String,
+    /// `PROCESSOR_TIMEOUT`
+    pub timeout: Duration,
+    /// `IDEMPOTENCY_LEASE`
+    pub lease: Duration,
 }
 
 /// Each longer than the one before, so that the innermost limit fires first and is told apart.
@@ -392,6 +422,7 @@ impl Config {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let source = Source(lookup);
         let database = database(&source, "DATABASE_URL", "DATA_DIR")?;
+        let timeouts = timeouts(&source)?;
         let workers = source.number("WORKERS", 0..=1024, "a number from 0 to 1024")?;
         Ok(Self {
             bind_address: source.parse("BIND_ADDRESS", ADDRESS_EXPECTED)?,
@@ -405,7 +436,8 @@ impl Config {
                 2..=1000,
                 "a number from 2 to 1000",
             )?,
-            timeouts: timeouts(&source)?,
+            processor: processor(&source, &timeouts)?,
+            timeouts,
             body_limit: source.number(
                 "BODY_LIMIT",
                 1024..=1_048_576,
@@ -566,6 +598,32 @@ fn webhooks<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Webhook
         pauses,
         poll_interval: source.duration("WEBHOOK_POLL_INTERVAL")?,
     })
+}
+
+fn processor<F: Fn(&str) -> Option<String>>(
+    source: &Source<F>,
+    timeouts: &Timeouts,
+) -> Result<Option<ProcessorConfig>, ConfigError> {
+    let timeout = source.duration("PROCESSOR_TIMEOUT")?;
+    let lease = source.duration("IDEMPOTENCY_LEASE")?;
+    let Some(url) = source.optional("PROCESSOR_URL") else {
+        return Ok(None);
+    };
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(bad("PROCESSOR_URL", "a URL such as http://processor:8081"));
+    }
+    let least = timeout + timeouts.database_deadline + SETTLE_RESERVE;
+    if lease <= least {
+        let least = humantime::format_duration(least);
+        let expected =
+            format!("longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}");
+        return Err(bad("IDEMPOTENCY_LEASE", expected));
+    }
+    Ok(Some(ProcessorConfig {
+        url,
+        timeout,
+        lease,
+    }))
 }
 
 /// The table for the README.

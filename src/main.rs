@@ -18,10 +18,11 @@ use charge_once::{
         embedded::{EmbeddedPostgres, REFUGE},
     },
     http::openapi,
+    operations,
     processor::service,
     server, telemetry, workers,
 };
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use futures_util::FutureExt;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -57,6 +58,9 @@ enum Command {
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
     ApiKey(ApiKeyCommand),
+    /// Shows and settles what a card processor was asked and has not answered.
+    #[command(subcommand)]
+    Operations(OperationsCommand),
     /// Prints the OpenAPI document.
     Openapi,
     /// Prints the table of environment variables in Markdown.
@@ -67,6 +71,29 @@ enum Command {
         #[arg(long)]
         processor: bool,
     },
+}
+
+#[derive(Subcommand)]
+enum OperationsCommand {
+    /// Lists the operations that wait for an answer, oldest first.
+    List,
+    /// Settles one by your word, after you have asked the processor what became of it.
+    Settle {
+        /// The operation's id, which is the key that the processor got.
+        id: uuid::Uuid,
+        /// What the processor did.
+        word: Word,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Word {
+    /// It was executed.
+    Done,
+    /// It was refused for good.
+    Declined,
+    /// It was not executed, by no attempt, and will not be: the key becomes free.
+    NotExecuted,
 }
 
 #[derive(Subcommand)]
@@ -124,7 +151,8 @@ fn run(command: Command) -> Result<(), BoxError> {
         | Command::Processor
         | Command::Migrate
         | Command::Sweep
-        | Command::ApiKey(_) => {
+        | Command::ApiKey(_)
+        | Command::Operations(_) => {
             let config = Config::from_env()?;
             telemetry::start()?;
             tokio::runtime::Builder::new_multi_thread()
@@ -207,13 +235,13 @@ async fn with_url(
         return serve(config, database, stop).await;
     }
     tokio::select! {
-        done = once(command, &database) => done,
+        done = once(command, &database, config) => done,
         () = stop => Err(STOPPED_EARLY.into()),
     }
 }
 
 /// The commands that do one thing in the database.
-async fn once(command: Command, database: &Database) -> Result<(), BoxError> {
+async fn once(command: Command, database: &Database, config: &Config) -> Result<(), BoxError> {
     match command {
         Command::Migrate => print("The schema is current."),
         Command::Sweep => {
@@ -221,6 +249,7 @@ async fn once(command: Command, database: &Database) -> Result<(), BoxError> {
             print(&format!("Removed {removed} expired idempotency keys."))
         }
         Command::ApiKey(command) => api_key(command, database).await,
+        Command::Operations(command) => operations(command, database, config).await,
         Command::Serve
         | Command::Processor
         | Command::Openapi
@@ -326,6 +355,46 @@ async fn api_key(command: ApiKeyCommand, database: &Database) -> Result<(), BoxE
                 print("Revoked. Servers stop accepting it within 5 seconds.")
             } else {
                 Err("there is no such key, or it was revoked before".into())
+            }
+        }
+    }
+}
+
+async fn operations(
+    command: OperationsCommand,
+    database: &Database,
+    config: &Config,
+) -> Result<(), BoxError> {
+    match command {
+        OperationsCommand::List => {
+            for waiting in operations::list(database).await? {
+                let doubt = if waiting.in_doubt {
+                    "in doubt"
+                } else {
+                    "not yet in doubt"
+                };
+                print(&format!(
+                    "{}  {}  {}  {}  since {:.0}  {doubt}, taken over {} times",
+                    waiting.id,
+                    waiting.account,
+                    waiting.verb,
+                    waiting.charge,
+                    waiting.created_at,
+                    waiting.takeovers
+                ))?;
+            }
+            Ok(())
+        }
+        OperationsCommand::Settle { id, word } => {
+            let word = match word {
+                Word::Done => operations::Word::Done,
+                Word::Declined => operations::Word::Declined,
+                Word::NotExecuted => operations::Word::NotExecuted,
+            };
+            if operations::settle(database, config, id, word).await? {
+                print("Settled. A retry with its idempotency key is answered by it.")
+            } else {
+                Err("there is no such operation in flight, or somebody is at work on it now".into())
             }
         }
     }

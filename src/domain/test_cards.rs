@@ -217,6 +217,13 @@ pub const TEST_CARDS: &[TestCard] = &[
     },
 ];
 
+impl TestCard {
+    /// Its canonical token.
+    pub fn token(&self) -> &'static str {
+        self.tokens.first().copied().unwrap_or_default()
+    }
+}
+
 /// The card behind a token.
 pub fn by_token(token: &str) -> Option<&'static TestCard> {
     TEST_CARDS.iter().find(|card| card.tokens.contains(&token))

@@ -11,58 +11,11 @@ mod wire;
 
 use std::future::Future;
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use crate::domain::operation::{Answer, Instruction};
 pub use http::{HttpProcessor, HttpProcessorError};
 pub use simulated::SimulatedProcessor;
-
-use crate::domain::test_cards::Decline;
-
-/// What a processor is asked to do. References are this service's ids with their prefixes, amounts
-/// are minor units.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "verb", rename_all = "lowercase")]
-pub enum Instruction {
-    /// Promise money, and take it at once where `capture` says so.
-    Authorise {
-        /// The charge that it is for: `ch_…`.
-        charge: String,
-        /// How much.
-        amount: i64,
-        /// ISO 4217, lower case.
-        currency: String,
-        /// The card, as the canonical test token.
-        card: String,
-        /// Whether to take the money at once.
-        capture: bool,
-    },
-    /// Take promised money, once; the rest is released.
-    Capture {
-        /// The charge that promised it.
-        charge: String,
-        /// How much, at most what was promised.
-        amount: i64,
-    },
-    /// Give money back, or release what was only promised.
-    Refund {
-        /// The charge that took it.
-        charge: String,
-        /// The refund that it is for: `re_…`.
-        refund: String,
-        /// How much.
-        amount: i64,
-    },
-}
-
-/// A definite answer: it stays the same however often the instruction is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// Executed.
-    Done,
-    /// Refused for good.
-    Declined(Decline),
-}
 
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]

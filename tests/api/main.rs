@@ -17,6 +17,7 @@ mod captures;
 mod charges;
 mod check_order;
 mod copied_folder;
+mod crash_table;
 mod database_failures;
 mod disconnects;
 mod documents;
