@@ -55,9 +55,9 @@ enum Verb {
 }
 
 /// charge-once and a processor, each with a database of its own.
-struct World {
-    database: TestDatabase,
-    processor: Processor,
+pub struct World {
+    pub database: TestDatabase,
+    pub processor: Processor,
     server: ServerProcess,
 }
 
@@ -72,7 +72,7 @@ fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
 }
 
 impl World {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let database = TestDatabase::create().await;
         let processor = Processor::start().await;
         let server = start(&database, &processor);
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         self.server.client.clone()
     }
 
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// The dead holder's time is over.
-    async fn the_lease_runs_out(&self) {
+    pub async fn the_lease_runs_out(&self) {
         sqlx::query(
             "UPDATE idempotency_keys
                 SET leased_until = now() - interval '1 second',
@@ -181,7 +181,7 @@ impl World {
         .unwrap();
     }
 
-    async fn in_flight(&self) -> i64 {
+    pub async fn in_flight(&self) -> i64 {
         self.database
             .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
             .await
@@ -201,7 +201,7 @@ impl World {
     }
 
     /// Both sides agree about every charge.
-    async fn assert_the_ledgers_agree(&self, case: &str) {
+    pub async fn assert_the_ledgers_agree(&self, case: &str) {
         let list = self.client().get("/charges?limit=100").await.json();
         let mut ours = BTreeMap::new();
         for charge in list["data"].as_array().unwrap() {
@@ -403,7 +403,7 @@ async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back()
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     assert_eq!(world.in_flight().await, 1);
     let address = world.processor.address.to_string();
-    let books = world.processor.database.again();
+    let books = world.processor.database.clone();
     world.processor = Processor::start_on(books, &[("PROCESSOR_BIND_ADDRESS", &address)]);
     let answer = world.until_definite(&path, &body).await;
     assert_eq!(answer.status, 201);

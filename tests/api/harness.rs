@@ -159,14 +159,6 @@ impl TestDatabase {
         Self { url, pool }
     }
 
-    /// The same database, for whoever goes on with it.
-    pub fn again(&self) -> Self {
-        Self {
-            url: self.url.clone(),
-            pool: self.pool.clone(),
-        }
-    }
-
     /// A single number, for an invariant in SQL.
     pub async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()

@@ -38,6 +38,7 @@ mod layers;
 mod lists;
 mod money_races;
 mod obstacle;
+mod operations;
 mod order_payments;
 mod orders;
 mod outcomes;
