@@ -387,6 +387,44 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
 }
 
 #[tokio::test]
+async fn an_attempt_that_is_late_in_the_network_counts_though_a_later_one_was_refused() {
+    let world = World::new().await;
+    let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
+    world.processor.switch(late).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    // All sends of the second attempt are certainly not executed; the first one still may be.
+    let refuse = json!({"fault": "refuse", "count": 3});
+    world.processor.switch(refuse).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    assert_eq!(world.in_flight().await, 1);
+    world.processor.reset_switches().await;
+    assert_eq!(world.until_definite(&path, &body).await.status, 201);
+    eventually("the late one has arrived", || async {
+        world.processor.lines().await == 1
+    })
+    .await;
+    world.assert_the_ledgers_agree("late").await;
+}
+
+#[tokio::test]
+async fn two_partial_refunds_are_two_effects_and_a_retry_of_each_is_none() {
+    let world = World::new().await;
+    let charge = world.client().charge("key-1").await.id();
+    let part = json!({"charge": charge, "amount": 500});
+    for _ in 0..2 {
+        for key in ["refund-1", "refund-2"] {
+            assert_eq!(
+                world.client().post("/refunds", key, &part).await.status,
+                201
+            );
+        }
+    }
+    assert_eq!(world.processor.sums(&charge).await, [2000, 2000, 0, 1000]);
+    world.assert_the_ledgers_agree("two refunds").await;
+}
+
+#[tokio::test]
 async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back() {
     let mut world = World::new().await;
     let switch = json!({"fault": "delay_after", "milliseconds": 60_000});
