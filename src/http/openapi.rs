@@ -10,15 +10,15 @@ use serde::Deserialize;
 use utoipa::{
     IntoParams, Modify, OpenApi, ToSchema,
     openapi::{
-        ContentBuilder, HeaderBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Type,
+        ContentBuilder, Ref, RefOr, Response, ResponseBuilder,
         example::Example,
-        header::Header,
         path::{Operation, PathItem},
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use super::openapi_headers::{ReplyHeaders, add_error_headers};
 use crate::domain::error::{ApiError, Envelope, ErrorCode, ErrorType};
 
 /// The header of every mutating request.
@@ -279,6 +279,7 @@ const AUTHENTICATED: &[ErrorCode] = &[
     ErrorCode::CardNumberForbidden,
     ErrorCode::ApiKeyMissing,
     ErrorCode::ApiKeyInvalid,
+    ErrorCode::ResourceBusy,
     ErrorCode::InternalError,
     ErrorCode::ServiceUnavailable,
 ];
@@ -292,7 +293,6 @@ const MUTATING: &[ErrorCode] = &[
     ErrorCode::AmountTooLarge,
     ErrorCode::RequestTimeout,
     ErrorCode::IdempotencyKeyInUse,
-    ErrorCode::ResourceBusy,
     ErrorCode::BodyTooLarge,
     ErrorCode::UnsupportedMediaType,
     ErrorCode::IdempotencyKeyReused,
@@ -356,56 +356,29 @@ fn error_response(codes: &[ErrorCode]) -> Response {
         .examples_from_iter(examples)
         .build();
     let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
-    ResponseBuilder::new()
+    let mut response = ResponseBuilder::new()
         .description(names.join(", "))
         .content("application/json", content)
-        .build()
+        .build();
+    add_error_headers(&mut response, codes);
+    response
 }
 
-/// Documents the headers that carry the promise.
-struct ReplyHeaders;
-
-impl Modify for ReplyHeaders {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let header = |description: &str| -> Header {
-            HeaderBuilder::new()
-                .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-                .description(Some(description))
-                .build()
-        };
-        for operation in operations(document) {
-            let mutating = operation.request_body.is_some();
-            for (status, response) in &mut operation.responses.responses {
-                let RefOr::T(response) = response else {
-                    continue;
-                };
-                let mut add = |name: &str, about: &str| {
-                    response
-                        .headers
-                        .insert(name.to_owned(), header(about).into());
-                };
-                add("Request-Id", "req_…, fresh on every reply");
-                let stored = matches!(status.as_str(), "200" | "201" | "400" | "402");
-                if mutating && stored {
-                    add("Idempotent-Replayed", "true on replays, else absent");
-                    add("Original-Request", "the req_… that executed");
-                    add(
-                        "Idempotency-Expires",
-                        "when the stored outcome dies (RFC 3339)",
-                    );
-                }
-                if status == "201" {
-                    add("Location", "the path of what was created");
-                }
-            }
-        }
-    }
-}
-
-fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &mut Operation> {
+/// Every operation of the document.
+pub(super) fn operations(
+    document: &mut utoipa::openapi::OpenApi,
+) -> impl Iterator<Item = &mut Operation> {
     document
         .paths
         .paths
         .values_mut()
         .flat_map(|PathItem { get, post, .. }| [get.as_mut(), post.as_mut()].into_iter().flatten())
+}
+
+/// Whether an operation changes something: then it needs a key.
+pub(super) fn is_mutating(operation: &Operation) -> bool {
+    let parameters = operation.parameters.iter().flatten();
+    parameters.into_iter().any(
+        |parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "Idempotency-Key"),
+    )
 }

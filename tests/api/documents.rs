@@ -1,6 +1,6 @@
 //! What is published: the OpenAPI document, Swagger UI, the page of errors, health.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use charge_once::{domain::error::ErrorCode, http::openapi};
 use reqwest::Method;
@@ -122,6 +122,32 @@ fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
     }
 }
 
+/// Every header of the reply is documented, and every one that is documented as required is there.
+fn assert_headers_are_documented(document: &Value, documented: &Value, answer: &Answer) {
+    let documented: BTreeMap<String, bool> = documented["headers"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, header)| {
+            let required = resolve(document, header)["required"] == json!(true);
+            (name.to_lowercase(), required)
+        })
+        .collect();
+    let observed: BTreeSet<&str> = answer
+        .headers
+        .keys()
+        .map(|name| name.as_str())
+        .filter(|name| !["content-type", "content-length", "date", "connection"].contains(name))
+        .collect();
+    for name in &observed {
+        assert!(documented.contains_key(*name), "{name}: {answer:?}");
+    }
+    for (name, required) in documented {
+        let is_there = observed.contains(name.as_str());
+        assert!(!required || is_there, "{name} is missing: {answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn every_answer_that_is_observed_is_documented_with_its_code() {
     let server = TestServer::start().await;
@@ -143,6 +169,12 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
             (
                 "post",
                 Answer::of(client.request(Method::POST, path).json(&charge())).await,
+            ),
+            (
+                "post",
+                client
+                    .post_waiting(1, path, &key("waiting"), &json!({}))
+                    .await,
             ),
             (
                 "post",
@@ -211,13 +243,13 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
                     "{method} {path}: {code} is not in {description}"
                 );
             }
+            assert_headers_are_documented(&document, documented, answer);
         }
         let missing = client.get(&format!("{path}/nobody")).await;
-        assert!(
-            document["paths"][format!("{path}/{{id}}")]["get"]["responses"]
-                [missing.status.as_str()]
-            .is_object()
-        );
+        let documented = &document["paths"][format!("{path}/{{id}}")]["get"]["responses"]
+            [missing.status.as_str()];
+        assert!(documented.is_object());
+        assert_headers_are_documented(&document, documented, &missing);
     }
     held.rollback().await.unwrap();
 }
