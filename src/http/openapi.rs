@@ -7,19 +7,26 @@ use std::collections::BTreeMap;
 
 use actix_web::{HttpResponse, http::header};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use utoipa::{
     IntoParams, Modify, OpenApi, ToSchema,
     openapi::{
         ContentBuilder, Ref, RefOr, Response, ResponseBuilder,
         example::Example,
-        path::{Operation, PathItem},
+        path::{Operation, ParameterBuilder, PathItem},
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::openapi_headers::{ReplyHeaders, add_error_headers};
-use crate::domain::error::{ApiError, Envelope, ErrorCode, ErrorType};
+use crate::domain::{
+    dialect::Dialect,
+    error::{ApiError, Envelope, ErrorCode, ErrorType},
+};
+
+/// As [`IdempotencyKeyHeader`] names it.
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// The header of every mutating request.
 #[derive(IntoParams)]
@@ -33,8 +40,7 @@ pub struct IdempotencyKeyHeader {
         required = true,
         min_length = 1,
         max_length = 257,
-        pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##,
-        example = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+        pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##
     )]
     idempotency_key: String,
 }
@@ -224,7 +230,7 @@ pub struct ItemParam {
     ),
     components(schemas(Envelope<'static>)),
     security(("bearer" = []), ("basic" = [])),
-    modifiers(&SecuritySchemes, &ErrorResponses, &ReplyHeaders),
+    modifiers(&SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys),
 )]
 struct Document;
 
@@ -267,6 +273,37 @@ impl Modify for SecuritySchemes {
                 .insert(name.to_owned(), scheme.into());
         }
     }
+}
+
+/// Gives each operation an example key of its own. Swagger UI fills it in, and one key for two
+/// operations is a mistake that would be answered with 422.
+struct ExampleKeys;
+
+impl Modify for ExampleKeys {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for operation in operations(document) {
+            let key = example_key(operation.operation_id.as_deref().unwrap_or_default());
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter
+                    && parameter.name == IDEMPOTENCY_KEY
+                {
+                    let builder = ParameterBuilder::from(parameter.clone());
+                    *parameter = builder.example(Some(key.clone().into())).build();
+                }
+            }
+        }
+    }
+}
+
+/// A UUID that is the same in every build, so that the committed document doesn't change by itself.
+fn example_key(operation_id: &str) -> String {
+    let mut bytes = [0; 16];
+    for (byte, digest) in bytes.iter_mut().zip(Sha256::digest(operation_id)) {
+        *byte = digest;
+    }
+    uuid::Builder::from_random_bytes(bytes)
+        .into_uuid()
+        .to_string()
 }
 
 /// Adds the errors that each operation really answers.
@@ -329,6 +366,10 @@ impl Modify for ErrorResponses {
             let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
             for code in codes(operation.operation_id.as_deref().unwrap_or_default()) {
                 by_status.entry(code.status()).or_default().push(code);
+                if code == ErrorCode::IdempotencyKeyReused {
+                    let under_v1 = Dialect::Stripe.key_reused_status();
+                    by_status.entry(under_v1).or_default().push(code);
+                }
             }
             for (status, codes) in by_status {
                 let response = RefOr::T(error_response(&codes));
@@ -379,6 +420,6 @@ pub(super) fn operations(
 pub(super) fn is_mutating(operation: &Operation) -> bool {
     let parameters = operation.parameters.iter().flatten();
     parameters.into_iter().any(
-        |parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "Idempotency-Key"),
+        |parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == IDEMPOTENCY_KEY),
     )
 }

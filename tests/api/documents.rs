@@ -78,8 +78,9 @@ async fn every_documented_example_request_works_as_json_in_both_dialects() {
 }
 
 #[test]
-fn every_post_requires_an_idempotency_key_and_shows_one() {
+fn every_post_requires_an_idempotency_key_and_shows_one_of_its_own() {
     let document = document();
+    let mut shown = BTreeSet::new();
     for (path, method, operation) in operations(&document) {
         let parameters = operation["parameters"]
             .as_array()
@@ -99,6 +100,8 @@ fn every_post_requires_an_idempotency_key_and_shows_one() {
         );
         let example = key["example"].as_str().unwrap_or_default();
         assert!(charge_once::idempotency::IdempotencyKey::parse(example.as_bytes()).is_ok());
+        // Tried one after the other in Swagger UI, one key for two operations would be a reuse.
+        assert!(shown.insert(example.to_owned()), "{path}: {example}");
     }
 }
 
@@ -119,6 +122,24 @@ fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
             ["/livez", "/readyz"].contains(&path.as_str()),
             "{path}"
         );
+    }
+}
+
+#[tokio::test]
+async fn only_health_is_not_served_under_v1_too() {
+    let server = TestServer::start().await;
+    let document = document();
+    let urls = |servers: &Value| -> Vec<Value> {
+        let servers = servers.as_array().unwrap();
+        servers.iter().map(|server| server["url"].clone()).collect()
+    };
+    assert_eq!(urls(&document["servers"]), ["/", "/v1"]);
+    for (path, method, operation) in operations(&document) {
+        let only_at_the_root = operation
+            .get("servers")
+            .is_some_and(|servers| urls(servers) == ["/"]);
+        let answer = Answer::of(server.client.bare(method, &format!("/v1{path}"))).await;
+        assert_eq!(only_at_the_root, answer.status == 404, "{path}: {answer:?}");
     }
 }
 
@@ -161,6 +182,14 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
         let card = json!({"a": "4242424242424242"});
         let mut answers = vec![
             ("post", client.post(path, "held", &charge()).await),
+            ("post", client.post(path, &key("reused"), &json!({})).await),
+            ("post", client.post(path, &key("reused"), &charge()).await),
+            (
+                "post",
+                client
+                    .post(&format!("/v1{path}"), &key("reused"), &json!({}))
+                    .await,
+            ),
             ("post", client.post(path, &key("unknown"), &slow_body).await),
             ("post", client.post(path, &key("unknown"), &json!({})).await),
             ("post", client.post(path, &key("missing"), &json!({})).await),
