@@ -44,7 +44,10 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
 /// Retrieve a charge
 #[utoipa::path(
     get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
-    params(("id" = String, Path, description = "The charge's id: ch_…")),
+    params((
+        "id" = String, Path, description = "The charge's id: ch_…",
+        pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+    )),
     responses((status = 200, description = "The charge.", body = Charge)),
 )]
 pub async fn retrieve(
@@ -69,8 +72,14 @@ pub async fn retrieve(
     get, path = "/charges", tag = "Charges", operation_id = "listCharges",
     params(
         super::openapi::PageQuery,
-        ("customer" = Option<String>, Query, description = "Only charges with this reference."),
-        ("order" = Option<String>, Query, description = "Only charges for this order: or_…"),
+        (
+            "customer" = Option<String>, Query, description = "Only charges with this reference.",
+            max_length = 255,
+        ),
+        (
+            "order" = Option<String>, Query, description = "Only charges for this order: or_…",
+            pattern = "^or_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+        ),
     ),
     responses((status = 200, description = "A page, newest first.", body = list::List<Charge>)),
 )]

@@ -12,6 +12,7 @@ pub mod health;
 pub mod idempotency_keys;
 pub mod list;
 pub mod openapi;
+mod openapi_encoding;
 mod openapi_headers;
 pub mod orders;
 pub mod outermost;

@@ -9,20 +9,23 @@ use actix_web::{HttpResponse, http::header};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::{
-    IntoParams, Modify, OpenApi, ToSchema,
+    IntoParams, Modify, OpenApi, PartialSchema, ToSchema,
     openapi::{
-        ContentBuilder, Ref, RefOr, Response, ResponseBuilder,
+        ContentBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Schema, Type,
         example::Example,
         path::{Operation, ParameterBuilder, PathItem},
+        schema::SchemaType,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use super::openapi_encoding::FormEncoding;
 use super::openapi_headers::{ReplyHeaders, add_error_headers};
 use crate::domain::{
     dialect::Dialect,
     error::{ApiError, Envelope, ErrorCode, ErrorType},
+    test_cards::TEST_CARDS,
 };
 
 /// As [`IdempotencyKeyHeader`] names it.
@@ -65,8 +68,10 @@ pub struct PageQuery {
     #[param(minimum = 1, maximum = 100, default = 10)]
     limit: Option<i64>,
     /// The page after this object: older ones.
+    #[param(pattern = "^[a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     starting_after: Option<String>,
     /// The page before this object: newer ones. Not together with starting_after.
+    #[param(pattern = "^[a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     ending_before: Option<String>,
     /// Created later than this, in unix seconds.
     #[param(rename = "created[gt]", minimum = 0, maximum = 253_402_300_799_i64)]
@@ -97,8 +102,8 @@ pub struct CreateChargeBody {
     /// Minor units.
     #[schema(minimum = 1, maximum = 99_999_999)]
     amount: i64,
-    /// ISO 4217, any case.
-    #[schema(pattern = "^[A-Za-z]{3}$")]
+    /// The ISO 4217 code of a currency in use, in any case.
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$")]
     currency: String,
     /// A test token, or a test card. Default: tok_visa.
     source: Option<SourceParam>,
@@ -114,7 +119,10 @@ pub struct CreateChargeBody {
     #[schema(max_length = 22)]
     statement_descriptor: Option<String>,
     /// Where the receipt goes.
-    #[schema(max_length = 254)]
+    #[schema(
+        max_length = 254,
+        pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
+    )]
     receipt_email: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
@@ -125,10 +133,43 @@ pub struct CreateChargeBody {
 #[schema(as = Source)]
 #[serde(untagged)]
 pub enum SourceParam {
-    /// tok_visa, tok_mastercard, tok_amex, tok_chargeDeclined, tok_slow, tok_outage …
-    Token(String),
+    /// A test token.
+    Token(TestToken),
     /// A test card.
     Card(CardParam),
+}
+
+/// The name of a test card.
+#[derive(Deserialize)]
+#[expect(
+    dead_code,
+    reason = "describes a string; domain/charge.rs reads it by hand"
+)]
+pub struct TestToken(String);
+
+impl PartialSchema for TestToken {
+    fn schema() -> RefOr<Schema> {
+        let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(
+                "A test token; each gets its own answer, always the same.",
+            ))
+            .enum_values(Some(tokens.copied()))
+            .into()
+    }
+}
+
+impl ToSchema for TestToken {}
+
+/// The number of a test card; spaces and dashes between digits are allowed.
+fn test_number() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(
+            "The number of a test card. Any other card's is refused, and nothing of it is stored.",
+        ))
+        .enum_values(Some(TEST_CARDS.iter().filter_map(|card| card.number)))
 }
 
 /// A test card by its number.
@@ -141,8 +182,10 @@ pub enum SourceParam {
 )]
 pub struct CardParam {
     /// Always card.
+    #[schema(pattern = "^card$")]
     object: Option<String>,
     /// A test card's number, such as 4242424242424242.
+    #[schema(schema_with = test_number)]
     number: String,
     /// 1 to 12.
     #[schema(minimum = 1, maximum = 12)]
@@ -167,8 +210,8 @@ pub struct CardParam {
     reason = "describes a body; domain/order.rs reads it by hand"
 )]
 pub struct CreateOrderBody {
-    /// ISO 4217, any case.
-    #[schema(pattern = "^[A-Za-z]{3}$")]
+    /// The ISO 4217 code of a currency in use, in any case.
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$")]
     currency: String,
     /// The lines.
     #[schema(min_items = 1, max_items = 100)]
@@ -230,7 +273,10 @@ pub struct ItemParam {
     ),
     components(schemas(Envelope<'static>)),
     security(("bearer" = []), ("basic" = [])),
-    modifiers(&SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys),
+    modifiers(
+        &SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
+        &FormEncoding,
+    ),
 )]
 struct Document;
 
@@ -304,6 +350,35 @@ fn example_key(operation_id: &str) -> String {
     uuid::Builder::from_random_bytes(bytes)
         .into_uuid()
         .to_string()
+}
+
+/// The limits of `metadata`, which are the same in every request.
+struct MetadataLimits;
+
+impl Modify for MetadataLimits {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        let value = SchemaType::from_iter([Type::String, Type::Null]);
+        let metadata = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+            .description(Some("Your own names. An empty value and null mean none."))
+            .max_properties(Some(50))
+            .property_names(Some(text().min_length(Some(1)).max_length(Some(40))))
+            .additional_properties(Some(text().schema_type(value).max_length(Some(500))));
+        let components = document.components.get_or_insert_default();
+        for schema in components.schemas.values_mut() {
+            // A request refuses unknown members; a reply has no need to.
+            if let RefOr::T(Schema::Object(object)) = schema
+                && object.additional_properties.is_some()
+                && let Some(property) = object.properties.get_mut("metadata")
+            {
+                *property = Ref::from_schema_name("Metadata").into();
+            }
+        }
+        components
+            .schemas
+            .insert("Metadata".to_owned(), metadata.into());
+    }
 }
 
 /// Adds the errors that each operation really answers.

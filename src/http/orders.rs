@@ -24,7 +24,7 @@ use crate::{
             (super::openapi::CreateOrderBody = "application/json"),
             (super::openapi::CreateOrderBody = "application/x-www-form-urlencoded"),
         ),
-        description = "The total is computed here.",
+        description = "The total is computed here. In a form: `items[0][quantity]=2`.",
     ),
     responses(
         (status = 201, description = "The order.", body = Order),
@@ -48,7 +48,10 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
 /// Retrieve an order
 #[utoipa::path(
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
-    params(("id" = String, Path, description = "The order's id: or_…")),
+    params((
+        "id" = String, Path, description = "The order's id: or_…",
+        pattern = "^or_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+    )),
     responses((status = 200, description = "The order.", body = Order)),
 )]
 pub async fn retrieve(
@@ -73,10 +76,13 @@ pub async fn retrieve(
     get, path = "/orders", tag = "Orders", operation_id = "listOrders",
     params(
         super::openapi::PageQuery,
-        ("customer" = Option<String>, Query, description = "Only orders with this reference."),
+        (
+            "customer" = Option<String>, Query, description = "Only orders with this reference.",
+            max_length = 255,
+        ),
         (
             "client_order_id" = Option<String>, Query,
-            description = "Only the order with this id of your own.",
+            description = "Only the order with this id of your own.", max_length = 255,
         ),
     ),
     responses((status = 200, description = "A page, newest first.", body = list::List<Order>)),

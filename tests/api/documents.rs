@@ -48,8 +48,41 @@ async fn the_committed_document_is_the_generated_and_the_served_one() {
     assert_eq!(server.client.get("/openapi.json").await.json(), committed);
 }
 
+/// A body as a form, written as the document says: `metadata[order_id]=6735` where a member's style
+/// is deepObject. One that has members and no style would be written otherwise, and refused.
+fn as_form(body: &Value, encoding: &Value) -> String {
+    fn write(form: &mut form_urlencoded::Serializer<'_, String>, name: &str, value: &Value) {
+        match value {
+            Value::Object(members) => {
+                for (member, value) in members {
+                    write(form, &format!("{name}[{member}]"), value);
+                }
+            }
+            Value::Array(items) => {
+                for (index, value) in items.iter().enumerate() {
+                    write(form, &format!("{name}[{index}]"), value);
+                }
+            }
+            Value::String(text) => drop(form.append_pair(name, text)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                form.append_pair(name, &value.to_string());
+            }
+        }
+    }
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in body.as_object().unwrap() {
+        let deep = json!({"style": "deepObject", "explode": true});
+        assert!(
+            !(value.is_object() || value.is_array()) || encoding[name] == deep,
+            "{name} has no encoding"
+        );
+        write(&mut form, name, value);
+    }
+    form.finish()
+}
+
 #[tokio::test]
-async fn every_documented_example_request_works_as_json_in_both_dialects() {
+async fn every_documented_example_request_works_in_both_encodings_and_dialects() {
     let server = TestServer::start().await;
     let document = document();
     let mut tried = 0;
@@ -64,17 +97,65 @@ async fn every_documented_example_request_works_as_json_in_both_dialects() {
                 example.is_object(),
                 "{method} {path} has no example as {media_type}"
             );
-            if media_type == "application/json" {
-                for prefix in ["", "/v1"] {
-                    tried += 1;
-                    let path = format!("{prefix}{path}");
-                    let answer = server.client.post(&path, &path, example).await;
-                    assert_eq!(answer.status, 201, "{path}: {}", answer.json());
-                }
+            let written = match media_type.as_str() {
+                "application/json" => example.to_string(),
+                "application/x-www-form-urlencoded" => as_form(example, &content["encoding"]),
+                other => panic!("{method} {path} takes {other}"),
+            };
+            for prefix in ["", "/v1"] {
+                tried += 1;
+                let path = format!("{prefix}{path}");
+                let key = format!("{tried}");
+                let answer = server
+                    .client
+                    .post_raw(&path, &key, media_type, written.as_bytes())
+                    .await;
+                assert_eq!(answer.status, 201, "{path}: {}", answer.json());
             }
         }
     }
-    assert!(tried >= 4, "{tried}");
+    assert!(tried >= 8, "{tried}");
+}
+
+#[tokio::test]
+async fn metadata_is_bounded_as_documented() {
+    let server = TestServer::start().await;
+    let document = document();
+    let documented = &document["components"]["schemas"]["Metadata"];
+    let limit = |pointer: &str| {
+        let limit = documented.pointer(pointer).and_then(Value::as_u64);
+        usize::try_from(limit.expect(pointer)).unwrap()
+    };
+    let (keys, key, value) = (
+        limit("/maxProperties"),
+        limit("/propertyNames/maxLength"),
+        limit("/additionalProperties/maxLength"),
+    );
+    let of_size = |keys: usize, key: usize, value: usize| -> Value {
+        let named = |index| (format!("{index:0>key$}"), "ü".repeat(value).into());
+        Value::Object((0..keys).map(named).collect())
+    };
+    let cases = [
+        (of_size(keys, 2, 1), 201),
+        (of_size(keys + 1, 2, 1), 400),
+        (of_size(1, key, value), 201),
+        (of_size(1, key + 1, value), 400),
+        (of_size(1, key, value + 1), 400),
+    ];
+    for (index, (metadata, status)) in cases.into_iter().enumerate() {
+        let mut body = charge();
+        body["metadata"] = metadata;
+        let answer = server
+            .client
+            .post("/charges", &format!("key-{index}"), &body)
+            .await;
+        assert_eq!(answer.status, status, "{index}: {}", answer.json());
+    }
+    // One description for all requests.
+    for name in ["CreateCharge", "CreateOrder"] {
+        let member = &document["components"]["schemas"][name]["properties"]["metadata"];
+        assert_eq!(member, &json!({"$ref": "#/components/schemas/Metadata"}));
+    }
 }
 
 #[test]
