@@ -103,7 +103,7 @@ pub struct CreateChargeBody {
     #[schema(minimum = 1, maximum = 99_999_999)]
     amount: i64,
     /// The ISO 4217 code of a currency in use, in any case.
-    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$")]
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
     currency: String,
     /// A test token, or a test card. Default: tok_visa.
     source: Option<SourceParam>,
@@ -121,6 +121,7 @@ pub struct CreateChargeBody {
     /// Where the receipt goes.
     #[schema(
         max_length = 254,
+        example = "jenny@example.com",
         pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
     )]
     receipt_email: Option<String>,
@@ -211,7 +212,7 @@ pub struct CardParam {
 )]
 pub struct CreateOrderBody {
     /// The ISO 4217 code of a currency in use, in any case.
-    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$")]
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
     currency: String,
     /// The lines.
     #[schema(min_items = 1, max_items = 100)]
