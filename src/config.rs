@@ -3,7 +3,9 @@
 //! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in the README
 //! come from it. A bad value stops the start and names the variable and what it should be.
 
-use std::{fmt::Write, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt::Write, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration,
+};
 
 use crate::idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT};
 
@@ -115,13 +117,20 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REQUEST_TIMEOUT",
         Some("8s"),
-        "Longest time for a request's body and its own work; waiting for another request with the \
-         same key comes on top. The body gets what POOL_WAIT and DATABASE_DEADLINE leave.",
+        "Longest time for a request and its own work; waiting for another request with the same \
+         key comes on top. Looking its API key up and reading its body share what POOL_WAIT and \
+         DATABASE_DEADLINE leave.",
     ),
     variable(
         "BODY_LIMIT",
         Some("65536"),
         "Largest request body, in bytes; 1024 to 1048576.",
+    ),
+    variable(
+        "RATE_LIMIT",
+        Some("1000"),
+        "Requests per second, and in a burst, that each process takes from one account; beyond it \
+         429. 0 is no limit.",
     ),
     variable(
         "WORKERS",
@@ -172,6 +181,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `BODY_LIMIT`, bytes.
     pub body_limit: usize,
+    /// `RATE_LIMIT`, requests per second; `None` is no limit.
+    pub rate_limit: Option<NonZeroU32>,
     /// `WORKERS`; `None` is one for each core.
     pub workers: Option<usize>,
     /// `MIGRATE_ON_START`
@@ -210,8 +221,9 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// What is left of a request's time for its body.
-    pub fn body(&self) -> Duration {
+    /// What is left of a request's time until its work begins: for looking its API key up and for
+    /// reading its body.
+    pub fn before_work(&self) -> Duration {
         self.request
             .saturating_sub(self.pool_wait + self.database_deadline)
     }
@@ -326,6 +338,11 @@ impl Config {
                 1024..=1_048_576,
                 "a number of bytes, 1024 to 1048576",
             )?,
+            rate_limit: NonZeroU32::new(source.number(
+                "RATE_LIMIT",
+                0..=1_000_000,
+                "a number of requests per second, 0 to 1000000",
+            )?),
             workers: (workers > 0).then_some(workers),
             migrate_on_start: source.parse("MIGRATE_ON_START", "true or false")?,
             drain_timeout: source.duration("DRAIN_TIMEOUT")?,
@@ -413,7 +430,7 @@ fn timeouts<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Timeout
             ));
         }
     }
-    if timeouts.body().is_zero() {
+    if timeouts.before_work().is_zero() {
         return Err(bad(
             "REQUEST_TIMEOUT",
             "longer than POOL_WAIT and DATABASE_DEADLINE together",
@@ -472,7 +489,13 @@ mod tests {
         let config = config(&[]).unwrap();
         assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
         assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
-        assert_eq!(config.timeouts.body(), Duration::from_secs(2));
+        assert_eq!(config.timeouts.before_work(), Duration::from_secs(2));
+        assert_eq!(config.rate_limit, NonZeroU32::new(1000));
+    }
+
+    #[test]
+    fn a_rate_limit_of_0_is_none() {
+        assert_eq!(config(&[("RATE_LIMIT", "0")]).unwrap().rate_limit, None);
     }
 
     #[test]
@@ -505,6 +528,9 @@ mod tests {
             ("IDLE_IN_TRANSACTION_TIMEOUT", "5s"),
             ("REQUEST_TIMEOUT", "6s"),
             ("BODY_LIMIT", "64KiB"),
+            ("RATE_LIMIT", "10/s"),
+            ("RATE_LIMIT", "-1"),
+            ("RATE_LIMIT", "1000001"),
             ("WORKERS", "many"),
             ("MIGRATE_ON_START", "1"),
             ("DRAIN_TIMEOUT", ""),

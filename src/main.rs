@@ -17,7 +17,11 @@ use charge_once::{
     server, telemetry, workers,
 };
 use clap::{Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
+use futures_util::FutureExt;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
 
 /// How long `healthcheck` waits for an answer.
 const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -113,11 +117,12 @@ fn run(command: Command) -> Result<(), BoxError> {
     }
 }
 
-/// Starts the private PostgreSQL if there is to be one, and stops it whatever happens.
+/// Starts the private PostgreSQL if there is to be one, keeps it running, and stops it whatever
+/// happens.
 async fn with_database(command: Command, mut config: Config) -> Result<(), BoxError> {
     // Listening for signals begins before anything is started that a signal should stop.
     let stop = stop_signal()?;
-    let (embedded, url) = match config.database.clone() {
+    let (mut embedded, url) = match config.database.clone() {
         DatabaseLocation::Url(url) => (None, url),
         DatabaseLocation::Embedded { data_dir, bin_dir } => {
             let embedded = EmbeddedPostgres::start(&data_dir, bin_dir.as_deref()).await?;
@@ -128,7 +133,18 @@ async fn with_database(command: Command, mut config: Config) -> Result<(), BoxEr
     if matches!(command, Command::Migrate) {
         config.migrate_on_start = true;
     }
-    let outcome = with_url(command, &config, &url, stop).await;
+    let (ended, has_ended) = oneshot::channel::<()>();
+    let work = async {
+        let outcome = with_url(command, &config, &url, stop).await;
+        drop(ended);
+        outcome
+    };
+    let keep_running = async {
+        if let Some(embedded) = &mut embedded {
+            embedded.keep_running(has_ended.map(drop)).await;
+        }
+    };
+    let (outcome, ()) = tokio::join!(work, keep_running);
     let stopped = match embedded {
         Some(embedded) => embedded.stop().await.map_err(BoxError::from),
         None => Ok(()),

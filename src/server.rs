@@ -12,7 +12,7 @@ use tracing_actix_web::TracingLogger;
 use crate::{
     config::Config,
     database::Database,
-    http::{self, App, api_keys::ApiKeys, outermost::outermost},
+    http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
     idempotency::{Idempotency, Settings},
     processor::SimulatedProcessor,
     telemetry::RequestSpan,
@@ -59,6 +59,7 @@ pub async fn serve(
     let app = App {
         idempotency: idempotency.clone(),
         api_keys: ApiKeys::new(database.clone()),
+        rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),
         processor: Arc::new(SimulatedProcessor::new(config.pool_connections)),
         timeouts: config.timeouts,

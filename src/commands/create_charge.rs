@@ -2,6 +2,7 @@
 //!
 //! Locks    nothing but the account, shared, through the foreign key
 //! Writes   one charge, succeeded or failed
+//! Emits    charge.succeeded or charge.failed
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
 
@@ -10,13 +11,12 @@ use std::sync::Arc;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{created, error_reply};
+use super::{CREATED, Origin, declined};
 use crate::{
     domain::{
         charge::{Authorisation, NewCharge},
-        dialect::Dialect,
-        error::ApiError,
-        ids::{AccountId, ChargeId},
+        event::EventType,
+        ids::ChargeId,
         params::Params,
     },
     idempotency::{Command, Rejection, Reply},
@@ -27,9 +27,7 @@ use crate::{
 /// Creates a charge.
 pub struct CreateCharge {
     /// Who charges.
-    pub account: AccountId,
-    /// Decides what `Location` starts with.
-    pub dialect: Dialect,
+    pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
     /// Where cards are authorised.
@@ -41,20 +39,22 @@ impl Command for CreateCharge {
         let new = NewCharge::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
         let authorisation = self.processor.authorise(new.card.card).await?;
-        let charge = store::charges::insert(tx, self.account, id, &new, authorisation).await?;
+        let account = self.origin.account;
+        let charge = store::charges::insert(tx, account, id, &new, None, authorisation).await?;
         match authorisation {
-            Authorisation::Approved => created(self.dialect, "charges", charge.id.clone(), &charge),
-            // A decline is an outcome to keep, not a refusal to undo: `Ok`, with its failed charge.
+            Authorisation::Approved => {
+                self.origin
+                    .emit(tx, EventType::ChargeSucceeded, &charge)
+                    .await?;
+                self.origin
+                    .charge(tx, CREATED, charge, new.expand_refunds)
+                    .await
+            }
             Authorisation::Declined(decline) => {
-                let mut reply = error_reply(&ApiError {
-                    code: decline.code,
-                    message: decline.message.to_owned(),
-                    param: None,
-                    decline_code: decline.decline_code.map(str::to_owned),
-                    charge: Some(charge.id.clone()),
-                })?;
-                reply.resource_id = Some(charge.id);
-                Ok(reply)
+                self.origin
+                    .emit(tx, EventType::ChargeFailed, &charge)
+                    .await?;
+                declined(decline, &charge)
             }
         }
     }

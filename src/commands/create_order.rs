@@ -2,18 +2,19 @@
 //!
 //! Locks    nothing but the account, shared; waits for a racing create of the same client_order_id
 //! Writes   one open order, or none where its natural key names one already
+//! Emits    order.created
 //! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
 
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{created, json};
+use super::{CREATED, OK, Origin};
 use crate::{
     domain::{
-        dialect::Dialect,
         error::{ApiError, ErrorCode},
-        ids::{AccountId, OrderId},
+        event::EventType,
+        ids::OrderId,
         order::NewOrder,
         params::Params,
     },
@@ -24,9 +25,7 @@ use crate::{
 /// Creates an order.
 pub struct CreateOrder {
     /// Who sells.
-    pub account: AccountId,
-    /// Decides what `Location` starts with.
-    pub dialect: Dialect,
+    pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
 }
@@ -38,9 +37,16 @@ impl Command for CreateOrder {
             .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
         let content_hash = Sha256::digest(&content);
         let id = OrderId(Uuid::now_v7());
-        match store::orders::insert(tx, self.account, id, &new, &content_hash).await? {
-            Some(order) => created(self.dialect, "orders", order.id.clone(), &order),
+        match store::orders::insert(tx, self.origin.account, id, &new, &content_hash).await? {
             None => self.existing(tx, &new, &content_hash).await,
+            Some(order) => {
+                self.origin
+                    .emit(tx, EventType::OrderCreated, &order)
+                    .await?;
+                self.origin
+                    .order(tx, CREATED, order, new.expand_charge)
+                    .await
+            }
         }
     }
 }
@@ -54,11 +60,12 @@ impl CreateOrder {
         new: &NewOrder,
         content_hash: &[u8],
     ) -> Result<Reply, Rejection> {
+        let account = self.origin.account;
         let taken = "the natural key was taken, and its order is not there";
         let lost = || Rejection::Failed(Failure::internal(taken));
         let client_order_id = new.client_order_id.as_deref().ok_or_else(lost)?;
         let (id, same_content) =
-            store::orders::find_by_client_order_id(tx, self.account, client_order_id, content_hash)
+            store::orders::find_by_client_order_id(tx, account, client_order_id, content_hash)
                 .await?
                 .ok_or_else(lost)?;
         if !same_content {
@@ -69,11 +76,9 @@ impl CreateOrder {
             .with_param("client_order_id".to_owned())
             .into());
         }
-        let order = store::orders::find(tx, self.account, id)
+        let order = store::orders::find(tx, account, id)
             .await?
             .ok_or_else(lost)?;
-        let mut reply = json(200, &order)?;
-        reply.resource_id = Some(order.id);
-        Ok(reply)
+        self.origin.order(tx, OK, order, new.expand_charge).await
     }
 }

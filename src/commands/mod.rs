@@ -4,20 +4,43 @@
 //! meaning, decides by the rules in `domain/`, writes through `store/`, and says how it ended: a
 //! reply to commit, a refusal to store, or a failure. It never begins or commits.
 
+mod cancel_order;
+mod capture_charge;
 mod create_charge;
 mod create_order;
+mod create_refund;
+mod pay_order;
+mod update_charge;
+mod update_order;
+mod update_refund;
 
+pub use cancel_order::CancelOrder;
+pub use capture_charge::CaptureCharge;
 pub use create_charge::CreateCharge;
 pub use create_order::CreateOrder;
+pub use create_refund::CreateRefund;
+pub use pay_order::PayOrder;
+pub use update_charge::UpdateCharge;
+pub use update_order::UpdateOrder;
+pub use update_refund::UpdateRefund;
 
 use serde::Serialize;
+use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::{
     domain::{
+        charge::Charge,
         dialect::Dialect,
-        error::{ApiError, ErrorType},
+        error::{ApiError, ErrorCode, ErrorType},
+        event::EventType,
+        ids::{AccountId, EventId},
+        order::Order,
+        refund::Refund,
+        test_cards::Decline,
     },
     idempotency::{Failure, Rejection, Reply},
+    store::{self, events::NewEvent},
 };
 
 /// Ends the message of a stored refusal: without it, a client would correct its request, keep the
@@ -25,24 +48,129 @@ use crate::{
 const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
                               request with a new key.";
 
-/// A reply that created `id`.
-fn created<T: Serialize>(
-    dialect: Dialect,
-    collection: &str,
-    id: String,
-    object: &T,
-) -> Result<Reply, Rejection> {
-    let location = format!("{}/{collection}/{id}", dialect.prefix());
-    let mut reply = json(201, object)?;
-    reply.headers.push(("location".into(), location));
-    reply.resource_id = Some(id);
+/// Who asks, and in which request. Every command has one, and every event names it.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Whose data it is about.
+    pub account: AccountId,
+    /// Decides what paths in the reply start with.
+    pub dialect: Dialect,
+    /// The `req_…` that executes.
+    pub request_id: String,
+    /// The key that it executes under.
+    pub idempotency_key: String,
+}
+
+impl Origin {
+    /// Writes down what happened, in the transaction that makes it happen.
+    async fn emit<T: Serialize>(
+        &self,
+        tx: &mut PgConnection,
+        event_type: EventType,
+        object: &T,
+    ) -> Result<(), Rejection> {
+        let new = NewEvent {
+            event_type,
+            object: serde_json::value::to_raw_value(object).map_err(unserialisable)?,
+            request_id: &self.request_id,
+            idempotency_key: &self.idempotency_key,
+        };
+        let id = EventId(Uuid::now_v7());
+        Ok(store::events::insert(tx, self.account, id, new).await?)
+    }
+
+    /// The reply with a charge, and with its refunds where they are asked for.
+    async fn charge(
+        &self,
+        tx: &mut PgConnection,
+        status: u16,
+        mut charge: Charge,
+        expand_refunds: bool,
+    ) -> Result<Reply, Rejection> {
+        if expand_refunds {
+            let charges = std::slice::from_mut(&mut charge);
+            store::refunds::expand_in(tx, self.account, self.dialect.prefix(), charges).await?;
+        }
+        self.reply(status, "charges", charge.id.clone(), &charge)
+    }
+
+    /// The reply with a refund, and with its whole charge where that is asked for.
+    async fn refund(
+        &self,
+        tx: &mut PgConnection,
+        status: u16,
+        mut refund: Refund,
+        expand_charge: bool,
+    ) -> Result<Reply, Rejection> {
+        if expand_charge {
+            let reference = std::iter::once(&mut refund.charge);
+            store::charges::expand(tx, self.account, reference).await?;
+        }
+        self.reply(status, "refunds", refund.id.clone(), &refund)
+    }
+
+    /// The reply with an order, and with its whole charge where that is asked for.
+    async fn order(
+        &self,
+        tx: &mut PgConnection,
+        status: u16,
+        mut order: Order,
+        expand_charge: bool,
+    ) -> Result<Reply, Rejection> {
+        if expand_charge {
+            store::charges::expand(tx, self.account, order.charge.as_mut().into_iter()).await?;
+        }
+        self.reply(status, "orders", order.id.clone(), &order)
+    }
+
+    /// A reply about the object `id`; where that is new, it says where it lies.
+    fn reply<T: Serialize>(
+        &self,
+        status: u16,
+        collection: &str,
+        id: String,
+        object: &T,
+    ) -> Result<Reply, Rejection> {
+        let mut reply = json(status, object)?;
+        if status == CREATED {
+            let location = format!("{}/{collection}/{id}", self.dialect.prefix());
+            reply.headers.push(("location".into(), location));
+        }
+        reply.resource_id = Some(id);
+        Ok(reply)
+    }
+}
+
+const OK: u16 = 200;
+const CREATED: u16 = 201;
+
+/// The account has no object with the id in `param`.
+fn missing(param: &str) -> Rejection {
+    ApiError::explained(ErrorCode::ResourceMissing)
+        .with_param(param.to_owned())
+        .into()
+}
+
+/// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.
+fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejection> {
+    let mut reply = error_reply(&ApiError {
+        code: decline.code,
+        message: decline.message.to_owned(),
+        param: None,
+        decline_code: decline.decline_code.map(str::to_owned),
+        charge: Some(charge.id.clone()),
+    })?;
+    reply.resource_id = Some(charge.id.clone());
     Ok(reply)
+}
+
+fn unserialisable(error: serde_json::Error) -> Rejection {
+    Rejection::Failed(Failure::internal(error))
 }
 
 /// A reply with a JSON body.
 fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
-    let body =
-        serde_json::to_vec(object).map_err(|error| Rejection::Failed(Failure::internal(error)))?;
+    let body = serde_json::to_vec(object).map_err(unserialisable)?;
     Ok(Reply {
         status,
         headers: vec![("content-type".into(), "application/json".into())],

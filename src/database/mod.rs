@@ -8,8 +8,9 @@ pub mod embedded;
 
 use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
 
+pub use sqlx::PgConnection;
 use sqlx::{
-    Connection, PgConnection, PgPool,
+    Connection, PgPool,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };

@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use super::{
-    error::ApiError,
+    error::{ApiError, ErrorCode},
+    list::List,
     money::Currency,
-    params::{Fields, Metadata, Params, TextOrFields},
+    params::{Change, Fields, Metadata, MetadataChange, Params, TextOrFields},
+    refund::Refund,
     test_cards::{self, Decline, TOKEN_EXPIRY, TestCard},
 };
 
@@ -41,6 +43,8 @@ pub struct NewCharge {
     pub receipt_email: Option<String>,
     /// The client's own names.
     pub metadata: Metadata,
+    /// Whether the reply lists the refunds.
+    pub expand_refunds: bool,
 }
 
 /// A test card with the expiry date it was presented with.
@@ -83,9 +87,165 @@ impl NewCharge {
                 .text("statement_descriptor", STATEMENT_DESCRIPTOR_MAX_CHARS)?,
             receipt_email: receipt_email(&mut fields)?,
             metadata: fields.metadata()?,
+            expand_refunds: fields.expands("refunds")?,
         };
         fields.finish()?;
         Ok(new_charge)
+    }
+}
+
+/// The checked parameters of a change to a charge.
+#[derive(Debug, Clone)]
+pub struct ChargeUpdate {
+    /// For people.
+    pub description: Change<String>,
+    /// Where the receipt goes.
+    pub receipt_email: Change<String>,
+    /// The client's own names.
+    pub metadata: MetadataChange,
+    /// Whether the reply lists the refunds.
+    pub expand_refunds: bool,
+}
+
+impl ChargeUpdate {
+    /// Checks the parameters of `POST /charges/{id}`.
+    pub fn parse(params: &Params) -> Result<Self, ApiError> {
+        let mut fields = params.fields()?;
+        let description = fields.text_change("description", DESCRIPTION_MAX_CHARS)?;
+        let receipt_email = fields.text_change("receipt_email", EMAIL_MAX_CHARS)?;
+        if let Change::Set(email) = &receipt_email {
+            plausible_email(&fields, email)?;
+        }
+        let update = Self {
+            description,
+            receipt_email,
+            metadata: fields.metadata_change()?,
+            expand_refunds: fields.expands("refunds")?,
+        };
+        fields.finish()?;
+        Ok(update)
+    }
+}
+
+/// The checked parameters of a capture.
+#[derive(Debug, Clone)]
+pub struct Capture {
+    /// Minor units; `None` for all of it.
+    pub amount: Option<i64>,
+    /// Whether the reply lists the refunds.
+    pub expand_refunds: bool,
+}
+
+impl Capture {
+    /// Checks the parameters of `POST /charges/{id}/capture`.
+    pub fn parse(params: &Params) -> Result<Self, ApiError> {
+        let mut fields = params.fields()?;
+        let capture = Self {
+            amount: fields.amount("amount", 1)?,
+            expand_refunds: fields.expands("refunds")?,
+        };
+        fields.finish()?;
+        Ok(capture)
+    }
+}
+
+/// Why money can't be taken or given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChargeRefusal {
+    /// There never was any.
+    Failed,
+    /// It was captured before.
+    AlreadyCaptured,
+    /// It was given back, or released.
+    AlreadyRefunded,
+    /// A part of what was only promised.
+    NotCaptured,
+    /// More than was promised.
+    ExceedsAuthorisation {
+        /// What was, in minor units.
+        authorised: i64,
+    },
+    /// More than is left.
+    ExceedsCapture {
+        /// What is, in minor units.
+        refundable: i64,
+    },
+}
+
+impl Charge {
+    /// How much is taken, in minor units, when a capture asks for `amount` or for all of it. A
+    /// charge is captured once; the rest is released.
+    pub fn capture(&self, amount: Option<i64>) -> Result<i64, ChargeRefusal> {
+        if !self.paid {
+            return Err(ChargeRefusal::Failed);
+        }
+        if self.captured {
+            return Err(ChargeRefusal::AlreadyCaptured);
+        }
+        if self.refunded {
+            return Err(ChargeRefusal::AlreadyRefunded);
+        }
+        let amount = amount.unwrap_or(self.amount);
+        if amount > self.amount {
+            let authorised = self.amount;
+            return Err(ChargeRefusal::ExceedsAuthorisation { authorised });
+        }
+        Ok(amount)
+    }
+
+    /// How much is given back, in minor units, when a refund asks for `amount` or for what is left.
+    /// What was only promised is released, all of it.
+    pub fn refund(&self, amount: Option<i64>) -> Result<i64, ChargeRefusal> {
+        if !self.paid {
+            return Err(ChargeRefusal::Failed);
+        }
+        if self.refunded {
+            return Err(ChargeRefusal::AlreadyRefunded);
+        }
+        let refundable = if self.captured {
+            self.amount_captured - self.amount_refunded
+        } else {
+            self.amount
+        };
+        let amount = amount.unwrap_or(refundable);
+        if amount > refundable {
+            Err(ChargeRefusal::ExceedsCapture { refundable })
+        } else if !self.captured && amount < refundable {
+            Err(ChargeRefusal::NotCaptured)
+        } else {
+            Ok(amount)
+        }
+    }
+}
+
+impl ChargeRefusal {
+    /// The refusal for the client; `charge` is the parameter that names the charge.
+    pub fn explained(self, charge: &str) -> ApiError {
+        let about = |code| ApiError::explained(code).with_param(charge.to_owned());
+        let at_most = |code, what: &str, limit: i64| {
+            ApiError::new(code, format!("At most {limit} minor units can be {what}."))
+                .with_param("amount".to_owned())
+        };
+        match self {
+            Self::Failed => ApiError::new(
+                ErrorCode::ParameterInvalid,
+                "The charge failed: there is no money to take or to give back.",
+            )
+            .with_param(charge.to_owned()),
+            Self::AlreadyCaptured => about(ErrorCode::ChargeAlreadyCaptured),
+            Self::AlreadyRefunded => about(ErrorCode::ChargeAlreadyRefunded),
+            Self::NotCaptured => about(ErrorCode::ChargeNotCaptured),
+            Self::ExceedsAuthorisation { authorised } => at_most(
+                ErrorCode::CaptureAmountTooLarge,
+                "captured of this charge",
+                authorised,
+            ),
+            Self::ExceedsCapture { refundable } => at_most(
+                ErrorCode::RefundAmountTooLarge,
+                "refunded of this charge now",
+                refundable,
+            ),
+        }
     }
 }
 
@@ -102,7 +262,8 @@ pub(super) fn currency(fields: &mut Fields<'_>) -> Result<Currency, ApiError> {
     })
 }
 
-fn source(fields: &mut Fields<'_>) -> Result<Card, ApiError> {
+/// The parameter `source`.
+pub(super) fn source(fields: &mut Fields<'_>) -> Result<Card, ApiError> {
     let unknown = fields.invalid("source", "Must be a test token such as tok_visa.");
     let (exp_month, exp_year) = TOKEN_EXPIRY;
     match fields.text_or_object("source")? {
@@ -159,18 +320,23 @@ fn card_of_fields(mut fields: Fields<'_>) -> Result<Card, ApiError> {
     })
 }
 
+fn receipt_email(fields: &mut Fields<'_>) -> Result<Option<String>, ApiError> {
+    let email = fields.text("receipt_email", EMAIL_MAX_CHARS)?;
+    if let Some(email) = &email {
+        plausible_email(fields, email)?;
+    }
+    Ok(email)
+}
+
 /// An address that a mail system could take: something, one `@`, something. Whether it exists is
 /// for the receipt to find out.
-fn receipt_email(fields: &mut Fields<'_>) -> Result<Option<String>, ApiError> {
-    let Some(email) = fields.text("receipt_email", EMAIL_MAX_CHARS)? else {
-        return Ok(None);
-    };
+fn plausible_email(fields: &Fields<'_>, email: &str) -> Result<(), ApiError> {
     let plausible = email
         .split_once('@')
         .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'))
         && !email.chars().any(|c| c.is_whitespace() || c.is_control());
     if plausible {
-        Ok(Some(email))
+        Ok(())
     } else {
         Err(fields.invalid("receipt_email", "Must be an e-mail address."))
     }
@@ -251,9 +417,12 @@ pub struct Charge {
     /// Where the receipt goes.
     #[schema(required = true)]
     pub receipt_email: Option<String>,
-    /// Whether all of it was given back.
+    /// Whether all of it was given back, or released.
     #[schema(example = false)]
     pub refunded: bool,
+    /// The newest refunds; only with `expand[]=refunds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refunds: Option<List<Refund>>,
     /// The card, as older clients read it.
     pub source: CardSource,
     /// On the card statement.

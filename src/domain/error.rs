@@ -55,6 +55,20 @@ error_codes! {
         "The endpoint has no such parameter. A typing mistake in a payment is a defect, so it is refused instead of ignored.";
     AmountTooLarge = "amount_too_large", 400, InvalidRequest:
         "An amount, or an order's total, is more than 99999999 minor units.";
+    ChargeAlreadyCaptured = "charge_already_captured", 400, InvalidRequest:
+        "The charge was captured before. A charge is captured once; what was not taken then is released.";
+    ChargeAlreadyRefunded = "charge_already_refunded", 400, InvalidRequest:
+        "All of the charge was refunded, or released before it was captured.";
+    ChargeNotCaptured = "charge_not_captured", 400, InvalidRequest:
+        "The charge was not captured, so there is no part of it to give back. A refund of its whole amount releases it.";
+    CaptureAmountTooLarge = "capture_amount_too_large", 400, InvalidRequest:
+        "More would be captured than was authorised.";
+    RefundAmountTooLarge = "refund_amount_too_large", 400, InvalidRequest:
+        "More would be refunded than was captured.";
+    OrderAlreadyPaid = "order_already_paid", 400, InvalidRequest:
+        "The order was paid before. An order has one charge.";
+    OrderCanceled = "order_canceled", 400, InvalidRequest:
+        "The order was canceled, which is final.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
         "The request holds a card number. Only test tokens, and test cards in source[number], may be sent. Nothing of the request was stored or logged.";
     ApiKeyMissing = "api_key_missing", 401, Authentication:
@@ -83,6 +97,8 @@ error_codes! {
         "Send application/json or application/x-www-form-urlencoded in UTF-8, without a content encoding.";
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
         "The key belongs to another request: other parameters, another endpoint or another encoding. (400 under /v1.) Use a new key for a new operation.";
+    RateLimited = "rate_limited", 429, RateLimit:
+        "The account sends more requests than its limit allows. Nothing was done and no key was claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
         "A defect of the service. The request was not executed, or it is not known whether it was: retry with the same key.";
     ServiceUnavailable = "service_unavailable", 503, Api:
@@ -100,6 +116,8 @@ pub enum ErrorType {
     Card,
     /// `idempotency_error`
     Idempotency,
+    /// `rate_limit_error`
+    RateLimit,
     /// `api_error`
     Api,
 }
@@ -112,6 +130,7 @@ impl ErrorType {
             Self::Authentication => "authentication_error",
             Self::Card => "card_error",
             Self::Idempotency => "idempotency_error",
+            Self::RateLimit => "rate_limit_error",
             Self::Api => "api_error",
         }
     }
@@ -127,7 +146,10 @@ impl ErrorCode {
     pub fn should_retry(self) -> bool {
         matches!(
             self,
-            Self::IdempotencyKeyInUse | Self::InternalError | Self::ServiceUnavailable
+            Self::IdempotencyKeyInUse
+                | Self::RateLimited
+                | Self::InternalError
+                | Self::ServiceUnavailable
         )
     }
 }

@@ -39,7 +39,9 @@ macro_rules! ids {
 ids! {
     AccountId, AccountPrefix, "acct", "an account";
     ChargeId, ChargePrefix, "ch", "a charge";
+    RefundId, RefundPrefix, "re", "a refund";
     OrderId, OrderPrefix, "or", "an order";
+    EventId, EventPrefix, "evt", "an event";
     CardId, CardPrefix, "card", "the card of a charge";
     RequestId, RequestPrefix, "req", "one HTTP request";
 }

@@ -24,6 +24,71 @@ const METADATA_VALUE_MAX_CHARS: usize = 500;
 /// A customer's own names for things.
 pub type Metadata = BTreeMap<String, String>;
 
+/// Most names that `expand` may list, and the longest, in characters; more than any object has.
+const EXPAND_MAX: usize = 20;
+const EXPANDABLE_MAX_CHARS: usize = 100;
+
+/// What an update does to one value. On a create, `null` and the empty string mean absent; on an
+/// update they unset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// The request doesn't name it.
+    Keep,
+    /// It becomes null.
+    Unset,
+    /// It becomes this.
+    Set(T),
+}
+
+impl<T> Change<T> {
+    /// The value after the change.
+    pub fn apply(self, current: Option<T>) -> Option<T> {
+        match self {
+            Self::Keep => current,
+            Self::Unset => None,
+            Self::Set(value) => Some(value),
+        }
+    }
+}
+
+/// What an update does to `metadata`: names that it doesn't mention stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetadataChange {
+    /// All names go: `metadata=`, or `null`.
+    Clear,
+    /// Each of these is set, or unset where there is no value.
+    Merge(BTreeMap<String, Option<String>>),
+}
+
+impl MetadataChange {
+    /// The metadata after the change; refuses one name too many.
+    pub fn apply(self, mut current: Metadata) -> Result<Metadata, ApiError> {
+        match self {
+            Self::Clear => current.clear(),
+            Self::Merge(changes) => {
+                for (key, value) in changes {
+                    match value {
+                        Some(value) => current.insert(key, value),
+                        None => current.remove(&key),
+                    };
+                }
+            }
+        }
+        limited(current)
+    }
+}
+
+/// Metadata with no more names than allowed.
+fn limited(metadata: Metadata) -> Result<Metadata, ApiError> {
+    if metadata.len() > METADATA_KEYS_MAX {
+        let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
+        return Err(
+            ApiError::new(ErrorCode::ParameterInvalid, message).with_param("metadata".to_owned())
+        );
+    }
+    Ok(metadata)
+}
+
 /// How the parameters were written. It decides what an integer and a boolean look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
@@ -80,10 +145,13 @@ impl<'a> Fields<'a> {
 
     /// A value that is there: `null` and the empty string mean absent.
     fn take(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.take_given(name).filter(|value| !is_empty(value))
+    }
+
+    /// A value that the request names, `null` and the empty string included.
+    fn take_given(&mut self, name: &'static str) -> Option<&'a Value> {
         self.read.insert(name);
-        let value = self.members.get(name)?;
-        let is_absent = value.is_null() || value.as_str().is_some_and(str::is_empty);
-        (!is_absent).then_some(value)
+        self.members.get(name)
     }
 
     fn param(&self, name: &str) -> Option<String> {
@@ -175,6 +243,58 @@ impl<'a> Fields<'a> {
         Ok(Some(text.clone()))
     }
 
+    /// Text on an update, where `null` and the empty string unset.
+    pub fn text_change(
+        &mut self,
+        name: &'static str,
+        chars_max: usize,
+    ) -> Result<Change<String>, ApiError> {
+        if self.take_given(name).is_some_and(is_empty) {
+            return Ok(Change::Unset);
+        }
+        let text = self.text(name, chars_max)?;
+        Ok(text.map_or(Change::Keep, Change::Set))
+    }
+
+    /// A list of `sizes` strings of at most `chars_max` Unicode scalar values each. Absent is empty.
+    pub fn texts(
+        &mut self,
+        name: &'static str,
+        sizes: RangeInclusive<usize>,
+        chars_max: usize,
+    ) -> Result<Vec<String>, ApiError> {
+        let values = match self.take(name) {
+            None => &[],
+            Some(Value::Array(values)) => values.as_slice(),
+            Some(_) => return Err(self.invalid(name, "Must be a list of strings.")),
+        };
+        self.sized(name, values, &sizes)?;
+        let list = self.place.within(Step::Name(name));
+        let read_one = |(index, value): (usize, &Value)| match value.as_str() {
+            Some(text) if text.chars().count() <= chars_max => Ok(text.to_owned()),
+            Some(_) | None => {
+                let message = format!("Must be a string of at most {chars_max} characters.");
+                Err(ApiError::new(ErrorCode::ParameterInvalid, message)
+                    .with_param(list.within(Step::Index(index)).to_param()))
+            }
+        };
+        values.iter().enumerate().map(read_one).collect()
+    }
+
+    /// Refuses a list that is too short or too long.
+    fn sized(
+        &self,
+        name: &str,
+        values: &[Value],
+        sizes: &RangeInclusive<usize>,
+    ) -> Result<(), ApiError> {
+        if sizes.contains(&values.len()) {
+            return Ok(());
+        }
+        let (least, most) = (sizes.start(), sizes.end());
+        Err(self.invalid(name, format!("Must have {least} to {most} elements.")))
+    }
+
     /// A string or an object, for parameters that may be either.
     pub fn text_or_object<'s>(
         &'s mut self,
@@ -205,10 +325,7 @@ impl<'a> Fields<'a> {
         let Value::Array(values) = value else {
             return Err(self.invalid(name, "Must be a list."));
         };
-        if !sizes.contains(&values.len()) {
-            let (least, most) = (sizes.start(), sizes.end());
-            return Err(self.invalid(name, format!("Must have {least} to {most} elements.")));
-        }
+        self.sized(name, values, &sizes)?;
         let list = self.place.within(Step::Name(name));
         let read_one = |(index, value): (usize, &Value)| {
             let place = list.within(Step::Index(index));
@@ -226,16 +343,22 @@ impl<'a> Fields<'a> {
         values.iter().enumerate().map(read_one).collect()
     }
 
-    /// `metadata`: strings by name. An empty or `null` value means absent.
+    /// `metadata` on a create: strings by name. An empty or `null` value means absent.
     pub fn metadata(&mut self) -> Result<Metadata, ApiError> {
-        let Some(value) = self.take("metadata") else {
-            return Ok(Metadata::new());
-        };
-        let Value::Object(members) = value else {
-            return Err(self.invalid("metadata", "Must be an object of strings."));
+        self.metadata_change()?.apply(Metadata::new())
+    }
+
+    /// `metadata` on an update: an empty or `null` value unsets its name, and in the place of the
+    /// whole object all names.
+    pub fn metadata_change(&mut self) -> Result<MetadataChange, ApiError> {
+        let members = match self.take_given("metadata") {
+            None => return Ok(MetadataChange::Merge(BTreeMap::new())),
+            Some(value) if is_empty(value) => return Ok(MetadataChange::Clear),
+            Some(Value::Object(members)) => members,
+            Some(_) => return Err(self.invalid("metadata", "Must be an object of strings.")),
         };
         let root = self.place.within(Step::Name("metadata"));
-        let mut metadata = Metadata::new();
+        let mut changes = BTreeMap::new();
         for (key, value) in members {
             let refuse = |message: String| {
                 ApiError::new(ErrorCode::ParameterInvalid, message)
@@ -246,26 +369,37 @@ impl<'a> Fields<'a> {
                     "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters."
                 )));
             }
-            match value {
-                Value::Null => {}
-                Value::String(text) if text.is_empty() => {}
+            let change = match value {
+                value if is_empty(value) => None,
                 Value::String(text) if text.chars().count() > METADATA_VALUE_MAX_CHARS => {
                     let limit = METADATA_VALUE_MAX_CHARS;
                     return Err(refuse(format!("Values have at most {limit} characters.")));
                 }
-                Value::String(text) => {
-                    metadata.insert(key.clone(), text.clone());
-                }
-                Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    return Err(refuse("Values are strings.".into()));
-                }
+                Value::String(text) => Some(text.clone()),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_) => return Err(refuse("Values are strings.".into())),
+            };
+            changes.insert(key.clone(), change);
+        }
+        Ok(MetadataChange::Merge(changes))
+    }
+
+    /// Whether `expand` asks for `expandable`, the one reference that this endpoint can show as a
+    /// whole object.
+    pub fn expands(&mut self, expandable: &str) -> Result<bool, ApiError> {
+        let names = self.texts("expand", 0..=EXPAND_MAX, EXPANDABLE_MAX_CHARS)?;
+        match names.iter().position(|name| name != expandable) {
+            None => Ok(!names.is_empty()),
+            Some(index) => {
+                let list = self.place.within(Step::Name("expand"));
+                let message = format!("Only {expandable} can be expanded here.");
+                Err(ApiError::new(ErrorCode::ParameterInvalid, message)
+                    .with_param(list.within(Step::Index(index)).to_param()))
             }
         }
-        if metadata.len() > METADATA_KEYS_MAX {
-            let limit = METADATA_KEYS_MAX;
-            return Err(self.invalid("metadata", format!("Must have at most {limit} keys.")));
-        }
-        Ok(metadata)
     }
 
     /// Refuses the first member that nobody read: call it after the last field.
@@ -283,6 +417,11 @@ impl<'a> Fields<'a> {
             .with_param(self.param(unknown))),
         }
     }
+}
+
+/// `null` or the empty string.
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_str().is_some_and(str::is_empty)
 }
 
 /// A parameter that may be written either way.

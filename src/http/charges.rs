@@ -7,13 +7,14 @@ use super::{
     error::EdgeError,
     list,
     reply::run,
-    request::{Caller, Mutation, no_query, query_params},
+    request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
-    commands::CreateCharge,
+    commands::{CaptureCharge, CreateCharge, UpdateCharge},
     domain::{
         charge::{Charge, REFERENCE_MAX_CHARS},
         ids::{ChargeId, OrderId},
+        list::List,
     },
     store::{self, charges::Filter},
 };
@@ -32,22 +33,84 @@ use crate::{
     responses((status = 201, description = "The charge.", body = Charge)),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
-    let command = |mutation: &Mutation| CreateCharge {
-        account: mutation.account,
-        dialect: mutation.dialect,
-        params: mutation.params.clone(),
-        processor: app.processor.clone(),
-    };
-    run(&app, mutation, command).await
+    let processor = app.processor.clone();
+    run(&app, mutation, |origin, params| CreateCharge {
+        origin,
+        params,
+        processor,
+    })
+    .await
+}
+
+/// Update a charge
+///
+/// Names of metadata that the request doesn't mention stay; an empty value unsets.
+#[utoipa::path(
+    post, path = "/charges/{id}", tag = "Charges", operation_id = "updateCharge",
+    params(
+        ("id" = String, Path, description = "The charge's id: ch_…"),
+        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+    ),
+    request_body(content(
+        (super::openapi::UpdateChargeBody = "application/json"),
+        (super::openapi::UpdateChargeBody = "application/x-www-form-urlencoded"),
+    )),
+    responses((status = 200, description = "The charge.", body = Charge)),
+)]
+pub async fn update(
+    app: web::Data<App>,
+    id: web::Path<String>,
+    mutation: Mutation,
+) -> Result<HttpResponse, EdgeError> {
+    let id = id.into_inner();
+    run(&app, mutation, |origin, params| UpdateCharge {
+        origin,
+        id,
+        params,
+    })
+    .await
+}
+
+/// Capture a charge
+///
+/// Takes money that was promised with `capture=false`: all of it, or a part; the rest is released.
+/// Once only.
+#[utoipa::path(
+    post, path = "/charges/{id}/capture", tag = "Charges", operation_id = "captureCharge",
+    params(
+        ("id" = String, Path, description = "The charge's id: ch_…"),
+        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+    ),
+    request_body(content(
+        (super::openapi::CaptureChargeBody = "application/json"),
+        (super::openapi::CaptureChargeBody = "application/x-www-form-urlencoded"),
+    )),
+    responses((status = 200, description = "The charge.", body = Charge)),
+)]
+pub async fn capture(
+    app: web::Data<App>,
+    id: web::Path<String>,
+    mutation: Mutation,
+) -> Result<HttpResponse, EdgeError> {
+    let id = id.into_inner();
+    run(&app, mutation, |origin, params| CaptureCharge {
+        origin,
+        id,
+        params,
+    })
+    .await
 }
 
 /// Retrieve a charge
 #[utoipa::path(
     get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
-    params((
-        "id" = String, Path, description = "The charge's id: ch_…",
-        pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$",
-    )),
+    params(
+        ("id" = String, Path, description = "The charge's id: ch_…"),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandRefunds>>, Query,
+            description = "`refunds` lists its refunds in it.", max_items = 20,
+        ),
+    ),
     responses((status = 200, description = "The charge.", body = Charge)),
 )]
 pub async fn retrieve(
@@ -55,14 +118,22 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, EdgeError> {
-    no_query(&request)?;
+    let expand_refunds = expands(&request, "refunds")?;
     let id = ChargeId::parse(request.match_info().query("id"))
         .ok_or_else(|| EdgeError::missing("id"))?;
+    let (account, prefix) = (caller.account, caller.dialect.prefix());
     let charge = app
-        .database
-        .read(move |connection| Box::pin(store::charges::find(connection, caller.account, id)))
-        .await
-        .map_err(EdgeError::failed_read)?
+        .read(move |connection| {
+            Box::pin(async move {
+                let mut charge = store::charges::find(&mut *connection, account, id).await?;
+                if expand_refunds {
+                    let charges = charge.as_mut_slice();
+                    store::refunds::expand_in(connection, account, prefix, charges).await?;
+                }
+                Ok(charge)
+            })
+        })
+        .await?
         .ok_or_else(|| EdgeError::missing("id"))?;
     Ok(HttpResponse::Ok().json(charge))
 }
@@ -80,8 +151,12 @@ pub async fn retrieve(
             "order" = Option<String>, Query, description = "Only charges for this order: or_…",
             pattern = "^or_[0-7][0-9a-hjkmnp-tv-z]{25}$",
         ),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandDataRefunds>>, Query,
+            description = "`data.refunds` lists the refunds in each.", max_items = 20,
+        ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = list::List<Charge>)),
+    responses((status = 200, description = "A page, newest first.", body = List<Charge>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -90,38 +165,26 @@ pub async fn list(
 ) -> Result<HttpResponse, EdgeError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
-    let asked = list::page(&mut fields, |text| ChargeId::parse(text).map(|id| id.0))?;
-    let customer = fields.text("customer", REFERENCE_MAX_CHARS)?;
-    let order = match fields.text("order", REFERENCE_MAX_CHARS)? {
-        None => None,
-        Some(id) => Some(
-            OrderId::parse(&id)
-                .ok_or_else(|| fields.invalid("order", "Must be the id of an order."))?,
-        ),
+    let page = list::page(&mut fields, |text| ChargeId::parse(text).map(|id| id.0))?;
+    let filter = Filter {
+        customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
+        order: list::id(&mut fields, "order", OrderId::parse)?,
     };
-    let unknown_cursor = asked
-        .cursor
-        .map(|(name, id)| (ChargeId(id), list::unknown_cursor(&fields, name)));
+    let expand_refunds = fields.expands("data.refunds")?;
     fields.finish()?;
-    let filter = Filter { customer, order };
-    let account = caller.account;
+    let (account, prefix, cursor) = (caller.account, caller.dialect.prefix(), page.cursor);
     let listed = app
-        .database
         .read(move |connection| {
             Box::pin(async move {
-                if let Some((id, error)) = unknown_cursor
-                    && store::charges::find(&mut *connection, account, id)
-                        .await?
-                        .is_none()
-                {
-                    return Ok(Err(error));
+                let mut listed =
+                    store::charges::list(&mut *connection, account, &page, &filter).await?;
+                if expand_refunds && let Some(listed) = &mut listed {
+                    let charges = &mut listed.data;
+                    store::refunds::expand_in(connection, account, prefix, charges).await?;
                 }
-                store::charges::list(connection, account, &asked.page, &filter)
-                    .await
-                    .map(Ok)
+                Ok(listed)
             })
         })
-        .await
-        .map_err(EdgeError::failed_read)??;
-    Ok(list::reply(caller.dialect, "charges", listed))
+        .await?;
+    list::reply(caller.dialect, "/charges", cursor, listed)
 }

@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Seconds until a retry makes sense, for a key in flight and for a service in trouble: long
-/// enough not to be a storm, short enough not to be noticed.
+/// enough not to be a storm, short enough not to be noticed. Every rate limit lets at least one
+/// request through in a second.
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// An error to answer with, not stored under any key.
@@ -109,7 +110,7 @@ impl ResponseError for EdgeError {
             .insert_header(("stripe-should-retry", code.should_retry().to_string()));
         if matches!(
             code,
-            ErrorCode::IdempotencyKeyInUse | ErrorCode::ServiceUnavailable
+            ErrorCode::IdempotencyKeyInUse | ErrorCode::RateLimited | ErrorCode::ServiceUnavailable
         ) {
             response.insert_header((header::RETRY_AFTER, RETRY_AFTER_SECONDS));
         }

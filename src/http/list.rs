@@ -5,10 +5,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::error::EdgeError;
 use crate::{
     domain::{
         dialect::Dialect,
-        error::ApiError,
+        error::{ApiError, ErrorCode},
+        list::List,
         params::{Fields, TextOrFields},
     },
     store::page::{Cursor, Listed, Page},
@@ -17,49 +19,37 @@ use crate::{
 const LIMIT_DEFAULT: i64 = 10;
 const LIMIT_MAX: i64 = 100;
 
-/// Longest cursor that is worth parsing, in characters; an id has 29.
-const CURSOR_MAX_CHARS: usize = 255;
+/// Longest id that is worth parsing, in characters; one has about 30.
+const ID_MAX_CHARS: usize = 255;
 
 /// The last second of the year 9999: later than any object, and within what Postgres stores.
 const TIME_MAX: i64 = 253_402_300_799;
-
-/// A page as it was asked for, with the name of the parameter that holds its cursor.
-#[derive(Debug)]
-pub struct AskedPage {
-    /// What to read.
-    pub page: Page,
-    /// The parameter and the id, for the refusal of a cursor that names nothing.
-    pub cursor: Option<(&'static str, Uuid)>,
-}
 
 /// Reads `limit`, `starting_after`, `ending_before` and `created[gt|gte|lt|lte]`.
 pub fn page(
     fields: &mut Fields<'_>,
     parse_id: impl Fn(&str) -> Option<Uuid>,
-) -> Result<AskedPage, ApiError> {
+) -> Result<Page, ApiError> {
     let limit = fields
         .integer("limit", 1..=LIMIT_MAX)?
         .unwrap_or(LIMIT_DEFAULT);
     let after = cursor(fields, "starting_after", &parse_id)?;
     let before = cursor(fields, "ending_before", &parse_id)?;
-    let (cursor, named) = match (after, before) {
-        (None, None) => (Cursor::Newest, None),
-        (Some(id), None) => (Cursor::StartingAfter(id), Some(("starting_after", id))),
-        (None, Some(id)) => (Cursor::EndingBefore(id), Some(("ending_before", id))),
+    let cursor = match (after, before) {
+        (None, None) => Cursor::Newest,
+        (Some(id), None) => Cursor::StartingAfter(id),
+        (None, Some(id)) => Cursor::EndingBefore(id),
         (Some(_), Some(_)) => {
             let message = "Must not be combined with starting_after.";
             return Err(fields.invalid("ending_before", message));
         }
     };
     let (created_from, created_before) = created(fields)?;
-    Ok(AskedPage {
-        page: Page {
-            limit,
-            cursor,
-            created_from,
-            created_before,
-        },
-        cursor: named,
+    Ok(Page {
+        limit,
+        cursor,
+        created_from,
+        created_before,
     })
 }
 
@@ -92,46 +82,55 @@ fn created(fields: &mut Fields<'_>) -> Result<(Moment, Moment), ApiError> {
     Ok((moment(from), moment(before)))
 }
 
+/// A filter by the id of another object.
+pub fn id<T>(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, ApiError> {
+    match fields.text(name, ID_MAX_CHARS)? {
+        None => Ok(None),
+        Some(text) => match parse(&text) {
+            Some(id) => Ok(Some(id)),
+            None => Err(fields.invalid(name, "Must be the id of an object of that kind.")),
+        },
+    }
+}
+
 fn cursor(
     fields: &mut Fields<'_>,
     name: &'static str,
     parse_id: impl Fn(&str) -> Option<Uuid>,
 ) -> Result<Option<Uuid>, ApiError> {
-    let Some(text) = fields.text(name, CURSOR_MAX_CHARS)? else {
+    let Some(text) = fields.text(name, ID_MAX_CHARS)? else {
         return Ok(None);
     };
     match parse_id(&text) {
         Some(id) => Ok(Some(id)),
-        None => Err(unknown_cursor(fields, name)),
+        None => Err(unknown_cursor(name)),
     }
 }
 
 /// A cursor must name an object of the caller's own.
-pub fn unknown_cursor(fields: &Fields<'_>, name: &str) -> ApiError {
-    fields.invalid(name, "Must be the id of an object in this list.")
+fn unknown_cursor(name: &str) -> ApiError {
+    let message = "Must be the id of an object in this list.";
+    ApiError::new(ErrorCode::ParameterInvalid, message).with_param(name.to_owned())
 }
 
-/// `{"object":"list","data":[…],"has_more":…,"url":…}`
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct List<T> {
-    /// Always `list`.
-    #[schema(example = "list")]
-    pub object: &'static str,
-    /// Newest first.
-    pub data: Vec<T>,
-    /// Whether there are more beyond this page.
-    pub has_more: bool,
-    /// The path of the list, without its host.
-    #[schema(example = "/charges")]
-    pub url: String,
-}
-
-/// The reply with one page.
-pub fn reply<T: Serialize>(dialect: Dialect, collection: &str, listed: Listed<T>) -> HttpResponse {
-    HttpResponse::Ok().json(List {
-        object: "list",
-        data: listed.data,
-        has_more: listed.has_more,
-        url: format!("{}/{collection}", dialect.prefix()),
-    })
+/// The reply with one page of the list at `path`; `listed` is `None` where the cursor names nothing.
+pub fn reply<T: Serialize>(
+    dialect: Dialect,
+    path: &str,
+    cursor: Cursor,
+    listed: Option<Listed<T>>,
+) -> Result<HttpResponse, EdgeError> {
+    let Some(Listed { data, has_more }) = listed else {
+        return Err(unknown_cursor(match cursor {
+            Cursor::EndingBefore(_) => "ending_before",
+            Cursor::StartingAfter(_) | Cursor::Newest => "starting_after",
+        })
+        .into());
+    };
+    let url = format!("{}{path}", dialect.prefix());
+    Ok(HttpResponse::Ok().json(List::new(data, has_more, url)))
 }

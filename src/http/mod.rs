@@ -8,6 +8,7 @@ pub mod body;
 pub mod charges;
 pub mod error;
 mod errors_page;
+pub mod events;
 pub mod health;
 pub mod idempotency_keys;
 pub mod list;
@@ -16,6 +17,8 @@ mod openapi_encoding;
 mod openapi_headers;
 pub mod orders;
 pub mod outermost;
+pub mod rate_limit;
+pub mod refunds;
 pub mod reply;
 pub mod request;
 
@@ -27,10 +30,10 @@ use actix_web::{
 };
 use tokio::sync::watch;
 
-use self::{api_keys::ApiKeys, error::EdgeError};
+use self::{api_keys::ApiKeys, error::EdgeError, rate_limit::RateLimit};
 use crate::{
     config::Timeouts,
-    database::Database,
+    database::{Database, PgConnection, Reading},
     domain::error::{ApiError, ErrorCode},
     idempotency::Idempotency,
     processor::SimulatedProcessor,
@@ -45,6 +48,8 @@ pub struct App {
     pub database: Database,
     /// Who may call.
     pub api_keys: ApiKeys,
+    /// How often.
+    pub rate_limit: RateLimit,
     /// Where cards are authorised.
     pub processor: Arc<SimulatedProcessor>,
     /// The timeout ladder.
@@ -57,6 +62,20 @@ pub struct App {
     pub stopping: watch::Receiver<bool>,
 }
 
+impl App {
+    /// Reads on a pooled connection; a failure is logged here and opaque to the client.
+    pub async fn read<T, F>(&self, read: F) -> Result<T, EdgeError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        self.database
+            .read(read)
+            .await
+            .map_err(EdgeError::failed_read)
+    }
+}
+
 /// Every route. The API is served twice, at the root and under `/v1`, by the same handlers.
 pub fn routes(config: &mut ServiceConfig) {
     config
@@ -65,7 +84,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(allow("/readyz", "GET, HEAD").route(get().to(health::readyz)))
         .service(allow("/errors", "GET, HEAD").route(get().to(errors_page::show)))
         .service(allow("/swagger-ui", "GET, HEAD").route(get().to(openapi::to_swagger_ui)))
-        .service(openapi::swagger_ui())
+        .service(allow("/swagger-ui/{file:.*}", "GET, HEAD").route(get().to(openapi::swagger_ui)))
+        .service(allow("/openapi.json", "GET, HEAD").route(get().to(openapi::show)))
         .service(web::scope("/v1").configure(api))
         .configure(api)
         .default_service(web::to(route_not_found));
@@ -79,13 +99,39 @@ fn api(config: &mut ServiceConfig) {
                 .route(web::post().to(charges::create))
                 .route(get().to(charges::list)),
         )
-        .service(allow("/charges/{id}", "GET, HEAD").route(get().to(charges::retrieve)))
+        .service(
+            allow("/charges/{id}", "GET, HEAD, POST")
+                .route(web::post().to(charges::update))
+                .route(get().to(charges::retrieve)),
+        )
+        .service(allow("/charges/{id}/capture", "POST").route(web::post().to(charges::capture)))
+        .service(
+            allow("/charges/{id}/refunds", "GET, HEAD").route(get().to(refunds::list_of_charge)),
+        )
+        .service(
+            allow("/refunds", "GET, HEAD, POST")
+                .route(web::post().to(refunds::create))
+                .route(get().to(refunds::list)),
+        )
+        .service(
+            allow("/refunds/{id}", "GET, HEAD, POST")
+                .route(web::post().to(refunds::update))
+                .route(get().to(refunds::retrieve)),
+        )
         .service(
             allow("/orders", "GET, HEAD, POST")
                 .route(web::post().to(orders::create))
                 .route(get().to(orders::list)),
         )
-        .service(allow("/orders/{id}", "GET, HEAD").route(get().to(orders::retrieve)))
+        .service(
+            allow("/orders/{id}", "GET, HEAD, POST")
+                .route(web::post().to(orders::update))
+                .route(get().to(orders::retrieve)),
+        )
+        .service(allow("/orders/{id}/pay", "POST").route(web::post().to(orders::pay)))
+        .service(allow("/orders/{id}/cancel", "POST").route(web::post().to(orders::cancel)))
+        .service(allow("/events", "GET, HEAD").route(get().to(events::list)))
+        .service(allow("/events/{id}", "GET, HEAD").route(get().to(events::retrieve)))
         .service(allow("/idempotency-keys", "GET, HEAD").route(get().to(idempotency_keys::look_up)))
         .service(
             allow("/idempotency-keys/{key}", "GET, HEAD")

@@ -3,9 +3,13 @@
 //! Promise: the document lists every status that an endpoint really answers, with the codes of the
 //! one error table, and its examples work when sent as they are.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
-use actix_web::{HttpResponse, http::header};
+use actix_web::{HttpRequest, HttpResponse, http::header};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::{
@@ -18,14 +22,21 @@ use utoipa::{
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use utoipa_swagger_ui::Config;
 
-use super::openapi_encoding::FormEncoding;
-use super::openapi_headers::{ReplyHeaders, add_error_headers};
-use crate::domain::{
-    dialect::Dialect,
-    error::{ApiError, Envelope, ErrorCode, ErrorType},
-    test_cards::TEST_CARDS,
+use super::{
+    error::EdgeError,
+    openapi_encoding::FormEncoding,
+    openapi_headers::{ReplyHeaders, add_error_headers},
+};
+use crate::{
+    domain::{
+        dialect::Dialect,
+        error::{ApiError, Envelope, ErrorCode, ErrorType},
+        event::EventType,
+        test_cards::TEST_CARDS,
+    },
+    idempotency::Failure,
 };
 
 /// As [`IdempotencyKeyHeader`] names it.
@@ -127,6 +138,175 @@ pub struct CreateChargeBody {
     receipt_email: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
+    /// What the reply shows besides.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandRefunds>>,
+}
+
+/// What may change of a charge.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = UpdateCharge, example = json!({"description": "Two mugs, blue"}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/charge.rs reads it by hand"
+)]
+pub struct UpdateChargeBody {
+    /// For people.
+    #[schema(max_length = 1000)]
+    description: Option<String>,
+    /// Where the receipt goes.
+    #[schema(
+        max_length = 254,
+        example = "jenny@example.com",
+        pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
+    )]
+    receipt_email: Option<String>,
+    /// Your own names; an empty or null value unsets one.
+    metadata: Option<BTreeMap<String, Option<String>>>,
+    /// What the reply shows besides.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandRefunds>>,
+}
+
+/// How much is captured.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CaptureCharge, example = json!({"amount": 1500}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/charge.rs reads it by hand"
+)]
+pub struct CaptureChargeBody {
+    /// Minor units. Default: all of it.
+    #[schema(minimum = 1, maximum = 99_999_999)]
+    amount: Option<i64>,
+    /// What the reply shows besides.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandRefunds>>,
+}
+
+/// The parameters of a new refund.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateRefund, example = json!({
+    "charge": "ch_01kar2w7n9e4xt8f5mq0v3z6yd", "amount": 500, "reason": "requested_by_customer",
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/refund.rs reads it by hand"
+)]
+pub struct CreateRefundBody {
+    /// Which charge.
+    #[schema(max_length = 255)]
+    charge: String,
+    /// Minor units. Default: what remains.
+    #[schema(minimum = 1, maximum = 99_999_999)]
+    amount: Option<i64>,
+    /// duplicate, fraudulent or requested_by_customer.
+    #[schema(pattern = "^(duplicate|fraudulent|requested_by_customer)$")]
+    reason: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<BTreeMap<String, String>>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+/// What may change of an order or a refund.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = UpdateMetadata, example = json!({"metadata": {"channel": "telephone"}}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes a body; domain/ reads it by hand")]
+pub struct UpdateMetadataBody {
+    /// Your own names; an empty or null value unsets one.
+    metadata: Option<BTreeMap<String, Option<String>>>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+/// How an order is paid.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = PayOrder, example = json!({"source": "tok_visa"}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/order.rs reads it by hand"
+)]
+pub struct PayOrderBody {
+    /// A test token, or a test card. Default: tok_visa.
+    source: Option<SourceParam>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+/// No parameters but how the reply is shown.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = Expand, example = json!({}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/order.rs reads it by hand"
+)]
+pub struct ExpandBody {
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+/// Shows the whole charge.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandCharge {
+    /// Shows the whole charge.
+    #[serde(rename = "charge")]
+    Charge,
+}
+
+/// Shows the refunds of the charge.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandRefunds {
+    /// Shows the refunds of the charge.
+    #[serde(rename = "refunds")]
+    Refunds,
+}
+
+/// Shows the whole charge in each object of a list.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandDataCharge {
+    /// Shows the whole charge in each object of a list.
+    #[serde(rename = "data.charge")]
+    Charge,
+}
+
+/// Shows the refunds in each charge of a list.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandDataRefunds {
+    /// Shows the refunds in each charge of a list.
+    #[serde(rename = "data.refunds")]
+    Refunds,
+}
+
+/// The name of a type of event.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "describes a string; events.rs reads it by hand")]
+pub struct EventTypeParam(String);
+
+impl PartialSchema for EventTypeParam {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(types))
+            .into()
+    }
+}
+
+impl ToSchema for EventTypeParam {
+    fn name() -> Cow<'static, str> {
+        "EventType".into()
+    }
 }
 
 /// What is charged.
@@ -226,6 +406,9 @@ pub struct CreateOrderBody {
     client_order_id: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
 }
 
 /// One line.
@@ -268,11 +451,17 @@ pub struct ItemParam {
     ),
     paths(
         super::charges::create, super::charges::list, super::charges::retrieve,
+        super::charges::update, super::charges::capture,
+        super::refunds::create, super::refunds::list, super::refunds::retrieve,
+        super::refunds::update, super::refunds::list_of_charge,
         super::orders::create, super::orders::list, super::orders::retrieve,
+        super::orders::update, super::orders::pay, super::orders::cancel,
+        super::events::list, super::events::retrieve,
         super::idempotency_keys::retrieve, super::idempotency_keys::look_up,
         super::health::livez, super::health::readyz,
     ),
-    components(schemas(Envelope<'static>)),
+    // Schemas of parameters don't come by themselves.
+    components(schemas(Envelope<'static>, EventTypeParam, ExpandDataCharge, ExpandDataRefunds)),
     security(("bearer" = []), ("basic" = [])),
     modifiers(
         &SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
@@ -286,16 +475,31 @@ pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
 
-/// Swagger UI, with its files compiled in, and `/openapi.json`.
-pub fn swagger_ui() -> SwaggerUi {
+static SERVED_DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(document);
+
+static SWAGGER_UI: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
     // No validator badge: it would send the document to a server elsewhere.
-    let config = Config::default()
+    let config = Config::from("/openapi.json")
         .validator_url("none")
         .display_request_duration(true)
         .persist_authorization(true);
-    SwaggerUi::new("/swagger-ui/{_:.*}")
-        .config(config)
-        .url("/openapi.json", document())
+    Arc::new(config)
+});
+
+/// The document, for programs.
+pub async fn show() -> HttpResponse {
+    HttpResponse::Ok().json(&*SERVED_DOCUMENT)
+}
+
+/// A file of Swagger UI; all of them are compiled in.
+pub async fn swagger_ui(request: HttpRequest) -> Result<HttpResponse, EdgeError> {
+    let path = request.match_info().query("file");
+    let file = utoipa_swagger_ui::serve(path, Arc::clone(&SWAGGER_UI))
+        .map_err(|error| EdgeError::failed_read(Failure::internal(error)))?
+        .ok_or_else(|| ApiError::explained(ErrorCode::RouteNotFound))?;
+    Ok(HttpResponse::Ok()
+        .content_type(file.content_type)
+        .body(file.bytes.into_owned()))
 }
 
 /// `/swagger-ui` without its slash would resolve the page's relative files wrongly.
@@ -362,7 +566,9 @@ impl Modify for MetadataLimits {
         let value = SchemaType::from_iter([Type::String, Type::Null]);
         let metadata = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
-            .description(Some("Your own names. An empty value and null mean none."))
+            .description(Some(
+                "Your own names. An empty or null value is none; in an update it unsets the name.",
+            ))
             .max_properties(Some(50))
             .property_names(Some(text().min_length(Some(1)).max_length(Some(40))))
             .additional_properties(Some(text().schema_type(value).max_length(Some(500))));
@@ -393,6 +599,7 @@ const AUTHENTICATED: &[ErrorCode] = &[
     ErrorCode::ApiKeyMissing,
     ErrorCode::ApiKeyInvalid,
     ErrorCode::ResourceBusy,
+    ErrorCode::RateLimited,
     ErrorCode::InternalError,
     ErrorCode::ServiceUnavailable,
 ];
@@ -402,8 +609,6 @@ const MUTATING: &[ErrorCode] = &[
     ErrorCode::IdempotencyKeyRequired,
     ErrorCode::IdempotencyKeyInvalid,
     ErrorCode::BodyInvalid,
-    ErrorCode::ParameterMissing,
-    ErrorCode::AmountTooLarge,
     ErrorCode::RequestTimeout,
     ErrorCode::IdempotencyKeyInUse,
     ErrorCode::BodyTooLarge,
@@ -411,36 +616,60 @@ const MUTATING: &[ErrorCode] = &[
     ErrorCode::IdempotencyKeyReused,
 ];
 
-fn codes(operation: &str) -> Vec<ErrorCode> {
+fn codes(operation: &str, mutating: bool) -> Vec<ErrorCode> {
     let card_errors = ErrorCode::ALL
         .iter()
         .copied()
         .filter(|code| code.error_type() == ErrorType::Card);
-    match operation {
-        "livez" => vec![],
-        "readyz" => vec![ErrorCode::ServiceUnavailable],
-        "createCharge" => AUTHENTICATED
-            .iter()
-            .chain(MUTATING)
-            .copied()
-            .chain(card_errors)
-            .collect(),
-        "createOrder" => [AUTHENTICATED, MUTATING].concat(),
-        "listCharges" | "listOrders" => AUTHENTICATED.to_vec(),
-        "lookUpIdempotencyKey" => [
-            AUTHENTICATED,
-            &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
-        ]
-        .concat(),
-        _ => [AUTHENTICATED, &[ErrorCode::ResourceMissing]].concat(),
+    let own: &[ErrorCode] = match operation {
+        "livez" => return vec![],
+        "readyz" => return vec![ErrorCode::ServiceUnavailable],
+        "createCharge" => &[ErrorCode::ParameterMissing, ErrorCode::AmountTooLarge],
+        "createOrder" => &[ErrorCode::ParameterMissing, ErrorCode::AmountTooLarge],
+        "captureCharge" => &[
+            ErrorCode::ResourceMissing,
+            ErrorCode::AmountTooLarge,
+            ErrorCode::ChargeAlreadyCaptured,
+            ErrorCode::ChargeAlreadyRefunded,
+            ErrorCode::CaptureAmountTooLarge,
+        ],
+        "createRefund" => &[
+            ErrorCode::ParameterMissing,
+            ErrorCode::ResourceMissing,
+            ErrorCode::AmountTooLarge,
+            ErrorCode::ChargeAlreadyRefunded,
+            ErrorCode::ChargeNotCaptured,
+            ErrorCode::RefundAmountTooLarge,
+        ],
+        "payOrder" | "cancelOrder" => &[
+            ErrorCode::ParameterMissing,
+            ErrorCode::ResourceMissing,
+            ErrorCode::OrderAlreadyPaid,
+            ErrorCode::OrderCanceled,
+        ],
+        "listCharges" | "listOrders" | "listRefunds" | "listEvents" => &[],
+        "lookUpIdempotencyKey" => &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
+        _ => &[ErrorCode::ResourceMissing],
+    };
+    let mut codes = [AUTHENTICATED, own].concat();
+    if mutating {
+        codes.extend(MUTATING);
     }
+    if matches!(operation, "createCharge" | "payOrder") {
+        codes.extend(card_errors);
+    }
+    // In the order of the table, whatever the order above.
+    let table = ErrorCode::ALL.iter().copied();
+    table.filter(|code| codes.contains(code)).collect()
 }
 
 impl Modify for ErrorResponses {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for operation in operations(document) {
             let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
-            for code in codes(operation.operation_id.as_deref().unwrap_or_default()) {
+            let mutating = is_mutating(operation);
+            let name = operation.operation_id.as_deref().unwrap_or_default();
+            for code in codes(name, mutating) {
                 by_status.entry(code.status()).or_default().push(code);
                 if code == ErrorCode::IdempotencyKeyReused {
                     let under_v1 = Dialect::Stripe.key_reused_status();

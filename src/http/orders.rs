@@ -7,11 +7,11 @@ use super::{
     error::EdgeError,
     list,
     reply::run,
-    request::{Caller, Mutation, no_query, query_params},
+    request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
-    commands::CreateOrder,
-    domain::{charge::REFERENCE_MAX_CHARS, ids::OrderId, order::Order},
+    commands::{CancelOrder, CreateOrder, PayOrder, UpdateOrder},
+    domain::{charge::REFERENCE_MAX_CHARS, ids::OrderId, list::List, order::Order},
     store::{self, orders::Filter},
 };
 
@@ -37,21 +37,111 @@ use crate::{
     ),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
-    let command = |mutation: &Mutation| CreateOrder {
-        account: mutation.account,
-        dialect: mutation.dialect,
-        params: mutation.params.clone(),
-    };
-    run(&app, mutation, command).await
+    run(&app, mutation, |origin, params| CreateOrder {
+        origin,
+        params,
+    })
+    .await
+}
+
+/// Update an order
+///
+/// Names of metadata that the request doesn't mention stay; an empty value unsets.
+#[utoipa::path(
+    post, path = "/orders/{id}", tag = "Orders", operation_id = "updateOrder",
+    params(
+        ("id" = String, Path, description = "The order's id: or_…"),
+        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+    ),
+    request_body(content(
+        (super::openapi::UpdateMetadataBody = "application/json"),
+        (super::openapi::UpdateMetadataBody = "application/x-www-form-urlencoded"),
+    )),
+    responses((status = 200, description = "The order.", body = Order)),
+)]
+pub async fn update(
+    app: web::Data<App>,
+    id: web::Path<String>,
+    mutation: Mutation,
+) -> Result<HttpResponse, EdgeError> {
+    let id = id.into_inner();
+    run(&app, mutation, |origin, params| UpdateOrder {
+        origin,
+        id,
+        params,
+    })
+    .await
+}
+
+/// Pay an order
+///
+/// Makes the one charge for it. A decline leaves the order open; another attempt needs a new key.
+#[utoipa::path(
+    post, path = "/orders/{id}/pay", tag = "Orders", operation_id = "payOrder",
+    params(
+        ("id" = String, Path, description = "The order's id: or_…"),
+        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+    ),
+    request_body(content(
+        (super::openapi::PayOrderBody = "application/json"),
+        (super::openapi::PayOrderBody = "application/x-www-form-urlencoded"),
+    )),
+    responses((status = 200, description = "The order, paid.", body = Order)),
+)]
+pub async fn pay(
+    app: web::Data<App>,
+    id: web::Path<String>,
+    mutation: Mutation,
+) -> Result<HttpResponse, EdgeError> {
+    let (id, processor) = (id.into_inner(), app.processor.clone());
+    run(&app, mutation, |origin, params| PayOrder {
+        origin,
+        id,
+        params,
+        processor,
+    })
+    .await
+}
+
+/// Cancel an order
+///
+/// Closes an open order for good.
+#[utoipa::path(
+    post, path = "/orders/{id}/cancel", tag = "Orders", operation_id = "cancelOrder",
+    params(
+        ("id" = String, Path, description = "The order's id: or_…"),
+        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+    ),
+    request_body(content(
+        (super::openapi::ExpandBody = "application/json"),
+        (super::openapi::ExpandBody = "application/x-www-form-urlencoded"),
+    )),
+    responses((status = 200, description = "The order, canceled.", body = Order)),
+)]
+pub async fn cancel(
+    app: web::Data<App>,
+    id: web::Path<String>,
+    mutation: Mutation,
+) -> Result<HttpResponse, EdgeError> {
+    let id = id.into_inner();
+    run(&app, mutation, |origin, params| CancelOrder {
+        origin,
+        id,
+        params,
+    })
+    .await
 }
 
 /// Retrieve an order
 #[utoipa::path(
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
-    params((
-        "id" = String, Path, description = "The order's id: or_…",
-        pattern = "^or_[0-7][0-9a-hjkmnp-tv-z]{25}$",
-    )),
+    params(
+        ("id" = String, Path, description = "The order's id: or_…"),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandCharge>>, Query,
+            description = "`charge` shows the whole charge.", max_items = 20,
+        ),
+    ),
     responses((status = 200, description = "The order.", body = Order)),
 )]
 pub async fn retrieve(
@@ -59,14 +149,22 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, EdgeError> {
-    no_query(&request)?;
+    let expand_charge = expands(&request, "charge")?;
     let id =
         OrderId::parse(request.match_info().query("id")).ok_or_else(|| EdgeError::missing("id"))?;
+    let account = caller.account;
     let order = app
-        .database
-        .read(move |connection| Box::pin(store::orders::find(connection, caller.account, id)))
-        .await
-        .map_err(EdgeError::failed_read)?
+        .read(move |connection| {
+            Box::pin(async move {
+                let mut order = store::orders::find(&mut *connection, account, id).await?;
+                if expand_charge {
+                    let charges = order.iter_mut().filter_map(|order| order.charge.as_mut());
+                    store::charges::expand(connection, account, charges).await?;
+                }
+                Ok(order)
+            })
+        })
+        .await?
         .ok_or_else(|| EdgeError::missing("id"))?;
     Ok(HttpResponse::Ok().json(order))
 }
@@ -84,8 +182,12 @@ pub async fn retrieve(
             "client_order_id" = Option<String>, Query,
             description = "Only the order with this id of your own.", max_length = 255,
         ),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            description = "`data.charge` shows the whole charge in each.", max_items = 20,
+        ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = list::List<Order>)),
+    responses((status = 200, description = "A page, newest first.", body = List<Order>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -94,33 +196,29 @@ pub async fn list(
 ) -> Result<HttpResponse, EdgeError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
-    let asked = list::page(&mut fields, |text| OrderId::parse(text).map(|id| id.0))?;
+    let page = list::page(&mut fields, |text| OrderId::parse(text).map(|id| id.0))?;
     let filter = Filter {
         customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
         client_order_id: fields.text("client_order_id", REFERENCE_MAX_CHARS)?,
     };
-    let unknown_cursor = asked
-        .cursor
-        .map(|(name, id)| (OrderId(id), list::unknown_cursor(&fields, name)));
+    let expand_charge = fields.expands("data.charge")?;
     fields.finish()?;
-    let account = caller.account;
+    let (account, cursor) = (caller.account, page.cursor);
     let listed = app
-        .database
         .read(move |connection| {
             Box::pin(async move {
-                if let Some((id, error)) = unknown_cursor
-                    && store::orders::find(&mut *connection, account, id)
-                        .await?
-                        .is_none()
-                {
-                    return Ok(Err(error));
+                let mut listed =
+                    store::orders::list(&mut *connection, account, &page, &filter).await?;
+                if expand_charge && let Some(listed) = &mut listed {
+                    let charges = listed
+                        .data
+                        .iter_mut()
+                        .filter_map(|order| order.charge.as_mut());
+                    store::charges::expand(connection, account, charges).await?;
                 }
-                store::orders::list(connection, account, &asked.page, &filter)
-                    .await
-                    .map(Ok)
+                Ok(listed)
             })
         })
-        .await
-        .map_err(EdgeError::failed_read)??;
-    Ok(list::reply(caller.dialect, "orders", listed))
+        .await?;
+    list::reply(caller.dialect, "/orders", cursor, listed)
 }

@@ -6,12 +6,12 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use actix_web::{
-    Error, HttpMessage, ResponseError,
+    Error, HttpMessage,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::{
-        Method, StatusCode,
-        header::{HeaderMap, HeaderName, HeaderValue, LINK},
+        Method,
+        header::{HeaderMap, HeaderName, HeaderValue},
     },
     middleware::Next,
 };
@@ -20,11 +20,7 @@ use uuid::Uuid;
 
 use super::error::EdgeError;
 use crate::{
-    domain::{
-        card_numbers::holds_card_number,
-        error::{ApiError, ErrorCode},
-        ids::RequestId,
-    },
+    domain::{card_numbers::holds_card_number, ids::RequestId},
     idempotency::{FailureKind, IdempotencyKey},
 };
 
@@ -47,7 +43,7 @@ pub async fn outermost<B: MessageBody + 'static>(
     // which the server renders by itself.
     let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().await;
     let mut response = match outcome {
-        Ok(Ok(response)) => enveloped(response.map_into_boxed_body()),
+        Ok(Ok(response)) => response.map_into_boxed_body(),
         Ok(Err(error)) => return Err(stamped(error, request_id, echoes)),
         Err(_) => {
             tracing::error!(%request_id, "a handler panicked");
@@ -57,16 +53,6 @@ pub async fn outermost<B: MessageBody + 'static>(
     };
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)
-}
-
-/// Swagger UI answers a file that it doesn't have with a bare 404; whatever else is an error here
-/// has its envelope, and a `Link` with it.
-fn enveloped(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
-    if response.status() == StatusCode::NOT_FOUND && !response.headers().contains_key(LINK) {
-        let error = EdgeError::from(ApiError::explained(ErrorCode::RouteNotFound));
-        return response.into_response(error.error_response());
-    }
-    response
 }
 
 fn stamped(error: Error, request_id: RequestId, echoes: Vec<(HeaderName, HeaderValue)>) -> Error {

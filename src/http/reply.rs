@@ -13,22 +13,31 @@ use actix_web::{
 use chrono::SecondsFormat;
 
 use super::{App, error::EdgeError, request::Mutation};
-use crate::idempotency::{Command, Failure, FailureKind, Outcome, Record};
+use crate::{
+    commands::Origin,
+    domain::params::Params,
+    idempotency::{Command, Failure, FailureKind, Outcome, Record},
+};
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
 pub async fn run<C: Command>(
     app: &App,
     mutation: Mutation,
-    command: impl FnOnce(&Mutation) -> C,
+    command: impl FnOnce(Origin, Params) -> C,
 ) -> Result<HttpResponse, EdgeError> {
     // New work would keep a stopping replica from ever being done; another one takes it.
     if *app.stopping.borrow() {
         return Err(EdgeError::failed(FailureKind::Unavailable));
     }
-    let command = command(&mutation);
-    match app.idempotency.run(mutation.request, command).await {
+    let Mutation {
+        origin,
+        params,
+        request,
+    } = mutation;
+    let dialect = origin.dialect;
+    match app.idempotency.run(request, command(origin, params)).await {
         Outcome::Stored { record, replayed } => render(&record, replayed),
-        Outcome::Reused => Err(EdgeError::key_reused(mutation.dialect)),
+        Outcome::Reused => Err(EdgeError::key_reused(dialect)),
         Outcome::InUse => Err(EdgeError::key_in_use()),
         Outcome::Failed(failure) => Err(EdgeError::failed(failure.kind)),
     }

@@ -1,14 +1,15 @@
 //! What a handler gets: the caller, and for a mutating request everything that `idempotency::run`
 //! needs.
 //!
-//! Promise: the checks before the claim run here, in the contract's order: API key, media type,
-//! size and time, idempotency key, card numbers. Nothing that fails here is stored.
+//! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
+//! type, size and time, idempotency key, card numbers. Nothing that fails here is stored.
 
 use std::time::Duration;
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
 use futures_util::future::LocalBoxFuture;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{
     App,
@@ -17,6 +18,7 @@ use super::{
     outermost::{IDEMPOTENCY_KEY, preferred_wait},
 };
 use crate::{
+    commands::Origin,
     domain::{
         card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
         dialect::Dialect,
@@ -37,9 +39,16 @@ pub struct Caller {
 }
 
 impl Caller {
-    async fn of(app: &App, request: &HttpRequest) -> Result<Self, EdgeError> {
-        let account = app.api_keys.authenticate(request.headers()).await?;
+    /// Gives up at `until`: a look-up that takes longer leaves the work too little time.
+    async fn of(app: &App, request: &HttpRequest, until: Instant) -> Result<Self, EdgeError> {
+        let look_up = app.api_keys.authenticate(request.headers());
+        let too_slow = |_| Failure::unavailable("the look-up of the API key takes too long");
+        let account = tokio::time::timeout_at(until, look_up)
+            .await
+            .map_err(too_slow)
+            .map_err(EdgeError::failed_read)??;
         tracing::Span::current().record("account", tracing::field::display(account));
+        app.rate_limit.check(account)?;
         if request.headers().contains_key("stripe-account") {
             return Err(ApiError::new(
                 ErrorCode::ParameterInvalid,
@@ -60,17 +69,18 @@ impl FromRequest for Caller {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move { Self::of(app(&request)?, &request).await })
+        Box::pin(async move {
+            let app = app(&request)?;
+            Self::of(app, &request, before_work(app)).await
+        })
     }
 }
 
 /// A request that changes something, ready to run.
 #[derive(Debug)]
 pub struct Mutation {
-    /// Whom it speaks for.
-    pub account: AccountId,
-    /// Which prefix it came through.
-    pub dialect: Dialect,
+    /// Who asks, and in which request.
+    pub origin: Origin,
     /// The decoded parameters, unchecked.
     pub params: Params,
     /// What `idempotency::run` needs.
@@ -91,18 +101,30 @@ impl FromRequest for Mutation {
     }
 }
 
+/// Longest path of a mutating request, in bytes. It is stored with the key; the longest route with
+/// an id has about 60.
+const PATH_MAX_BYTES: usize = 512;
+
 impl Mutation {
     async fn of(
         app: &App,
         request: &HttpRequest,
         payload: web::Payload,
     ) -> Result<Self, EdgeError> {
-        let Caller { account, dialect } = Caller::of(app, request).await?;
+        let until = before_work(app);
+        let Caller { account, dialect } = Caller::of(app, request, until).await?;
+        if path(request).len() > PATH_MAX_BYTES {
+            return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
+        }
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
-        let bytes = body::read(headers, payload, app.body_limit, app.timeouts.body()).await?;
+        let bytes = body::read(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
         let mut params = body::decode(encoding, &bytes)?;
+        // The path is stored with the key, for whoever looks it up.
+        if holds_card_number(path(request)) {
+            return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
+        }
         let query = query(request)?;
         let query_identity = Identity::of(query.as_ref().ok(), request.query_string().as_bytes())?;
         let body_identity = Identity::of(params.tree.as_ref().ok(), &bytes)?;
@@ -116,9 +138,14 @@ impl Mutation {
         if let Some(refusal) = refuse_query(query) {
             params.tree = Err(refusal);
         }
+        let request_id = request_id(request);
         Ok(Self {
-            account,
-            dialect,
+            origin: Origin {
+                account,
+                dialect,
+                request_id: request_id.clone(),
+                idempotency_key: key.as_str().to_owned(),
+            },
             params,
             request: Request {
                 account_id: account.0,
@@ -126,7 +153,7 @@ impl Mutation {
                 fingerprint,
                 method: request.method().to_string(),
                 path: path(request).to_owned(),
-                request_id: request_id(request),
+                request_id,
                 wait: preferred_wait(headers).unwrap_or(match dialect {
                     Dialect::Ietf => Duration::ZERO,
                     Dialect::Stripe => app.in_flight_wait_v1,
@@ -134,6 +161,12 @@ impl Mutation {
             },
         })
     }
+}
+
+/// When the work of a request that begins now must begin at the latest, so that it can end within
+/// the request's time.
+fn before_work(app: &App) -> Instant {
+    Instant::now() + app.timeouts.before_work()
 }
 
 /// Parameters of a read, from its query.
@@ -148,6 +181,15 @@ pub fn query_params(request: &HttpRequest) -> Result<Params, EdgeError> {
 /// Refuses parameters on a read that has none.
 pub fn no_query(request: &HttpRequest) -> Result<(), EdgeError> {
     Ok(query_params(request)?.fields()?.finish()?)
+}
+
+/// Whether a read of one object asks for `expandable` as a whole; it has no other parameters.
+pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, EdgeError> {
+    let params = query_params(request)?;
+    let mut fields = params.fields()?;
+    let expands = fields.expands(expandable)?;
+    fields.finish()?;
+    Ok(expands)
 }
 
 /// The decoded query, or why it can't be decoded; a card number in it ends the request.

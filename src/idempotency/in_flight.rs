@@ -19,11 +19,14 @@ use uuid::Uuid;
 
 use super::{Failure, Fingerprint, IdempotencyKey, Record, Request};
 
-/// Followers of one key at a time; a client with more retries in the air than this is broken.
-const FOLLOWERS_PER_KEY_MAX: usize = 1_000;
+/// Followers of one key with a seat; a client with more retries in the air than this is broken.
+///
+/// Who finds no seat waits for the leader's claim and not for its work: a claim takes moments, and
+/// duplicates of a completed key are replayed however many come together.
+const SEATS_PER_KEY: usize = 1_000;
 
-/// Followers of one account at a time, so that one tenant can't fill the process with waiters.
-const FOLLOWERS_PER_ACCOUNT_MAX: usize = 4_000;
+/// Followers of one account with a seat, so that one tenant can't fill the process with waiters.
+const SEATS_PER_ACCOUNT: usize = 4_000;
 
 /// How far the leader is.
 #[derive(Debug, Clone)]
@@ -71,8 +74,6 @@ pub(super) enum Place {
     Leader(Leadership),
     /// Somebody is.
     Follower(Follower),
-    /// Somebody is, and enough are waiting already.
-    TooManyFollowers,
 }
 
 type EntryId = (Uuid, IdempotencyKey);
@@ -82,14 +83,14 @@ struct InFlightEntry {
     method: String,
     path: String,
     request_id: String,
-    followers: Arc<AtomicUsize>,
+    seats: Arc<AtomicUsize>,
     progress: watch::Sender<Progress>,
 }
 
 #[derive(Default)]
 struct State {
     entries: HashMap<EntryId, InFlightEntry>,
-    followers_by_account: HashMap<Uuid, usize>,
+    seats_by_account: HashMap<Uuid, usize>,
 }
 
 /// What is known of a request in flight here.
@@ -128,7 +129,7 @@ impl InFlight {
         let mut state = self.lock();
         let State {
             entries,
-            followers_by_account,
+            seats_by_account,
         } = &mut *state;
         match entries.entry(id.clone()) {
             Entry::Vacant(vacant) => {
@@ -139,7 +140,7 @@ impl InFlight {
                     method: request.method.clone(),
                     path: request.path.clone(),
                     request_id: request.request_id.clone(),
-                    followers: Arc::default(),
+                    seats: Arc::default(),
                     progress: progress.clone(),
                 });
                 Place::Leader(Leadership {
@@ -150,23 +151,23 @@ impl InFlight {
             }
             Entry::Occupied(mut occupied) => {
                 let entry = occupied.get_mut();
-                let of_account = followers_by_account.entry(request.account_id).or_default();
-                if entry.followers.load(Ordering::Relaxed) >= FOLLOWERS_PER_KEY_MAX
-                    || *of_account >= FOLLOWERS_PER_ACCOUNT_MAX
-                {
-                    return Place::TooManyFollowers;
-                }
-                entry.followers.fetch_add(1, Ordering::Relaxed);
-                *of_account += 1;
+                let of_account = seats_by_account.entry(request.account_id).or_default();
+                let is_free = entry.seats.load(Ordering::Relaxed) < SEATS_PER_KEY
+                    && *of_account < SEATS_PER_ACCOUNT;
+                let seat = is_free.then(|| {
+                    entry.seats.fetch_add(1, Ordering::Relaxed);
+                    *of_account += 1;
+                    Seat {
+                        in_flight: self.clone(),
+                        account_id: request.account_id,
+                        of_key: Arc::clone(&entry.seats),
+                    }
+                });
                 Place::Follower(Follower {
                     same_request: entry.fingerprint == request.fingerprint,
                     progress: entry.progress.subscribe(),
                     stopping: self.stopping.subscribe(),
-                    _seat: Seat {
-                        in_flight: self.clone(),
-                        account_id: request.account_id,
-                        followers: Arc::clone(&entry.followers),
-                    },
+                    seat,
                 })
             }
         }
@@ -266,22 +267,22 @@ pub(super) struct Follower {
     same_request: bool,
     progress: watch::Receiver<Progress>,
     stopping: watch::Receiver<bool>,
-    _seat: Seat,
+    seat: Option<Seat>,
 }
 
-/// Counts a follower for as long as it lives, however it ends.
+/// Lets a follower wait for the work. Taken for as long as it lives, however it ends.
 struct Seat {
     in_flight: InFlight,
     account_id: Uuid,
-    followers: Arc<AtomicUsize>,
+    of_key: Arc<AtomicUsize>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         // The leader's own counter: by now the key may have another leader.
-        self.followers.fetch_sub(1, Ordering::Relaxed);
+        self.of_key.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.in_flight.lock();
-        if let Entry::Occupied(mut of_account) = state.followers_by_account.entry(self.account_id) {
+        if let Entry::Occupied(mut of_account) = state.seats_by_account.entry(self.account_id) {
             *of_account.get_mut() = of_account.get().saturating_sub(1);
             if *of_account.get() == 0 {
                 of_account.remove();
@@ -292,8 +293,13 @@ impl Drop for Seat {
 
 impl Follower {
     /// Waits for the leader: until `claimed_by` for it to have claimed (the same request only: the
-    /// leader may be replaying), and until `patience` for it to be done. Holds no connection.
+    /// leader may be replaying), and until `patience` for it to be done, if it has a seat. Holds no
+    /// connection.
     pub(super) async fn follow(mut self, claimed_by: Instant, patience: Instant) -> Verdict {
+        let patience = match self.seat {
+            Some(_) => patience,
+            None => Instant::now(),
+        };
         if self.same_request {
             let claimed = self.wait_for(claimed_by.max(patience), |progress| {
                 !matches!(progress, Progress::Claiming)
@@ -337,6 +343,9 @@ impl Follower {
         // What has happened already counts even when there is no time to wait.
         if reached(&self.progress.borrow()) {
             return true;
+        }
+        if until <= Instant::now() {
+            return false;
         }
         tokio::select! {
             outcome = self.progress.wait_for(reached) => outcome.is_ok(),

@@ -163,7 +163,6 @@ impl Idempotency {
         let patience = Instant::now() + request.wait;
         loop {
             let (conclusion, shared) = match self.in_flight.join(&request) {
-                Place::TooManyFollowers => return Outcome::InUse,
                 Place::Leader(leadership) => {
                     let (request, command) = (request.clone(), Arc::clone(&command));
                     let lead = self.clone().lead(request, command, leadership);

@@ -1,5 +1,7 @@
 //! The table `charges`.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
@@ -11,6 +13,7 @@ use crate::domain::{
         PaymentMethodDetails,
     },
     ids::{AccountId, CardId, ChargeId, OrderId},
+    list::Expandable,
     params::Metadata,
 };
 
@@ -18,8 +21,10 @@ struct Row {
     id: Uuid,
     amount: i64,
     amount_captured: i64,
+    amount_refunded: i64,
     currency: String,
     captured: bool,
+    released: bool,
     status: String,
     card_brand: String,
     card_last4: String,
@@ -40,6 +45,7 @@ struct Row {
 impl From<Row> for Charge {
     fn from(row: Row) -> Self {
         let failed = row.status == "failed";
+        let all_given_back = row.captured && row.amount_refunded == row.amount_captured;
         let card = CardDetails {
             brand: row.card_brand,
             exp_month: row.card_exp_month,
@@ -51,7 +57,7 @@ impl From<Row> for Charge {
             object: "charge",
             amount: row.amount,
             amount_captured: row.amount_captured,
-            amount_refunded: 0,
+            amount_refunded: row.amount_refunded,
             balance_transaction: (),
             billing_details: Empty {},
             captured: row.captured,
@@ -75,7 +81,8 @@ impl From<Row> for Charge {
                 method_type: "card",
             },
             receipt_email: row.receipt_email,
-            refunded: false,
+            refunded: all_given_back || row.released,
+            refunds: None,
             source: CardSource {
                 id: CardId(row.id).to_string(),
                 object: "card",
@@ -87,13 +94,34 @@ impl From<Row> for Charge {
     }
 }
 
-/// Writes a charge with what the processor said of it. Locks nothing that exists but the account,
-/// against its deletion.
+/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+macro_rules! charge_rows {
+    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            $before
+                + r#"
+                  id, amount, amount_captured, amount_refunded, currency, captured, released,
+                  status, card_brand, card_last4, card_exp_month, card_exp_year, customer,
+                  description, statement_descriptor, receipt_email, failure_code, decline_code,
+                  failure_message, order_id, metadata AS "metadata: Json<Metadata>", created_at
+                  "#
+                + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// Writes a charge with what the processor said of it; `order` is the one that it was to pay.
+/// Locks nothing that exists but the account and the order, against their deletion.
+///
+/// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: ChargeId,
     new: &NewCharge,
+    order: Option<OrderId>,
     authorisation: Authorisation,
 ) -> Result<Charge, sqlx::Error> {
     let decline = match authorisation {
@@ -101,21 +129,17 @@ pub async fn insert(
         Authorisation::Declined(decline) => Some(decline),
     };
     let captured = decline.is_none() && new.capture;
-    sqlx::query_as!(
-        Row,
-        r#"
+    charge_rows!(
+        "
         INSERT INTO charges
                (account_id, id, amount, amount_captured, currency, captured, status,
                 card_brand, card_last4, card_exp_month, card_exp_year, customer, description,
                 statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
-                metadata)
+                order_id, metadata)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                $19)
-        RETURNING id, amount, amount_captured, currency, captured, status, card_brand, card_last4,
-                  card_exp_month, card_exp_year, customer, description, statement_descriptor,
-                  receipt_email, failure_code, decline_code, failure_message, order_id,
-                  metadata AS "metadata: Json<Metadata>", created_at
-        "#,
+                $19, $20)
+        RETURNING",
+        "",
         account_id.0,
         id.0,
         new.amount,
@@ -138,6 +162,7 @@ pub async fn insert(
         decline.map(|decline| decline.code.as_str()),
         decline.and_then(|decline| decline.decline_code),
         decline.map(|decline| decline.message),
+        order.map(|order| order.0),
         Json(&new.metadata) as _,
     )
     .fetch_one(tx)
@@ -151,22 +176,116 @@ pub async fn find(
     account_id: AccountId,
     id: ChargeId,
 ) -> Result<Option<Charge>, sqlx::Error> {
-    sqlx::query_as!(
-        Row,
-        r#"
-        SELECT id, amount, amount_captured, currency, captured, status, card_brand, card_last4,
-               card_exp_month, card_exp_year, customer, description, statement_descriptor,
-               receipt_email, failure_code, decline_code, failure_message, order_id,
-               metadata AS "metadata: Json<Metadata>", created_at
-          FROM charges
-         WHERE account_id = $1 AND id = $2
-        "#,
+    charge_rows!(
+        "SELECT",
+        "FROM charges WHERE account_id = $1 AND id = $2",
         account_id.0,
         id.0,
     )
     .fetch_optional(connection)
     .await
     .map(|row| row.map(Charge::from))
+}
+
+/// The same, and nobody else changes it until the transaction ends.
+pub async fn lock(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+) -> Result<Option<Charge>, sqlx::Error> {
+    charge_rows!(
+        "SELECT",
+        "FROM charges WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await
+    .map(|row| row.map(Charge::from))
+}
+
+/// Takes `amount` of what was promised. Locks the charge.
+///
+/// `a_released_charge_is_never_captured` and `a_capture_never_exceeds_the_charge` refuse what a
+/// caller let through; `None` if it was captured before.
+pub async fn capture(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+    amount: i64,
+) -> Result<Option<Charge>, sqlx::Error> {
+    charge_rows!(
+        "
+        UPDATE charges
+           SET captured = true, amount_captured = $3
+         WHERE account_id = $1 AND id = $2 AND NOT captured
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        amount,
+    )
+    .fetch_optional(tx)
+    .await
+    .map(|row| row.map(Charge::from))
+}
+
+/// Writes what a client may change of a charge, as it is in `charge`. The caller holds its lock, so
+/// that no change in between is lost.
+pub async fn update(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+    charge: &Charge,
+) -> Result<Charge, sqlx::Error> {
+    charge_rows!(
+        "
+        UPDATE charges
+           SET description = $3, receipt_email = $4, metadata = $5
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        charge.description,
+        charge.receipt_email,
+        Json(&charge.metadata) as _,
+    )
+    .fetch_one(tx)
+    .await
+    .map(Charge::from)
+}
+
+/// Puts whole charges in the place of their ids. Takes no lock.
+pub async fn expand<'a>(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    references: impl Iterator<Item = &'a mut Expandable<Charge>>,
+) -> Result<(), sqlx::Error> {
+    let mut wanted = Vec::new();
+    for reference in references {
+        if let Expandable::Id(text) = &*reference
+            && let Some(id) = ChargeId::parse(text)
+        {
+            wanted.push((id, reference));
+        }
+    }
+    let ids: Vec<Uuid> = wanted.iter().map(|(id, _)| id.0).collect();
+    let rows = charge_rows!(
+        "SELECT",
+        "FROM charges WHERE account_id = $1 AND id = ANY($2)",
+        account_id.0,
+        &ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    let charges: HashMap<Uuid, Charge> = rows.into_iter().map(|row| (row.id, row.into())).collect();
+    for (id, reference) in wanted {
+        if let Some(charge) = charges.get(&id.0) {
+            *reference = Expandable::Object(Box::new(charge.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// What a list of charges is narrowed down to.
@@ -178,24 +297,26 @@ pub struct Filter {
     pub order: Option<OrderId>,
 }
 
-/// One page of the account's charges. Takes no lock.
+/// One page of the account's charges; `None` if its cursor names none of them. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     filter: &Filter,
-) -> Result<Listed<Charge>, sqlx::Error> {
+) -> Result<Option<Listed<Charge>>, sqlx::Error> {
+    if let Some(cursor) = page.cursor.id()
+        && find(&mut *connection, account_id, ChargeId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
     // Two statements that differ in their order: each walks the primary key and stops.
     macro_rules! rows {
         ($order:tt) => {
-            sqlx::query_as!(
-                Row,
-                r#"
-                SELECT id, amount, amount_captured, currency, captured, status, card_brand,
-                       card_last4, card_exp_month, card_exp_year, customer, description,
-                       statement_descriptor, receipt_email, failure_code, decline_code,
-                       failure_message, order_id, metadata AS "metadata: Json<Metadata>",
-                       created_at
+            charge_rows!(
+                "SELECT",
+                "
                   FROM charges
                  WHERE account_id = $1
                    AND ($2::uuid IS NULL OR id < $2)
@@ -204,7 +325,7 @@ pub async fn list(
                    AND ($5::timestamptz IS NULL OR created_at < $5)
                    AND ($6::text IS NULL OR customer = $6)
                    AND ($7::uuid IS NULL OR order_id = $7)
-                 "#
+                 ORDER BY id "
                     + $order
                     + " LIMIT $8",
                 account_id.0,
@@ -221,8 +342,8 @@ pub async fn list(
         };
     }
     let rows = match page.cursor {
-        Cursor::Newest | Cursor::StartingAfter(_) => rows!("ORDER BY id DESC"),
-        Cursor::EndingBefore(_) => rows!("ORDER BY id ASC"),
+        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
+        Cursor::EndingBefore(_) => rows!("ASC"),
     };
-    Ok(page.cut(rows.into_iter().map(Charge::from).collect()))
+    Ok(Some(page.cut(rows.into_iter().map(Charge::from).collect())))
 }

@@ -6,5 +6,7 @@
 
 pub mod api_keys;
 pub mod charges;
+pub mod events;
 pub mod orders;
 pub mod page;
+pub mod refunds;

@@ -7,7 +7,8 @@ use uuid::Uuid;
 use super::page::{Cursor, Listed, Page};
 use crate::domain::{
     ids::{AccountId, ChargeId, OrderId},
-    order::{Item, NewOrder, Order},
+    list::Expandable,
+    order::{Item, NewOrder, Order, OrderStatus},
     params::Metadata,
 };
 
@@ -24,13 +25,21 @@ struct Row {
     status: String,
 }
 
-impl From<Row> for Order {
-    fn from(row: Row) -> Self {
-        Self {
+impl TryFrom<Row> for Order {
+    type Error = sqlx::Error;
+
+    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+        let status = OrderStatus::parse(&row.status).ok_or_else(|| sqlx::Error::ColumnDecode {
+            index: "status".to_owned(),
+            source: "an order has a status that this build doesn't know".into(),
+        })?;
+        Ok(Self {
             id: OrderId(row.id).to_string(),
             object: "order",
             amount: row.amount,
-            charge: row.charge_id.map(|id| ChargeId(id).to_string()),
+            charge: row
+                .charge_id
+                .map(|id| Expandable::Id(ChargeId(id).to_string())),
             client_order_id: row.client_order_id,
             created: row.created_at.timestamp(),
             currency: row.currency,
@@ -38,9 +47,25 @@ impl From<Row> for Order {
             items: row.items.0,
             livemode: false,
             metadata: row.metadata.0,
-            status: row.status,
-        }
+            status,
+        })
     }
+}
+
+/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+macro_rules! order_rows {
+    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            $before
+                + r#"
+                  id, amount, charge_id, client_order_id, created_at, currency, customer,
+                  items AS "items: Json<Vec<Item>>", metadata AS "metadata: Json<Metadata>", status
+                  "#
+                + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
 }
 
 /// Writes an open order. `None`: the account has an order with this `client_order_id`.
@@ -53,18 +78,15 @@ pub async fn insert(
     new: &NewOrder,
     content_hash: &[u8],
 ) -> Result<Option<Order>, sqlx::Error> {
-    sqlx::query_as!(
-        Row,
-        r#"
+    order_rows!(
+        "
         INSERT INTO orders
                (account_id, id, amount, currency, customer, client_order_id, content_hash, items,
                 metadata, status)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open')
         ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING
-        RETURNING id, amount, NULL::uuid AS charge_id, client_order_id, created_at, currency,
-                  customer, items AS "items: Json<Vec<Item>>",
-                  metadata AS "metadata: Json<Metadata>", status
-        "#,
+        RETURNING",
+        "",
         account_id.0,
         id.0,
         new.amount,
@@ -76,8 +98,9 @@ pub async fn insert(
         Json(&new.metadata) as _,
     )
     .fetch_optional(tx)
-    .await
-    .map(|row| row.map(Order::from))
+    .await?
+    .map(Order::try_from)
+    .transpose()
 }
 
 /// Whether the account's order with this `client_order_id` was created with this content, and its
@@ -103,30 +126,134 @@ pub async fn find_by_client_order_id(
     Ok(found.map(|found| (OrderId(found.id), found.same_content)))
 }
 
-/// One order of the account, with the charge that paid it. Takes no lock.
+/// One order of the account. Takes no lock.
 pub async fn find(
     connection: &mut PgConnection,
     account_id: AccountId,
     id: OrderId,
 ) -> Result<Option<Order>, sqlx::Error> {
-    sqlx::query_as!(
-        Row,
-        r#"
-        SELECT id, amount,
-               (SELECT charges.id FROM charges
-                 WHERE charges.account_id = orders.account_id AND charges.order_id = orders.id
-                   AND charges.status = 'succeeded') AS charge_id,
-               client_order_id, created_at, currency, customer,
-               items AS "items: Json<Vec<Item>>", metadata AS "metadata: Json<Metadata>", status
-          FROM orders
-         WHERE account_id = $1 AND id = $2
-        "#,
+    order_rows!(
+        "SELECT",
+        "FROM orders WHERE account_id = $1 AND id = $2",
         account_id.0,
         id.0,
     )
     .fetch_optional(connection)
-    .await
-    .map(|row| row.map(Order::from))
+    .await?
+    .map(Order::try_from)
+    .transpose()
+}
+
+/// The same, and nobody else changes it until the transaction ends.
+pub async fn lock(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: OrderId,
+) -> Result<Option<Order>, sqlx::Error> {
+    order_rows!(
+        "SELECT",
+        "FROM orders WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await?
+    .map(Order::try_from)
+    .transpose()
+}
+
+/// Makes an order paid by `charge`. Locks the order.
+///
+/// `a_canceled_order_stays_canceled` refuses what a caller let through.
+pub async fn pay(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: OrderId,
+    charge: ChargeId,
+) -> Result<Order, sqlx::Error> {
+    order_rows!(
+        "
+        UPDATE orders
+           SET status = 'paid', charge_id = $3
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        charge.0,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
+}
+
+/// Closes an order. Locks it.
+///
+/// `only_a_paid_order_has_a_charge` refuses what a caller let through.
+pub async fn cancel(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: OrderId,
+) -> Result<Order, sqlx::Error> {
+    order_rows!(
+        "
+        UPDATE orders
+           SET status = 'canceled', canceled_at = now()
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
+}
+
+/// Makes the order that `charge` paid refunded; `None` if it paid none. Locks the order.
+pub async fn refund(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    charge: ChargeId,
+) -> Result<Option<Order>, sqlx::Error> {
+    order_rows!(
+        "
+        UPDATE orders
+           SET status = 'refunded'
+         WHERE account_id = $1 AND charge_id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        charge.0,
+    )
+    .fetch_optional(tx)
+    .await?
+    .map(Order::try_from)
+    .transpose()
+}
+
+/// Writes what a client may change of an order, as it is in `order`. The caller holds its lock, so
+/// that no change in between is lost.
+pub async fn update(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: OrderId,
+    order: &Order,
+) -> Result<Order, sqlx::Error> {
+    order_rows!(
+        "
+        UPDATE orders
+           SET metadata = $3
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        Json(&order.metadata) as _,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
 }
 
 /// What a list of orders is narrowed down to.
@@ -138,27 +265,26 @@ pub struct Filter {
     pub client_order_id: Option<String>,
 }
 
-/// One page of the account's orders. Takes no lock.
+/// One page of the account's orders; `None` if its cursor names none of them. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     filter: &Filter,
-) -> Result<Listed<Order>, sqlx::Error> {
+) -> Result<Option<Listed<Order>>, sqlx::Error> {
+    if let Some(cursor) = page.cursor.id()
+        && find(&mut *connection, account_id, OrderId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
     // Two statements that differ in their order: each walks the primary key and stops.
     macro_rules! rows {
         ($order:tt) => {
-            sqlx::query_as!(
-                Row,
-                r#"
-                SELECT id, amount,
-                       (SELECT charges.id FROM charges
-                         WHERE charges.account_id = orders.account_id
-                           AND charges.order_id = orders.id
-                           AND charges.status = 'succeeded') AS charge_id,
-                       client_order_id, created_at, currency, customer,
-                       items AS "items: Json<Vec<Item>>",
-                       metadata AS "metadata: Json<Metadata>", status
+            order_rows!(
+                "SELECT",
+                "
                   FROM orders
                  WHERE account_id = $1
                    AND ($2::uuid IS NULL OR id < $2)
@@ -167,7 +293,7 @@ pub async fn list(
                    AND ($5::timestamptz IS NULL OR created_at < $5)
                    AND ($6::text IS NULL OR customer = $6)
                    AND ($7::text IS NULL OR client_order_id = $7)
-                 "#
+                 ORDER BY id "
                     + $order
                     + " LIMIT $8",
                 account_id.0,
@@ -184,8 +310,9 @@ pub async fn list(
         };
     }
     let rows = match page.cursor {
-        Cursor::Newest | Cursor::StartingAfter(_) => rows!("ORDER BY id DESC"),
-        Cursor::EndingBefore(_) => rows!("ORDER BY id ASC"),
+        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
+        Cursor::EndingBefore(_) => rows!("ASC"),
     };
-    Ok(page.cut(rows.into_iter().map(Order::from).collect()))
+    let orders: Result<_, _> = rows.into_iter().map(Order::try_from).collect();
+    Ok(Some(page.cut(orders?)))
 }

@@ -30,6 +30,14 @@ pub enum Cursor {
 }
 
 impl Cursor {
+    /// The object that the cursor names.
+    pub(super) fn id(self) -> Option<Uuid> {
+        match self {
+            Self::StartingAfter(id) | Self::EndingBefore(id) => Some(id),
+            Self::Newest => None,
+        }
+    }
+
     pub(super) fn older_than(self) -> Option<Uuid> {
         match self {
             Self::StartingAfter(id) => Some(id),

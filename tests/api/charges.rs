@@ -342,6 +342,6 @@ async fn an_unknown_id_and_another_accounts_id_are_the_same_404() {
         names(&answers[0].json()["error"]),
         ["code", "doc_url", "message", "param", "type"]
     );
-    let unknown_parameter = server.client.get(&format!("/charges/{id}?expand=1")).await;
+    let unknown_parameter = server.client.get(&format!("/charges/{id}?page=1")).await;
     assert_eq!(unknown_parameter.code(), "parameter_unknown");
 }

@@ -14,8 +14,11 @@ use tokio::sync::Barrier;
 use uuid::Uuid;
 
 use crate::{
-    gate::{Gate, Stage, every_connection_is_clean, one_charge_and_its_record},
-    harness::{TestDatabase, TestServer, config, eventually},
+    harness::{
+        TestDatabase, TestServer, config, eventually, every_connection_is_clean,
+        one_charge_and_its_record,
+    },
+    obstacle::{Obstacle, Stage},
 };
 
 /// A command of a test's own.
@@ -236,7 +239,7 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
 #[tokio::test]
 async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     let database = TestDatabase::create().await;
-    let gate = Gate::close(&database, Stage::Claimed).await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-%").await;
     let server = TestServer::start_on(database, &[("POOL_CONNECTIONS", "2")]).await;
     let (client, database) = (&server.client, &server.database);
     assert_eq!(client.get("/charges").await.status, 200);
@@ -244,12 +247,12 @@ async fn a_pool_that_is_used_up_answers_503_and_recovers() {
         let client = client.clone();
         tokio::spawn(async move { client.charge(key).await })
     });
-    Gate::reached_by(database, 2).await;
+    obstacle.is_met_by(2).await;
     let refused = client.charge("key-3").await;
     assert_eq!(refused.status, 503);
     assert!(refused.header("retry-after").is_some());
     assert_eq!(client.get("/livez").await.status, 200);
-    gate.open().await;
+    obstacle.lift().await;
     for holder in holders {
         assert_eq!(holder.await.unwrap().status, 201);
     }

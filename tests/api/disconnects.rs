@@ -3,11 +3,12 @@
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::{
-    gate::{
-        Gate, Stage, every_connection_is_clean, install, nothing_is_stored,
+    harness::{
+        API_KEY, Client, TestDatabase, TestServer, charge, eventually, every_connection_is_clean,
         one_charge_and_its_record,
     },
-    harness::{API_KEY, Client, TestDatabase, TestServer, charge, eventually},
+    keys::assert_nothing_stored,
+    obstacle::{Obstacle, Stage},
     proxy::{Proxy, Weather},
 };
 
@@ -38,13 +39,13 @@ pub async fn send_charge(client: &Client, key: &str, header: &str) -> TcpStream 
 
 async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     let database = TestDatabase::create().await;
-    let gate = Gate::close(&database, stage).await;
+    let mut obstacle = Obstacle::at(stage, &database, "key-1").await;
     // One worker: once it answers a later request, it has seen the disconnect.
     let server = TestServer::start_on(database, &[("WORKERS", "1")]).await;
     let (client, database) = (&server.client, &server.database);
 
     let socket = send_charge(client, "key-1", "").await;
-    Gate::reached_by(database, 1).await;
+    obstacle.is_met().await;
     if matches!(goodbye, Goodbye::Reset) {
         socket.set_zero_linger().unwrap();
     }
@@ -52,8 +53,8 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     for _ in 0..3 {
         assert_eq!(client.get("/livez").await.status, 200);
     }
-    nothing_is_stored(database).await;
-    gate.open().await;
+    assert_nothing_stored(database, "it is stopped before the end").await;
+    obstacle.lift().await;
 
     eventually("the work finishes", || async {
         database.records().await == 1
@@ -151,13 +152,13 @@ async fn a_commit_that_never_arrives_answers_503_and_the_retry_executes() {
 #[tokio::test]
 async fn silence_while_committing_answers_503_within_the_ladder_and_the_retry_replays() {
     let (server, proxy) = server_behind_a_proxy(&[]).await;
-    let gate = Gate::close(&server.database, Stage::Committing).await;
+    let mut obstacle = Obstacle::at(Stage::Committing, &server.database, "key-1").await;
     let client = server.client.clone();
     let started = std::time::Instant::now();
     let request = tokio::spawn(async move { client.charge("key-1").await });
-    Gate::reached_by(&server.database, 1).await;
+    obstacle.is_met().await;
     proxy.turn(Weather::Stalled);
-    gate.open().await;
+    obstacle.lift().await;
     let unknown = request.await.unwrap();
     assert_eq!(unknown.status, 503);
     assert!(started.elapsed() < LADDER);
@@ -178,15 +179,18 @@ async fn a_commit_that_postgres_refuses_answers_503_and_frees_the_key() {
     for code in ["40001", "40P01", "23514", "23505"] {
         let server = TestServer::start().await;
         let (client, database) = (&server.client, &server.database);
-        let function = format!(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
-             $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END $$"
+        let sql = format!(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END $$;
+             CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON charges
+                 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"
         );
-        let trigger = "CONSTRAINT TRIGGER refuse AFTER INSERT ON charges \
-                       DEFERRABLE INITIALLY DEFERRED";
-        install(database, &function, trigger, "refuse").await;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&database.pool)
+            .await
+            .unwrap();
         assert_eq!(client.charge("key-1").await.status, 503, "{code}");
-        nothing_is_stored(database).await;
+        assert_nothing_stored(database, "COMMIT was refused").await;
 
         sqlx::query("DROP TRIGGER refuse ON charges")
             .execute(&database.pool)
@@ -204,15 +208,15 @@ async fn a_commit_that_postgres_refuses_answers_503_and_frees_the_key() {
 async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_once() {
     for stage in Stage::BEFORE_COMMIT {
         let server = TestServer::start().await;
-        let gate = Gate::close(&server.database, stage).await;
+        let mut obstacle = Obstacle::at(stage, &server.database, "key-1").await;
         let client = server.client.clone();
         let request = tokio::spawn(async move { client.charge("key-1").await });
-        Gate::reached_by(&server.database, 1).await;
-        Gate::terminate_those_waiting(&server.database).await;
+        obstacle.is_met().await;
+        obstacle.break_the_stopped().await;
         assert_eq!(request.await.unwrap().status, 503, "{stage:?}");
-        nothing_is_stored(&server.database).await;
+        assert_nothing_stored(&server.database, "the session was ended").await;
 
-        gate.open().await;
+        obstacle.lift().await;
         let retry = server.client.charge("key-1").await;
         assert_eq!(retry.status, 201, "{stage:?}");
         assert!(!retry.is_replay());
@@ -247,19 +251,19 @@ async fn a_silently_dead_connection_does_not_keep_its_place_in_the_pool() {
         ("IDLE_IN_TRANSACTION_TIMEOUT", "1400ms"),
     ];
     let (server, proxy) = server_behind_a_proxy(&quick).await;
-    let gate = Gate::close(&server.database, Stage::Claimed).await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "key-%").await;
     // Both connections die in the middle of a transaction, while the server waits for an answer.
     let requests = ["key-1", "key-2"].map(|key| {
         let client = server.client.clone();
         tokio::spawn(async move { client.charge(key).await })
     });
-    Gate::reached_by(&server.database, 2).await;
+    obstacle.is_met_by(2).await;
     proxy.turn(Weather::Stalled);
     for request in requests {
         assert_eq!(request.await.unwrap().status, 503);
     }
     // The old connections stay dead; only new ones see better weather.
-    gate.open().await;
+    obstacle.lift().await;
     proxy.turn(Weather::Fine);
     // Other keys at once; these two when PostgreSQL has ended the sessions that claimed them.
     for key in ["key-3", "key-4"] {

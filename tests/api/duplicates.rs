@@ -10,7 +10,7 @@ use crate::harness::{
 use crate::obstacle::{Obstacle, Stage};
 
 /// Sends the same request `count` times at once.
-async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>
+pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>
 where
     F: Future<Output = Answer> + Send + 'static,
 {

@@ -20,7 +20,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::harness::{PATIENT, TestDatabase, eventually};
+use crate::harness::{PATIENCE, PATIENT, TestDatabase, eventually};
 
 /// How the work of a test ends.
 #[derive(Debug, Clone, Copy)]
@@ -345,6 +345,43 @@ async fn a_thousand_may_follow_and_one_more_is_told_at_once_that_the_key_is_in_u
         .collect();
     let one_more = replica.run(request("A", LONG), work.clone());
     assert!(matches!(one_more.now_or_never(), Some(Outcome::InUse)));
+
+    work.finish();
+    let (first, _) = stored(leader.await);
+    for follower in followers {
+        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
+    }
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn duplicates_of_a_completed_key_are_replayed_however_many_come_together() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_ends(End::Store);
+    let (first, _) = stored(replica.run(request("A", LONG), work.clone()).await);
+    let duplicates: Vec<_> = (0..1_200)
+        .map(|_| start(&replica, request("A", Duration::ZERO), &work))
+        .collect();
+    for duplicate in duplicates {
+        assert_eq!(stored(duplicate.await), (Arc::clone(&first), true));
+    }
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn beyond_a_thousand_a_duplicate_waits_for_the_claim_and_not_for_the_work() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_lasts_and_then(End::Store);
+    let leader = start(&replica, request("A", Duration::ZERO), &work);
+    let followers: Vec<_> = (0..1_000)
+        .map(|_| start(&replica, request("A", LONG), &work))
+        .collect();
+    let one_more = start(&replica, request("A", LONG), &work);
+    let one_more = tokio::time::timeout(PATIENCE, one_more).await;
+    assert!(matches!(one_more, Ok(Outcome::InUse)), "{one_more:?}");
+    assert_eq!(work.executions(), 1);
 
     work.finish();
     let (first, _) = stored(leader.await);

@@ -182,6 +182,28 @@ impl TestDatabase {
     }
 }
 
+/// No session of the server holds a transaction open.
+pub async fn every_connection_is_clean(database: &TestDatabase) {
+    eventually("every connection of the server is idle", || async {
+        let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                    AND application_name = 'charge-once' AND state <> 'idle'";
+        database.count(busy).await == 0
+    })
+    .await;
+}
+
+/// Exactly one charge, and a record that names it.
+pub async fn one_charge_and_its_record(database: &TestDatabase) {
+    let joined = "SELECT count(*) FROM idempotency_keys WHERE status = 201 \
+                  AND resource_id LIKE 'ch\\_%'";
+    let counts = (
+        database.charges().await,
+        database.records().await,
+        database.count(joined).await,
+    );
+    assert_eq!(counts, (1, 1, 1), "charges, records, records of a charge");
+}
+
 /// Limits so far away that a request held by an [`Obstacle`](crate::obstacle::Obstacle) never meets one.
 pub const PATIENT: &[(&str, &str)] = &[
     ("STATEMENT_TIMEOUT", "40s"),
@@ -255,6 +277,11 @@ impl Client {
                 .json(body),
         )
         .await
+    }
+
+    /// Under a key of its own: a new operation.
+    pub async fn post_new(&self, path: &str, body: &Value) -> Answer {
+        self.post(path, &Uuid::now_v7().to_string(), body).await
     }
 
     /// A raw body.
@@ -354,6 +381,12 @@ impl Answer {
             assert!(error[member].is_string(), "no {member} in {error}");
         }
         error["code"].as_str().unwrap().to_owned()
+    }
+
+    /// A refusal, in short: status, code and the parameter at fault.
+    pub fn refusal(&self) -> (u16, String, Option<String>) {
+        let param = self.json()["error"]["param"].as_str().map(str::to_owned);
+        (self.status.as_u16(), self.code(), param)
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -334,6 +334,8 @@ async fn head_answers_as_get_does_without_a_body() {
         "/charges/ch_no",
         "/nothing",
         "/livez",
+        "/openapi.json",
+        "/swagger-ui/",
         "/",
     ] {
         let get = server.client.get(path).await;

@@ -258,12 +258,10 @@ async fn the_second_create_answers_with_the_order_as_it_is_now_and_its_replay_as
     let server = TestServer::start().await;
     let mut body = order();
     body["client_order_id"] = "order-1".into();
-    server.client.post("/orders", "key-1", &body).await;
+    let order = server.client.post("/orders", "key-1", &body).await.id();
     let open = server.client.post("/orders", "key-2", &body).await;
-    sqlx::query("UPDATE orders SET status = 'canceled'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let cancel = format!("/orders/{order}/cancel");
+    server.client.post(&cancel, "cancel", &json!({})).await;
     let now = server.client.post("/orders", "key-3", &body).await;
     assert_eq!(
         (now.status.as_u16(), &now.json()["status"]),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    harness::{API_KEY, Answer, Client, PATIENCE, TestServer, charge},
+    harness::{API_KEY, Answer, Client, PATIENCE, TestDatabase, TestServer, charge},
     key_inspection::hold_key,
     keys::assert_nothing_stored,
 };
@@ -15,13 +15,13 @@ use crate::{
 pub const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// A ladder of timeouts that leaves a body 200 ms to arrive.
+/// A ladder of timeouts that leaves half a second until the work begins.
 pub const IMPATIENT: &[(&str, &str)] = &[
     ("POOL_WAIT", "100ms"),
     ("STATEMENT_TIMEOUT", "1100ms"),
     ("DATABASE_DEADLINE", "1200ms"),
     ("IDLE_IN_TRANSACTION_TIMEOUT", "1300ms"),
-    ("REQUEST_TIMEOUT", "1500ms"),
+    ("REQUEST_TIMEOUT", "1800ms"),
 ];
 
 /// A charge with one parameter set.
@@ -284,6 +284,65 @@ async fn a_body_that_does_not_arrive_in_time_is_408_and_leaves_the_key_free() {
     assert!(reply.contains("\"code\":\"request_timeout\""), "{reply}");
     assert_nothing_stored(&server.database, "the body never arrived").await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
+}
+
+/// Makes every look-up of an API key take that long.
+async fn slow_look_ups(database: &TestDatabase, seconds: &str) {
+    let sql = format!(
+        "ALTER TABLE api_keys RENAME TO quick_api_keys;
+         CREATE VIEW api_keys AS SELECT quick_api_keys.* FROM quick_api_keys, pg_sleep({seconds})"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(&database.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_api_key_that_can_not_be_looked_up_in_time_is_503_long_before_the_database_deadline() {
+    let ladder = [
+        ("POOL_WAIT", "500ms"),
+        ("STATEMENT_TIMEOUT", "40s"),
+        ("DATABASE_DEADLINE", "45s"),
+        ("IDLE_IN_TRANSACTION_TIMEOUT", "46s"),
+        ("REQUEST_TIMEOUT", "47s"),
+    ];
+    let server = TestServer::start_with(&ladder).await;
+    slow_look_ups(&server.database, "35").await;
+    let answers =
+        async { tokio::join!(server.client.get("/charges"), server.client.charge("key-1")) };
+    let (read, charge) = tokio::time::timeout(PATIENCE, answers)
+        .await
+        .expect("two answers");
+    for answer in [read, charge] {
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (503, "service_unavailable")
+        );
+    }
+    assert_nothing_stored(&server.database, "nobody knew whose key it was").await;
+}
+
+#[tokio::test]
+async fn a_slow_look_up_of_the_api_key_takes_its_time_from_the_body_s() {
+    let ladder = [
+        ("POOL_WAIT", "1s"),
+        ("STATEMENT_TIMEOUT", "5s"),
+        ("DATABASE_DEADLINE", "6s"),
+        ("IDLE_IN_TRANSACTION_TIMEOUT", "7s"),
+        ("REQUEST_TIMEOUT", "10s"),
+    ];
+    let server = TestServer::start_with(&ladder).await;
+    slow_look_ups(&server.database, "2").await;
+    let headers = format!(
+        "Authorization: Bearer {API_KEY}\r\nContent-Type: {JSON}\r\nIdempotency-Key: key-1\r\n"
+    );
+    let sent = tokio::time::Instant::now();
+    let reply = send_slowly(&server.client, "/charges", &headers).await;
+    assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
+    // Two seconds for the look-up and then three for the body would be five.
+    let taken = sent.elapsed();
+    assert!(taken < Duration::from_secs(5), "{taken:?}");
 }
 
 #[tokio::test]

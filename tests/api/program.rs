@@ -1,10 +1,10 @@
 //! The program: command line, environment, signals, and PostgreSQL of its own.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use charge_once::config::VARIABLES;
@@ -13,11 +13,14 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tokio::io::AsyncReadExt;
+use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::{
-    gate::{Gate, Stage, one_charge_and_its_record},
-    harness::{API_KEY, Client, ServerProcess, TestDatabase, eventually},
+    harness::{
+        API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually,
+        one_charge_and_its_record,
+    },
+    obstacle::{Obstacle, Stage},
 };
 
 /// The program with these variables and no others of ours.
@@ -52,15 +55,15 @@ fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     text(&output.stdout)
 }
 
-fn signal(server: &ServerProcess, signal: Signal) {
-    let pid = i32::try_from(server.child.id()).unwrap();
+fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).unwrap();
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-async fn exit_code(server: &mut ServerProcess) -> Option<i32> {
+async fn exit_code(process: &mut Child) -> Option<i32> {
     let mut code = None;
     eventually("the process ends", || {
-        code = server.child.try_wait().unwrap();
+        code = process.try_wait().unwrap();
         std::future::ready(code.is_some())
     })
     .await;
@@ -79,6 +82,7 @@ fn a_bad_value_stops_the_start_and_names_its_variable() {
         ("DATABASE_DEADLINE", "2s"),
         ("REQUEST_TIMEOUT", "6s"),
         ("BODY_LIMIT", "64KiB"),
+        ("RATE_LIMIT", "10/s"),
         ("MIGRATE_ON_START", "perhaps"),
         ("PG_BIN_DIR", "/nowhere"),
     ] {
@@ -115,11 +119,11 @@ fn the_printed_openapi_document_is_the_committed_one() {
 #[tokio::test]
 async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let database = TestDatabase::create().await;
-    let gate = Gate::close(&database, Stage::Claimed).await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-1").await;
     let mut server = ServerProcess::start(&database, &[("WORKERS", "1")]);
     let client = server.client.clone();
     let first = tokio::spawn(async move { client.charge("key-1").await });
-    Gate::reached_by(&database, 1).await;
+    obstacle.is_met().await;
     // A duplicate that would wait for a long time. The only worker has read it when it has
     // answered a request that was sent after it.
     let mut waiting =
@@ -128,7 +132,7 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
         assert_eq!(server.client.get("/livez").await.status, 200);
     }
 
-    signal(&server, Signal::SIGTERM);
+    signal(&server.child, Signal::SIGTERM);
     eventually("the replica says that it stops", || async {
         server.client.get("/readyz").await.status == 503
     })
@@ -136,10 +140,32 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let mut status = [0; 12];
     waiting.read_exact(&mut status).await.unwrap();
     assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
-    gate.open().await;
+    obstacle.lift().await;
     assert_eq!(first.await.unwrap().status, 201);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
     one_charge_and_its_record(&database).await;
+}
+
+/// A database that accepts connections and never says a word.
+#[tokio::test]
+async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_with_1() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgres://nobody@127.0.0.1:{port}/nothing?sslmode=disable");
+    let stopped = "charge-once: stopped before it was done\n";
+    for (command, code, complaint) in [("serve", 0, ""), ("migrate", 1, stopped)] {
+        let mut process = program(&[command], &[("DATABASE_URL", &url)])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let connected = tokio::time::timeout(PATIENCE, silent.accept()).await;
+        let (_connection, _) = connected.expect("it connects").unwrap();
+        signal(&process, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut process).await, Some(code), "{command}");
+        let mut said = String::new();
+        process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, complaint, "{command}");
+    }
 }
 
 #[tokio::test]
@@ -269,6 +295,34 @@ fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
     (ServerProcess { client, child }, banner.join("\n"))
 }
 
+/// The process that `postmaster.pid` names, once it is written.
+fn postmaster(data_dir: &str) -> Option<Pid> {
+    let file = Path::new(data_dir).join("pgdata/postmaster.pid");
+    let content = std::fs::read_to_string(file).ok()?;
+    content.lines().next()?.parse().ok().map(Pid::from_raw)
+}
+
+#[tokio::test]
+async fn a_private_postgres_that_dies_is_started_again_and_stopped_in_the_end() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let (mut server, _) = start_embedded(&data_dir);
+    let original = server.client.charge("key-1").await;
+    let killed = postmaster(&data_dir).unwrap();
+    kill(killed, Signal::SIGKILL).unwrap();
+    eventually("another PostgreSQL starts", || async {
+        postmaster(&data_dir).is_some_and(|pid| pid != killed)
+    })
+    .await;
+    let replay = server.client.charge_until_definite("key-1").await;
+    replay.assert_replays(&original);
+    let charged = server.client.charge_until_definite("key-2").await;
+    assert_eq!((charged.status.as_u16(), charged.is_replay()), (201, false));
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    assert!(!postgres_runs(&data_dir), "the second one is stopped");
+}
+
 #[tokio::test]
 async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     let folder = scratch();
@@ -297,8 +351,8 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
         .charge("key-1")
         .await
         .assert_replays(&original);
-    signal(&second, Signal::SIGINT);
-    assert_eq!(exit_code(&mut second).await, Some(0));
+    signal(&second.child, Signal::SIGINT);
+    assert_eq!(exit_code(&mut second.child).await, Some(0));
     assert_eq!(server.client.get("/readyz").await.status, 200);
 
     server.kill();
@@ -315,7 +369,7 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
         "one by curl, one by key-1"
     );
     assert!(postgres_runs(&data_dir));
-    signal(&server, Signal::SIGINT);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    signal(&server.child, Signal::SIGINT);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
 }

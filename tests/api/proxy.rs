@@ -4,14 +4,14 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, UnixStream, tcp, unix},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, UnixStream},
     sync::watch,
 };
 
@@ -90,16 +90,34 @@ async fn accept(
             let Ok(server) = UnixStream::connect(socket).await else {
                 return;
             };
-            let (mut from_client, mut to_client) = client.into_split();
-            let (mut from_server, mut to_server) = server.into_split();
-            let commit_sent = watch::Sender::new(false);
-            let now = weather.subscribe();
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = server.into_split();
+            let commit_was_sent = AtomicBool::new(false);
+            let requests = pass_on(from_client, to_server, |bytes| {
+                if !bytes.windows(6).any(|window| window == b"COMMIT") {
+                    return true;
+                }
+                let now = *weather.borrow();
+                if now == Weather::LosesCommits {
+                    lost_commits.fetch_add(1, Ordering::SeqCst);
+                }
+                commit_was_sent.store(now == Weather::LosesAnswersToCommit, Ordering::SeqCst);
+                now != Weather::LosesCommits
+            });
+            let answers = pass_on(from_server, to_client, |_| {
+                // PostgreSQL has answered, so it has committed.
+                let is_lost = commit_was_sent.load(Ordering::SeqCst);
+                if is_lost {
+                    lost_commits.fetch_add(1, Ordering::SeqCst);
+                }
+                !is_lost
+            });
             // Pinned out here: the sockets stay open while a dead connection says nothing.
             let flow = std::pin::pin!(async {
                 // The first side to end takes both connections with it.
                 tokio::select! {
-                    _ = requests(&mut from_client, &mut to_server, &now, &commit_sent, &lost_commits) => {}
-                    _ = answers(&mut from_server, &mut to_client, &commit_sent, &lost_commits) => {}
+                    _ = requests => {}
+                    _ = answers => {}
                 }
             });
             tokio::select! {
@@ -119,50 +137,17 @@ async fn until(weather: &mut watch::Receiver<Weather>, awaited: Weather) {
     let _ = weather.wait_for(|now| *now == awaited).await;
 }
 
-/// From the server under test to PostgreSQL.
-async fn requests(
-    from: &mut tcp::OwnedReadHalf,
-    to: &mut unix::OwnedWriteHalf,
-    weather: &watch::Receiver<Weather>,
-    commit_sent: &watch::Sender<bool>,
-    lost_commits: &AtomicUsize,
+/// Passes on what `passes` lets through, to the end of the connection or the first that it doesn't.
+async fn pass_on(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut passes: impl FnMut(&[u8]) -> bool,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut buffer).await?;
-        let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else {
-            return Ok(());
-        };
-        let now = *weather.borrow();
-        if bytes.windows(6).any(|window| window == b"COMMIT") {
-            if now == Weather::LosesCommits {
-                lost_commits.fetch_add(1, Ordering::SeqCst);
-                return Ok(());
-            }
-            if now == Weather::LosesAnswersToCommit {
-                commit_sent.send_replace(true);
-            }
-        }
-        to.write_all(bytes).await?;
-    }
-}
-
-/// From PostgreSQL to the server under test.
-async fn answers(
-    from: &mut unix::OwnedReadHalf,
-    to: &mut tcp::OwnedWriteHalf,
-    commit_sent: &watch::Sender<bool>,
-    lost_commits: &AtomicUsize,
-) -> std::io::Result<()> {
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let length = from.read(&mut buffer).await?;
-        let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else {
-            return Ok(());
-        };
-        if *commit_sent.borrow() {
-            // PostgreSQL has answered, so it has committed.
-            lost_commits.fetch_add(1, Ordering::SeqCst);
+        let bytes = &buffer[..length];
+        if bytes.is_empty() || !passes(bytes) {
             return Ok(());
         }
         to.write_all(bytes).await?;

@@ -292,3 +292,26 @@ async fn messages_never_echo_values() {
         assert!(!text.contains(SECRET), "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_path_that_would_be_stored_is_bounded_and_holds_no_card_number() {
+    let server = TestServer::start().await;
+    let long = format!("/charges/{}", "x".repeat(600));
+    for (path, status, code) in [
+        (long.as_str(), 404, "route_not_found"),
+        ("/charges/4242424242424242", 400, "card_number_forbidden"),
+        (
+            "/v1/charges/4242%2D4242%204242-4242/capture",
+            400,
+            "card_number_forbidden",
+        ),
+    ] {
+        let refused = server.client.post_new(path, &serde_json::json!({})).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (status, code),
+            "{path}"
+        );
+    }
+    assert_eq!(server.database.records().await, 0);
+}

@@ -34,6 +34,8 @@ async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_en
         "/livez",
         "/readyz",
         "/errors",
+        "/openapi.json",
+        "/swagger-ui/",
         "/charges",
         "/v1/charges",
         "/v1/charges/ch_1",
@@ -73,8 +75,11 @@ async fn unusual_but_well_formed_requests_get_the_envelope_too() {
     let server = TestServer::start().await;
     let heads = [
         ("GET /swagger-ui/nothing.js", 404, "route_not_found"),
-        ("POST /swagger-ui/", 404, "route_not_found"),
-        ("POST /openapi.json", 404, "route_not_found"),
+        ("GET /swagger-ui/%ff", 404, "route_not_found"),
+        ("GET /swagger-ui/../livez", 404, "route_not_found"),
+        ("POST /swagger-ui/", 405, "method_not_allowed"),
+        ("POST /swagger-ui/index.html", 405, "method_not_allowed"),
+        ("POST /openapi.json", 405, "method_not_allowed"),
         ("DELETE /swagger-ui", 405, "method_not_allowed"),
         ("GET /%", 404, "route_not_found"),
         ("GET /%ff%00", 404, "route_not_found"),

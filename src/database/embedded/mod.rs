@@ -17,7 +17,7 @@
 //! attaches to it. The lock is the kernel's, so it ends with its holder even after `kill -9`.
 //! PostgreSQL then lives on, and the next start finds the lock free and takes it over. If
 //! PostgreSQL was killed as well, the next start replaces it, and its log replay brings back
-//! everything that was committed.
+//! everything that was committed. So does the owner itself, if PostgreSQL ends while it lives.
 
 mod account;
 mod binaries;
@@ -31,6 +31,7 @@ use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ use connection::{DATABASE, ensure_database, options_for};
 pub use error::EmbeddedError;
 use error::tells_of_full_disk;
 use postmaster::{
-    INITDB_LIMIT, Launch, Life, PidFile, create_cluster, is_passing_conflict, shut_down,
+    INITDB_LIMIT, Launch, Life, PidFile, create_cluster, is_passing_conflict, is_postmaster,
+    shut_down,
 };
 use site::{PORT, Site};
 
@@ -63,6 +65,14 @@ const CONFLICT_LIMIT: Duration = Duration::from_secs(10);
 /// PostgreSQL needs to start, long against the cost of a look.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
+/// Pause between two looks at a PostgreSQL that runs. While it is gone, requests are answered 503,
+/// and a start takes about as long.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause after an attempt to start it again has failed: the disk may be full, and the log need not
+/// say so every second.
+const RESTART_PAUSE: Duration = Duration::from_secs(5);
+
 /// A PostgreSQL that runs in a data directory of charge-once.
 ///
 /// Call [`stop`](Self::stop) at the end. Dropping the value leaves PostgreSQL running, and the
@@ -72,6 +82,7 @@ pub struct EmbeddedPostgres {
     site: Arc<Site>,
     socket_dir: PathBuf,
     pid: Pid,
+    bin_dir: Option<PathBuf>,
     /// Held for as long as this process is the owner; `None` when attached.
     lock: Option<File>,
 }
@@ -107,7 +118,14 @@ impl EmbeddedPostgres {
         loop {
             let place = Arc::clone(&site);
             if let Some(lock) = off_thread(move || place.try_lock()).await?? {
-                return Self::own(site, lock, pg_bin_dir).await;
+                let (pid, socket_dir) = run(&site, pg_bin_dir).await?;
+                return Ok(Self {
+                    site,
+                    socket_dir,
+                    pid,
+                    bin_dir: pg_bin_dir.map(Path::to_owned),
+                    lock: Some(lock),
+                });
             }
             let reason = match Self::attach(&site).await {
                 Ok(attached) => return Ok(attached),
@@ -155,6 +173,28 @@ impl EmbeddedPostgres {
         self.lock.is_some()
     }
 
+    /// Starts PostgreSQL again whenever it has ended, until `stop` resolves. Does nothing when
+    /// attached: that is the owner's task.
+    ///
+    /// A start that has begun is finished first, so that [`stop`](Self::stop) knows what to stop.
+    pub async fn keep_running(&mut self, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        let mut pause = WATCH_INTERVAL;
+        while self.is_owner() {
+            tokio::select! {
+                () = &mut stop => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = match self.revive().await {
+                Ok(()) => WATCH_INTERVAL,
+                Err(error) => {
+                    tracing::error!(%error, "PostgreSQL can't be started again");
+                    RESTART_PAUSE
+                }
+            };
+        }
+    }
+
     /// Stops PostgreSQL if this process is the owner; leaves it alone when attached.
     ///
     /// Open transactions are rolled back and their connections closed, so finish the requests
@@ -190,39 +230,44 @@ impl EmbeddedPostgres {
             site: Arc::clone(site),
             socket_dir: file.socket_dir,
             pid: file.pid,
+            bin_dir: None,
             lock: None,
         })
     }
 
-    /// Starts PostgreSQL, or takes over one whose owner has died.
-    async fn own(
-        site: Arc<Site>,
-        lock: File,
-        pg_bin_dir: Option<&Path>,
-    ) -> Result<Self, EmbeddedError> {
-        let started = Instant::now();
-        loop {
-            let outcome = match find_running(&site).await? {
-                Some(pid) => {
-                    tracing::info!(%pid, "taking over the PostgreSQL of a process that has ended");
-                    wait_until_ready(&site, pid).await?
-                }
-                None => launch(&site, pg_bin_dir, started).await?,
-            };
-            if let Outcome::Ready { pid, socket_dir } = outcome {
-                return Ok(Self {
-                    site,
-                    socket_dir,
-                    pid,
-                    lock: Some(lock),
-                });
-            }
-            if started.elapsed() > READY_LIMIT {
-                let reason = "it ended again and again".to_owned();
-                return Err(not_ready(&site, READY_LIMIT, reason));
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
+    /// Starts PostgreSQL again if it has ended.
+    async fn revive(&mut self) -> Result<(), EmbeddedError> {
+        let (site, pid) = (Arc::clone(&self.site), self.pid);
+        if off_thread(move || is_postmaster(&site, pid)).await? {
+            return Ok(());
         }
+        let log = self.site.log();
+        tracing::error!(%pid, log = %log.display(), "PostgreSQL has ended; starting it again");
+        (self.pid, self.socket_dir) = run(&self.site, self.bin_dir.as_deref()).await?;
+        Ok(())
+    }
+}
+
+/// Starts PostgreSQL, or takes over one whose owner has died: its process and the folder of its
+/// socket. Only for the owner.
+async fn run(site: &Arc<Site>, pg_bin_dir: Option<&Path>) -> Result<(Pid, PathBuf), EmbeddedError> {
+    let started = Instant::now();
+    loop {
+        let outcome = match find_running(site).await? {
+            Some(pid) => {
+                tracing::info!(%pid, "taking over the PostgreSQL of a process that has ended");
+                wait_until_ready(site, pid).await?
+            }
+            None => launch(site, pg_bin_dir, started).await?,
+        };
+        if let Outcome::Ready { pid, socket_dir } = outcome {
+            return Ok((pid, socket_dir));
+        }
+        if started.elapsed() > READY_LIMIT {
+            let reason = "it ended again and again".to_owned();
+            return Err(not_ready(site, READY_LIMIT, reason));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

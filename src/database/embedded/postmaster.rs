@@ -280,7 +280,9 @@ pub(super) async fn shut_down(site: &Site, pid: Pid) -> Result<(), EmbeddedError
 }
 
 /// Whether the process is this data directory's PostgreSQL, so that a signal hits nobody else.
-fn is_postmaster(site: &Site, pid: Pid) -> bool {
+///
+/// Blocks.
+pub(super) fn is_postmaster(site: &Site, pid: Pid) -> bool {
     match Life::of(pid) {
         Life::Child => true,
         Life::Gone => false,

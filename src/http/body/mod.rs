@@ -7,14 +7,13 @@ pub mod decode_error;
 pub mod form;
 pub mod json;
 
-use std::time::Duration;
-
 use actix_web::{
     error::PayloadError,
     http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING},
     web::{Bytes, BytesMut, Payload},
 };
 use futures_util::StreamExt;
+use tokio::time::Instant;
 
 use super::error::EdgeError;
 use crate::domain::{
@@ -73,13 +72,13 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// Reads the whole body: at most `limit` bytes, within `time`. Actix sets no time limit of its own,
-/// so a client that stops sending would hold its request open for ever.
+/// Reads the whole body: at most `limit` bytes, and no longer than `until`. Actix sets no time limit
+/// of its own, so a client that stops sending would hold its request open for ever.
 pub async fn read(
     headers: &HeaderMap,
     mut payload: Payload,
     limit: usize,
-    time: Duration,
+    until: Instant,
 ) -> Result<Bytes, EdgeError> {
     let too_large = || EdgeError::from(ApiError::explained(ErrorCode::BodyTooLarge));
     let announced = headers
@@ -99,7 +98,7 @@ pub async fn read(
         }
         Ok(body.freeze())
     };
-    tokio::time::timeout(time, reading)
+    tokio::time::timeout_at(until, reading)
         .await
         .unwrap_or_else(|_| Err(ApiError::explained(ErrorCode::RequestTimeout).into()))
 }

@@ -1,0 +1,46 @@
+//! `POST /orders/{id}/cancel`: close an open order for good.
+//!
+//! Locks    the order
+//! Writes   its status
+//! Emits    order.canceled
+//! Refuses  an order that was paid or canceled
+
+use sqlx::PgConnection;
+
+use super::{OK, Origin, missing};
+use crate::{
+    domain::{
+        error::ApiError, event::EventType, ids::OrderId, order::Cancellation, params::Params,
+    },
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Cancels an order.
+pub struct CancelOrder {
+    /// Who sells.
+    pub origin: Origin,
+    /// The order, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Command for CancelOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let cancellation = Cancellation::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let order = store::orders::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id"))?;
+        order.status.must_be_open().map_err(ApiError::from)?;
+        let order = store::orders::cancel(tx, account, id).await?;
+        self.origin
+            .emit(tx, EventType::OrderCanceled, &order)
+            .await?;
+        self.origin
+            .order(tx, OK, order, cancellation.expand_charge)
+            .await
+    }
+}

@@ -1,0 +1,40 @@
+//! What lists and references look like.
+
+use serde::Serialize;
+
+/// `{"object":"list","data":[…],"has_more":…,"url":…}`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct List<T> {
+    /// Always `list`.
+    #[schema(example = "list")]
+    pub object: &'static str,
+    /// Newest first.
+    pub data: Vec<T>,
+    /// Whether there are more beyond this page.
+    pub has_more: bool,
+    /// The path of the list, without its host.
+    #[schema(example = "/charges")]
+    pub url: String,
+}
+
+impl<T> List<T> {
+    /// One page of the list at `url`.
+    pub fn new(data: Vec<T>, has_more: bool, url: String) -> Self {
+        Self {
+            object: "list",
+            data,
+            has_more,
+            url,
+        }
+    }
+}
+
+/// A reference to another object: its id, or all of it where `expand` asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum Expandable<T> {
+    /// The id.
+    Id(String),
+    /// The object as it is now.
+    Object(Box<T>),
+}

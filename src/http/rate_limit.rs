@@ -1,0 +1,78 @@
+//! How often an account may ask.
+//!
+//! Promise: one account's flood is answered with 429 before it costs more than the look-up of its
+//! API key, and no other account meets its limit. Memory and counting are the process's own.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use governor::{DefaultKeyedRateLimiter, Quota};
+
+use super::error::EdgeError;
+use crate::domain::{
+    error::{ApiError, ErrorCode},
+    ids::AccountId,
+};
+
+/// After this many requests the accounts that are back at their whole limit are forgotten. Only a
+/// valid API key gets an account here, so no more than these, and those that asked within the last
+/// second, are ever remembered: some tens of bytes each.
+const FORGET_EVERY: usize = 10_000;
+
+/// Counts the requests of each account. Cheap to clone; all clones share the counts.
+#[derive(Clone)]
+pub struct RateLimit(Option<Arc<Counts>>);
+
+struct Counts {
+    limiter: DefaultKeyedRateLimiter<AccountId>,
+    checked: AtomicUsize,
+}
+
+impl RateLimit {
+    /// So many requests in a second, and as many in a burst; `None` limits nothing.
+    pub fn new(per_second: Option<NonZeroU32>) -> Self {
+        Self(per_second.map(|per_second| {
+            Arc::new(Counts {
+                limiter: DefaultKeyedRateLimiter::keyed(Quota::per_second(per_second)),
+                checked: AtomicUsize::new(0),
+            })
+        }))
+    }
+
+    /// Counts a request of `account`, or refuses it. A refused one counts for nothing: who asks
+    /// again and again is served again as soon as who waits.
+    pub fn check(&self, account: AccountId) -> Result<(), EdgeError> {
+        let Some(counts) = &self.0 else {
+            return Ok(());
+        };
+        if counts.checked.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+            counts.limiter.retain_recent();
+        }
+        counts
+            .limiter
+            .check_key(&account)
+            .map_err(|_| ApiError::explained(ErrorCode::RateLimited).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn accounts_that_stopped_asking_are_forgotten() {
+        let limit = RateLimit::new(NonZeroU32::new(1_000_000));
+        for account in 0..5 * FORGET_EVERY as u128 {
+            assert!(limit.check(AccountId(Uuid::from_u128(account))).is_ok());
+        }
+        let remembered = limit.0.map(|counts| counts.limiter.len());
+        assert!(remembered < Some(2 * FORGET_EVERY), "{remembered:?}");
+    }
+}

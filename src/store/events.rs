@@ -1,0 +1,166 @@
+//! The table `events`.
+
+use chrono::{DateTime, Utc};
+use serde_json::value::RawValue;
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use super::page::{Cursor, Listed, Page};
+use crate::domain::{
+    event::{Event, EventData, EventRequest, EventType},
+    ids::{AccountId, EventId},
+};
+
+struct Row {
+    id: Uuid,
+    event_type: String,
+    object: Json<Box<RawValue>>,
+    request_id: String,
+    idempotency_key: String,
+    created_at: DateTime<Utc>,
+    pending_webhooks: i64,
+}
+
+impl From<Row> for Event {
+    fn from(row: Row) -> Self {
+        Self {
+            id: EventId(row.id).to_string(),
+            object: "event",
+            api_version: (),
+            created: row.created_at.timestamp(),
+            data: EventData {
+                object: row.object.0,
+            },
+            livemode: false,
+            pending_webhooks: row.pending_webhooks,
+            request: EventRequest {
+                id: row.request_id,
+                idempotency_key: row.idempotency_key,
+            },
+            event_type: row.event_type,
+        }
+    }
+}
+
+/// `query_as!` with the columns of [`Row`] before the rest of a statement.
+macro_rules! event_rows {
+    ($after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"
+            SELECT id, type AS event_type, object AS "object: Json<Box<RawValue>>", request_id,
+                   idempotency_key, created_at, 0::bigint AS "pending_webhooks!"
+            "# + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// What an event is made of.
+#[derive(Debug)]
+pub struct NewEvent<'a> {
+    /// What happened.
+    pub event_type: EventType,
+    /// What it happened to, as the API shows it.
+    pub object: Box<RawValue>,
+    /// The `req_…` that made it happen.
+    pub request_id: &'a str,
+    /// The key it executed under.
+    pub idempotency_key: &'a str,
+}
+
+/// Writes an event. Locks nothing that exists but the account, against its deletion.
+pub async fn insert(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: EventId,
+    new: NewEvent<'_>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+        VALUES ($1, $2, $3, $4::text::json, $5, $6)
+        ",
+        account_id.0,
+        id.0,
+        new.event_type.as_str(),
+        // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
+        new.object.get(),
+        new.request_id,
+        new.idempotency_key,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One event of the account. Takes no lock.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    id: EventId,
+) -> Result<Option<Event>, sqlx::Error> {
+    event_rows!(
+        "FROM events WHERE account_id = $1 AND id = $2",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.map(Event::from))
+}
+
+/// What a list of events is narrowed down to.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// What happened.
+    pub event_type: Option<EventType>,
+}
+
+/// One page of the account's events; `None` if its cursor names none of them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    page: &Page,
+    filter: &Filter,
+) -> Result<Option<Listed<Event>>, sqlx::Error> {
+    if let Some(cursor) = page.cursor.id()
+        && find(&mut *connection, account_id, EventId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
+    // Two statements that differ in their order: each walks the primary key and stops.
+    macro_rules! rows {
+        ($order:tt) => {
+            event_rows!(
+                "
+                  FROM events
+                 WHERE account_id = $1
+                   AND ($2::uuid IS NULL OR id < $2)
+                   AND ($3::uuid IS NULL OR id > $3)
+                   AND ($4::timestamptz IS NULL OR created_at >= $4)
+                   AND ($5::timestamptz IS NULL OR created_at < $5)
+                   AND ($6::text IS NULL OR type = $6)
+                 ORDER BY id "
+                    + $order
+                    + " LIMIT $7",
+                account_id.0,
+                page.cursor.older_than(),
+                page.cursor.newer_than(),
+                page.created_from,
+                page.created_before,
+                filter.event_type.map(EventType::as_str),
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = match page.cursor {
+        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
+        Cursor::EndingBefore(_) => rows!("ASC"),
+    };
+    Ok(Some(page.cut(rows.into_iter().map(Event::from).collect())))
+}
