@@ -48,6 +48,16 @@ check: ## everything that CI checks
 compose-test: ## build the image, start docker-compose.yml and charge through it
 	@scripts/compose-test
 
+.PHONY: sdk-test
+sdk-test: ## drive the service with Stripe's SDKs for Python and Node
+	@scripts/install-postgres
+	@tests/sdk/run
+
+.PHONY: sdk-test-rust
+sdk-test-rust: ## the same with async-stripe, which takes minutes to build
+	@scripts/install-postgres
+	@tests/sdk/run rust
+
 .PHONY: openapi
 openapi: ## write openapi/openapi.json
 	@scripts/openapi

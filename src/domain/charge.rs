@@ -481,6 +481,9 @@ pub struct CardDetails {
     /// Four digits.
     #[schema(example = 2099)]
     pub exp_year: i16,
+    /// Always `credit`, as the test cards are.
+    #[schema(example = "credit")]
+    pub funding: &'static str,
     /// The last four digits of the number.
     #[schema(example = "4242")]
     pub last4: String,

@@ -50,6 +50,7 @@ impl From<Row> for Charge {
             brand: row.card_brand,
             exp_month: row.card_exp_month,
             exp_year: row.card_exp_year,
+            funding: "credit",
             last4: row.card_last4,
         };
         Self {

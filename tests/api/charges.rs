@@ -44,7 +44,9 @@ async fn a_charge_has_exactly_the_documented_members_and_defaults() {
     );
     let card_id = object["source"]["id"].take();
     assert!(card_id.as_str().unwrap().starts_with("card_"), "{card_id}");
-    let card = json!({"brand": "visa", "last4": "4242", "exp_month": 12, "exp_year": 2099});
+    let card = json!({
+        "brand": "visa", "last4": "4242", "exp_month": 12, "exp_year": 2099, "funding": "credit",
+    });
     let expected = json!({
         "id": null, "object": "charge", "amount": 2000, "amount_captured": 2000,
         "amount_refunded": 0, "balance_transaction": null, "billing_details": {},
@@ -60,7 +62,7 @@ async fn a_charge_has_exactly_the_documented_members_and_defaults() {
         "refunded": false,
         "source": {
             "id": null, "object": "card", "brand": "visa", "last4": "4242", "exp_month": 12,
-            "exp_year": 2099,
+            "exp_year": 2099, "funding": "credit",
         },
         "statement_descriptor": null, "status": "succeeded",
     });

@@ -1,0 +1,155 @@
+// What every test stands on: clients, servers of a test's own, a network that loses replies.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import net from 'node:net';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import Stripe from 'stripe';
+
+export const URL_OF_SERVER = process.env.CHARGE_ONCE_URL;
+const API_KEY = process.env.CHARGE_ONCE_API_KEY;
+const PROGRAM = process.env.CHARGE_ONCE;
+
+// Any wait for a condition ends here, as a failure.
+const PATIENCE_MS = 30_000;
+
+/** The SDK as it comes: only the address of the API is another one. */
+export function client(url = URL_OF_SERVER, { apiKey = API_KEY, ...options } = {}) {
+  const { hostname, port } = new URL(url);
+  return new Stripe(apiKey, { protocol: 'http', host: hostname, port, ...options });
+}
+
+/** A key or a reference that no other test uses. */
+export const unique = (what) => `${what}-${randomUUID()}`;
+
+/** The parameters of a charge, for a customer whose charges can be counted. */
+export const order = (parameters = {}) => ({
+  amount: 2000,
+  currency: 'usd',
+  source: 'tok_visa',
+  customer: unique('customer'),
+  ...parameters,
+});
+
+/** The charges that really are there, asked for without the network in between. */
+export async function chargesOf({ customer }) {
+  return (await client().charges.list({ customer })).data;
+}
+
+export const ids = (objects) => objects.map(({ id }) => id);
+
+export const isReplay = (object) =>
+  object.lastResponse.headers['idempotent-replayed'] === 'true';
+
+/** For lists that must hold a test's own objects and no others. */
+export function apiKeyOfANewAccount() {
+  const output = execFileSync(PROGRAM, ['api-key', 'create', '--account', unique('account')]);
+  return output.toString().split('\n')[0];
+}
+
+/** The table of variables that the program knows. */
+export const configTable = () => execFileSync(PROGRAM, ['config-table']).toString();
+
+/** Whether `feature` must be there: see `run`. */
+export const requires = (feature) =>
+  process.env.SDK_TEST_REQUIRES.split(' ').includes(feature);
+
+/** A server process of a test's own, on the same database; it keeps its port for life. */
+export class Server {
+  address = '127.0.0.1:0';
+
+  constructor(variables = {}) {
+    this.variables = variables;
+  }
+
+  static async start(variables) {
+    const server = new Server(variables);
+    await server.start();
+    return server;
+  }
+
+  async start() {
+    const env = { ...process.env, BIND_ADDRESS: this.address, ...this.variables };
+    this.process = spawn(PROGRAM, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const [banner] = await once(createInterface(this.process.stdout), 'line');
+    this.url = banner.split(' ').at(-1);
+    this.address = this.url.replace('http://', '');
+  }
+
+  async kill() {
+    this.process.kill('SIGKILL');
+    await once(this.process, 'exit');
+  }
+
+  async killAndRestart() {
+    await this.kill();
+    await this.start();
+  }
+}
+
+/** A TCP proxy in front of a server, which loses what it is told to. */
+export class Network {
+  lost = 0;
+  cuts = new Set();
+
+  static async start({
+    url = URL_OF_SERVER,
+    loseReplies = 0,
+    loseRequests = 0,
+    whenLost = () => {},
+  }) {
+    const network = new Network();
+    const { hostname, port } = new URL(url);
+    const toLose = { replies: loseReplies, requests: loseRequests };
+    network.listener = net.createServer((fromClient) => {
+      const fromServer = net.connect({ host: hostname, port });
+      const cut = () => {
+        fromClient.destroy();
+        fromServer.destroy();
+        network.cuts.delete(cut);
+      };
+      network.cuts.add(cut);
+      const forward = (source, target, what) => {
+        source.on('data', (bytes) => {
+          if (toLose[what] === 0) {
+            target.write(bytes);
+            return;
+          }
+          toLose[what] -= 1;
+          network.lost += 1;
+          // A reply that has come this far is committed, so whatever happens now happens after it.
+          Promise.resolve(whenLost()).finally(cut);
+        });
+        source.on('close', cut);
+        // The server is down: so is the way to it.
+        source.on('error', cut);
+      };
+      forward(fromClient, fromServer, 'requests');
+      forward(fromServer, fromClient, 'replies');
+    });
+    network.listener.listen(0, '127.0.0.1');
+    await once(network.listener, 'listening');
+    network.url = `http://127.0.0.1:${network.listener.address().port}`;
+    return network;
+  }
+
+  /** Connections that are kept alive would keep this process alive too. */
+  close() {
+    this.listener.close();
+    this.cuts.forEach((cut) => cut());
+  }
+}
+
+/** Polls until `condition` gives something, and gives it back. */
+export async function eventually(what, condition) {
+  const deadline = Date.now() + PATIENCE_MS;
+  while (Date.now() < deadline) {
+    const found = await condition();
+    if (found) return found;
+    await sleep(50);
+  }
+  throw new Error(`never happened: ${what}`);
+}

@@ -1,0 +1,71 @@
+"""Every error is the exception that code written for Stripe catches."""
+
+import json
+import unittest
+from operator import attrgetter
+from pathlib import Path
+
+import stripe
+from support import charges_of, client, is_replay, order, unique
+
+TABLE = Path(__file__).parent.parent / "errors.json"
+
+
+class Errors(unittest.TestCase):
+    def assert_raises(self, row):
+        # A retry of what asks for one is another test's matter.
+        v1 = client(max_network_retries=0).v1
+        arguments = [row["id"]] if "id" in row else []
+        options = row.get("options", {})
+        with self.assertRaises(stripe.StripeError) as raised:
+            attrgetter(row["do"])(v1)(*arguments, row.get("with", {}), options)
+        error = raised.exception
+        told = error.error.to_dict()
+        self.assertEqual(type(error).__name__, row["raises"])
+        self.assertEqual(error.http_status, row["status"])
+        if "code" in row:
+            self.assertEqual(told["code"], row["code"])
+        self.assertEqual(told.get("decline_code"), row.get("decline_code"))
+        self.assertEqual(told.get("param"), row.get("param"))
+        if row["raises"] in ("CardError", "InvalidRequestError"):
+            self.assertEqual(error.code, told["code"])
+            self.assertEqual(error.param, row.get("param"))
+        self.assertTrue(error.request_id.startswith("req_"))
+        self.assertTrue(error.user_message)
+        if row["raises"] == "CardError":
+            failed = v1.charges.retrieve(told["charge"])
+            self.assertEqual((failed.status, failed.paid), ("failed", False))
+            self.assertEqual(failed.failure_code, row["code"])
+
+    def test_a_key_reused_for_another_request_is_an_idempotency_error(self):
+        parameters, options = order(), {"idempotency_key": unique("key")}
+        first = client().v1.charges.create(parameters, options)
+        for changed in ({"amount": 2100}, {"currency": "eur"}, {"description": "more"}):
+            with self.assertRaises(stripe.IdempotencyError) as reused:
+                client().v1.charges.create({**parameters, **changed}, options)
+            self.assertEqual(reused.exception.http_status, 400)
+            self.assertEqual(reused.exception.error.code, "idempotency_key_reused")
+        again = client().v1.charges.create(parameters, options)
+        self.assertTrue(is_replay(again))
+        self.assertEqual(charges_of(parameters), [first])
+
+    def test_a_decline_that_is_retried_is_the_same_decline(self):
+        parameters = order(source="tok_chargeDeclinedInsufficientFunds")
+        options = {"idempotency_key": unique("key")}
+        failed = []
+        for _ in range(2):
+            with self.assertRaises(stripe.CardError) as declined:
+                client().v1.charges.create(parameters, options)
+            self.assertEqual(declined.exception.error.decline_code, "insufficient_funds")
+            failed.append(declined.exception.error.charge)
+        self.assertEqual(failed[0], failed[1])
+        self.assertEqual([charge.id for charge in charges_of(parameters)], failed[:1])
+
+
+for row in json.loads(TABLE.read_text()):
+    decline = f", {row['decline_code']}" if "decline_code" in row else ""
+    param = f", param {row['param']}" if "param" in row else ""
+    code = f" {row['code']}" if "code" in row else ""
+    name = f"{row['raises']} {row['status']}{code}{decline}{param}: {row['when']}"
+    test = lambda self, row=row: self.assert_raises(row)  # noqa: E731
+    setattr(Errors, f"test_{name}", test)
