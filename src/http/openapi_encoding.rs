@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use utoipa::{
     Modify,
     openapi::{
-        OpenApi, RefOr, Schema, Type, encoding::Encoding, path::ParameterStyle, schema::SchemaType,
+        OpenApi, RefOr, Schema, Type,
+        encoding::Encoding,
+        path::ParameterStyle,
+        schema::{ArrayItems, SchemaType},
     },
 };
 
@@ -15,9 +18,10 @@ use super::openapi::operations;
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
-/// `source[number]=…`, `metadata[order_id]=…`: without this, OpenAPI's default for a value with
-/// members in a form is `number=…`, which is refused. OpenAPI names no style for a list of objects,
-/// `items[0][quantity]=…`; Stripe's document says `deepObject` of such a list, and so does this one.
+/// `source[number]=…`, `metadata[order_id]=…`, `expand[]=…`: without this, OpenAPI's default for a
+/// value with members in a form is `number=…`, and for a list `expand=…`, which are refused. OpenAPI
+/// names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says `deepObject`
+/// of such a list, and so does this one.
 pub(super) struct FormEncoding;
 
 impl Modify for FormEncoding {
@@ -34,15 +38,31 @@ impl Modify for FormEncoding {
             let Some(Schema::Object(parameters)) = resolve(&schemas, form.schema.as_ref()) else {
                 continue;
             };
+            let mut written = parameters.clone();
             for (name, parameter) in &parameters.properties {
-                if has_members(&schemas, parameter) {
+                if is_list_of_texts(&schemas, parameter) {
+                    written.properties.remove(name);
+                    let name = format!("{name}[]");
+                    written.properties.insert(name, parameter.clone());
+                } else if has_members(&schemas, parameter) {
                     let encoding = Encoding::builder()
                         .style(Some(ParameterStyle::DeepObject))
                         .explode(Some(true));
                     form.encoding.insert(name.clone(), encoding.build());
                 }
             }
+            form.schema = Some(Schema::Object(written).into());
         }
+    }
+}
+
+fn is_list_of_texts(schemas: &Schemas, schema: &RefOr<Schema>) -> bool {
+    match resolve(schemas, Some(schema)) {
+        Some(Schema::Array(array)) => match &array.items {
+            ArrayItems::RefOrSchema(item) => !has_members(schemas, item),
+            ArrayItems::False => false,
+        },
+        Some(_) | None => false,
     }
 }
 

@@ -135,6 +135,27 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
     assert!(tried >= 36, "{tried}");
 }
 
+#[test]
+fn a_list_of_texts_has_brackets_in_a_form() {
+    let document = document();
+    for (path, _, operation) in operations(&document) {
+        let content = &operation["requestBody"]["content"];
+        let expand = |media_type: &str, name: &str| {
+            let schema = resolve(&document, &content[media_type]["schema"]);
+            schema["properties"].get(name).is_some()
+        };
+        assert_eq!(
+            expand("application/json", "expand"),
+            expand("application/x-www-form-urlencoded", "expand[]"),
+            "{path}"
+        );
+        assert!(
+            !expand("application/x-www-form-urlencoded", "expand"),
+            "{path}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn metadata_is_bounded_as_documented() {
     let server = TestServer::start().await;

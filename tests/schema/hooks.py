@@ -91,8 +91,8 @@ def with_integers(value):
 
 @schemathesis.serializer(FORM)
 def form(context, value):
-    """`source[number]=…` as the document says, and `items[0][quantity]=…`, for which OpenAPI has no
-    style. A null is left out (RFC 6570, section 2.3): a form has none."""
+    """`source[number]=…` and `expand[]=…` as the document says, and `items[0][quantity]=…`, for which
+    OpenAPI has no style. A null is left out (RFC 6570, section 2.3): a form has none."""
     body = context.case.body
     if not isinstance(body, dict):
         return json.dumps(body).encode()
@@ -106,7 +106,7 @@ def flat(name, value):
             yield from flat(f"{name}[{key}]", member)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from flat(f"{name}[{index}]", item)
+            yield from flat(name if name.endswith("[]") else f"{name}[{index}]", item)
     elif value is not None:
         yield name, value if isinstance(value, str) else json.dumps(value)
 
