@@ -26,7 +26,7 @@ use utoipa_swagger_ui::Config;
 
 use super::{
     error::EdgeError,
-    openapi_encoding::FormEncoding,
+    openapi_encoding::RequestBodies,
     openapi_headers::{ReplyHeaders, add_error_headers},
 };
 use crate::{
@@ -197,8 +197,8 @@ pub struct CaptureChargeBody {
     reason = "describes a body; domain/refund.rs reads it by hand"
 )]
 pub struct CreateRefundBody {
-    /// Which charge.
-    #[schema(max_length = 255)]
+    /// Which charge: ch_…
+    #[schema(pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     charge: String,
     /// Minor units. Default: what remains.
     #[schema(minimum = 1, maximum = 99_999_999)]
@@ -465,7 +465,7 @@ pub struct ItemParam {
     security(("bearer" = []), ("basic" = [])),
     modifiers(
         &SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
-        &FormEncoding,
+        &RequestBodies,
     ),
 )]
 struct Document;

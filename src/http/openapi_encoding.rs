@@ -1,4 +1,5 @@
-//! How the OpenAPI document says that parameters with members are written in forms.
+//! What the OpenAPI document says of every request body alike: whether there must be one, and how
+//! parameters with members are written in forms.
 //!
 //! Promise: it holds for every operation, because it is derived from what the operation declares.
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use utoipa::{
     Modify,
     openapi::{
-        OpenApi, RefOr, Schema, Type,
+        OpenApi, RefOr, Required, Schema, Type,
         encoding::Encoding,
         path::ParameterStyle,
         schema::{ArrayItems, SchemaType},
@@ -22,9 +23,11 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 /// value with members in a form is `number=…`, and for a list `expand=…`, which are refused. OpenAPI
 /// names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says `deepObject`
 /// of such a list, and so does this one.
-pub(super) struct FormEncoding;
+///
+/// A body may be left out where no parameter is required: nothing is an empty object.
+pub(super) struct RequestBodies;
 
-impl Modify for FormEncoding {
+impl Modify for RequestBodies {
     fn modify(&self, document: &mut OpenApi) {
         let schemas = document.components.clone().unwrap_or_default().schemas;
         for operation in operations(document) {
@@ -38,6 +41,10 @@ impl Modify for FormEncoding {
             let Some(Schema::Object(parameters)) = resolve(&schemas, form.schema.as_ref()) else {
                 continue;
             };
+            body.required = Some(match parameters.required.as_slice() {
+                [] => Required::False,
+                [_, ..] => Required::True,
+            });
             let mut written = parameters.clone();
             for (name, parameter) in &parameters.properties {
                 if is_list_of_texts(&schemas, parameter) {

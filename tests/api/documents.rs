@@ -135,6 +135,25 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
     assert!(tried >= 36, "{tried}");
 }
 
+#[tokio::test]
+async fn a_body_may_be_left_out_where_no_parameter_is_required() {
+    let server = TestServer::start().await;
+    let document = document();
+    let mut optional = 0;
+    for (path, method, operation) in operations(&document) {
+        let Some(body) = operation.get("requestBody") else {
+            continue;
+        };
+        let (path, _) = with_ids(&server.client, &path, &json!({})).await;
+        let request = server.client.request(method, &path);
+        let answer = Answer::of(request.header("idempotency-key", path.as_str())).await;
+        let is_required = body["required"] == json!(true);
+        assert_eq!(is_required, answer.status == 400, "{path}: {answer:?}");
+        optional += usize::from(!is_required);
+    }
+    assert!(optional >= 6, "{optional}");
+}
+
 #[test]
 fn a_list_of_texts_has_brackets_in_a_form() {
     let document = document();
