@@ -7,7 +7,10 @@ use std::{
     fmt::Write, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration,
 };
 
-use crate::idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT};
+use crate::{
+    domain::webhook_delivery::Pauses,
+    idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT},
+};
 
 /// The key that the embedded mode's account has unless `DEV_API_KEY` sets another.
 pub const DEFAULT_DEV_API_KEY: &str = "sk_test_charge_once_dev";
@@ -16,6 +19,11 @@ pub const DEFAULT_DEV_API_KEY: &str = "sk_test_charge_once_dev";
 const TTL_MIN: Duration = Duration::from_secs(60);
 /// Longer retention is possible but a mistake: the table holds every key of the window.
 const TTL_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// A receiver that takes longer should answer first and work afterwards.
+const WEBHOOK_TIMEOUT_MAX: Duration = Duration::from_secs(60);
+/// With longer pauses an event would come after everybody has given it up.
+const WEBHOOK_RETRY_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// One environment variable.
 #[derive(Debug)]
@@ -149,6 +157,34 @@ pub const VARIABLES: &[Variable] = &[
         "How long requests in flight may take to finish after SIGTERM.",
     ),
     variable(
+        "WEBHOOK_ALLOW_PRIVATE",
+        Some("false"),
+        "Lets webhooks go to private and local addresses, for development. In production it would \
+         be a way into your network.",
+    ),
+    variable(
+        "WEBHOOK_TIMEOUT",
+        Some("10s"),
+        "Longest time for one attempt to deliver a webhook; at most 60s. Three times as long after \
+         an attempt began, another replica takes over from one that died.",
+    ),
+    variable(
+        "WEBHOOK_RETRY_MIN",
+        Some("5s"),
+        "Shortest pause after a failed attempt to deliver a webhook. Pauses double, with jitter.",
+    ),
+    variable(
+        "WEBHOOK_RETRY_MAX",
+        Some("8h"),
+        "Longest pause between two attempts to deliver a webhook, at least twice the shortest; at \
+         most 7d. After 24 attempts the delivery has failed.",
+    ),
+    variable(
+        "WEBHOOK_POLL_INTERVAL",
+        Some("1s"),
+        "How often each replica looks for webhooks to deliver.",
+    ),
+    variable(
         "LOG_FORMAT",
         None,
         "pretty or json. Unset: pretty on a terminal, else json.",
@@ -189,6 +225,21 @@ pub struct Config {
     pub migrate_on_start: bool,
     /// `DRAIN_TIMEOUT`
     pub drain_timeout: Duration,
+    /// `WEBHOOK_…`
+    pub webhooks: Webhooks,
+}
+
+/// How webhooks are delivered.
+#[derive(Debug, Clone, Copy)]
+pub struct Webhooks {
+    /// `WEBHOOK_ALLOW_PRIVATE`
+    pub allow_private: bool,
+    /// `WEBHOOK_TIMEOUT`
+    pub timeout: Duration,
+    /// `WEBHOOK_RETRY_MIN`, `WEBHOOK_RETRY_MAX`
+    pub pauses: Pauses,
+    /// `WEBHOOK_POLL_INTERVAL`
+    pub poll_interval: Duration,
 }
 
 /// Which PostgreSQL to use.
@@ -346,6 +397,7 @@ impl Config {
             workers: (workers > 0).then_some(workers),
             migrate_on_start: source.parse("MIGRATE_ON_START", "true or false")?,
             drain_timeout: source.duration("DRAIN_TIMEOUT")?,
+            webhooks: webhooks(&source)?,
         })
     }
 }
@@ -437,6 +489,27 @@ fn timeouts<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Timeout
         ));
     }
     Ok(timeouts)
+}
+
+fn webhooks<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Webhooks, ConfigError> {
+    let timeout = source.duration("WEBHOOK_TIMEOUT")?;
+    if timeout > WEBHOOK_TIMEOUT_MAX {
+        return Err(bad("WEBHOOK_TIMEOUT", "at most 60s"));
+    }
+    let pauses = Pauses {
+        min: source.duration("WEBHOOK_RETRY_MIN")?,
+        max: source.duration("WEBHOOK_RETRY_MAX")?,
+    };
+    if pauses.max > WEBHOOK_RETRY_LIMIT || pauses.max / 2 < pauses.min {
+        let expected = "at least twice WEBHOOK_RETRY_MIN and at most 7d";
+        return Err(bad("WEBHOOK_RETRY_MAX", expected));
+    }
+    Ok(Webhooks {
+        allow_private: source.parse("WEBHOOK_ALLOW_PRIVATE", "true or false")?,
+        timeout,
+        pauses,
+        poll_interval: source.duration("WEBHOOK_POLL_INTERVAL")?,
+    })
 }
 
 /// The table for the README.
@@ -534,6 +607,12 @@ mod tests {
             ("WORKERS", "many"),
             ("MIGRATE_ON_START", "1"),
             ("DRAIN_TIMEOUT", ""),
+            ("WEBHOOK_ALLOW_PRIVATE", "yes"),
+            ("WEBHOOK_TIMEOUT", "61s"),
+            ("WEBHOOK_RETRY_MIN", "0s"),
+            ("WEBHOOK_RETRY_MAX", "9s"),
+            ("WEBHOOK_RETRY_MAX", "8d"),
+            ("WEBHOOK_POLL_INTERVAL", "often"),
         ] {
             match config(&[(name, value)]) {
                 Err(error) => assert_eq!(error.variable, name, "{value}"),

@@ -6,7 +6,7 @@
 use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
 use actix_web::{App as ActixApp, HttpServer, middleware::from_fn, web};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tracing_actix_web::TracingLogger;
 
 use crate::{
@@ -16,7 +16,10 @@ use crate::{
     idempotency::{Idempotency, Settings},
     processor::SimulatedProcessor,
     telemetry::RequestSpan,
-    workers,
+    workers::{
+        self,
+        webhook_sender::{Sender, SenderError},
+    },
 };
 
 /// Longer than the idle time of common client pools, so that a reused connection is rarely one
@@ -35,6 +38,9 @@ pub enum ServeError {
     /// The retention or the pool's size can't be used.
     #[error("IDEMPOTENCY_TTL or POOL_CONNECTIONS can't be used: {0}")]
     Settings(#[source] sqlx::error::BoxDynError),
+    /// The client for webhooks can't be made.
+    #[error("webhooks can't be sent: {0}")]
+    Sender(#[from] SenderError),
     /// The listener failed.
     #[error("the server ended: {0}")]
     Io(#[from] std::io::Error),
@@ -65,13 +71,19 @@ pub async fn serve(
         timeouts: config.timeouts,
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
+        webhooks_allow_private: config.webhooks.allow_private,
         stopping: is_stopping.clone(),
     };
     let sweep = tokio::spawn(workers::expiry_sweep::run(
-        database,
+        database.clone(),
         config.expiry_sweep_interval,
-        is_stopping,
+        is_stopping.clone(),
     ));
+    let sender = Sender::new(&config.webhooks)?;
+    let webhooks = config.clone();
+    let mut webhooks = tokio::spawn(async move {
+        workers::webhook_delivery::run(database, sender, &webhooks, is_stopping).await;
+    });
 
     let server = http_server(listener, app, config)?;
     let handle = server.handle();
@@ -83,6 +95,7 @@ pub async fn serve(
     }
     tracing::info!("stopping: finishing what is in flight");
     stopping.send_replace(true);
+    let drained = Instant::now() + config.drain_timeout;
     idempotency.end_waits();
     // The listener stays open meanwhile, so that `/readyz` can say 503. What executes finishes even
     // where its client has gone.
@@ -95,6 +108,14 @@ pub async fn serve(
     handle.stop(true).await;
     server.await.map_err(std::io::Error::other)??;
     let _ = sweep.await;
+    // It began to finish when the requests did.
+    if tokio::time::timeout_at(drained, &mut webhooks)
+        .await
+        .is_err()
+    {
+        tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
+        webhooks.abort();
+    }
     Ok(())
 }
 

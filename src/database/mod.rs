@@ -1,4 +1,5 @@
-//! The connection to PostgreSQL: pool, pinned session settings, migrations, reads.
+//! The connection to PostgreSQL: pool, pinned session settings, migrations, reads, and the writes
+//! that have no idempotency key.
 //!
 //! Promise: no default of a role or a server can weaken what the transaction promises, because
 //! every session pins what matters; and no read outlives its deadline or leaves a connection in
@@ -77,6 +78,9 @@ pub struct Database {
 
 /// A read: borrows the connection for as long as its future runs.
 pub type Reading<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
+
+/// The same for a write.
+pub type Writing<'c, T> = Reading<'c, T>;
 
 impl Database {
     /// Connects to `url`, checks that the server keeps what it acknowledges, and migrates if the
@@ -201,6 +205,34 @@ impl Database {
         }
     }
 
+    /// Runs a write that carries no idempotency key, a DELETE, in a transaction of its own. Like
+    /// [`Database::read`] in everything else: a disconnect cancels nothing, and a connection in
+    /// doubt is closed. A write must do no harm when it is repeated, because a COMMIT without an
+    /// answer leaves its client no other way.
+    pub async fn write<T, F>(&self, write: F) -> Result<T, WriteError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
+    {
+        let (pool, deadline) = (self.pool.clone(), self.deadline);
+        let writing = async move {
+            let mut connection = GuardedConnection::acquire(&pool).await?;
+            let mut tx = connection.begin().await?;
+            let value = write(&mut tx).await?;
+            tx.commit().await.map_err(WriteError::Commit)?;
+            connection.release();
+            Ok(value)
+        };
+        let task = self
+            .runtime
+            .spawn(tokio::time::timeout(deadline, writing).in_current_span());
+        match task.await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(WriteError::Deadline),
+            Err(_) => Err(WriteError::Panicked),
+        }
+    }
+
     /// A database that is starting refuses connections for a moment.
     async fn connect_patiently(&self) -> Result<PgConnection, sqlx::Error> {
         let mut pause = tokio::time::interval(Duration::from_millis(200));
@@ -238,6 +270,33 @@ impl From<ReadError> for Failure {
             ReadError::Database(error) => error.into(),
             ReadError::Deadline => Self::unavailable(error),
             ReadError::Panicked => Self::internal(error),
+        }
+    }
+}
+
+/// Why a write is not done, or not known to be.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The database said so, or can't be reached: nothing was written.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// No answer to COMMIT: both are possible.
+    #[error("COMMIT was not acknowledged, the outcome is unknown: {0}")]
+    Commit(#[source] sqlx::Error),
+    /// No answer in time.
+    #[error("the database deadline is over, the outcome is unknown")]
+    Deadline,
+    /// A defect.
+    #[error("a write panicked")]
+    Panicked,
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Database(error) => error.into(),
+            WriteError::Commit(_) | WriteError::Deadline => Self::unavailable(error),
+            WriteError::Panicked => Self::internal(error),
         }
     }
 }

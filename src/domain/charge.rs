@@ -16,7 +16,8 @@ const DEFAULT_SOURCE: &str = "tok_visa";
 
 /// Longest reference of the client's own, in characters.
 pub const REFERENCE_MAX_CHARS: usize = 255;
-const DESCRIPTION_MAX_CHARS: usize = 1_000;
+/// The longest text for people.
+pub const DESCRIPTION_MAX_CHARS: usize = 1_000;
 /// What fits on a card statement.
 const STATEMENT_DESCRIPTOR_MAX_CHARS: usize = 22;
 /// RFC 5321, section 4.5.3.1: a path of 256 octets, less its angle brackets.

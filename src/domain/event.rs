@@ -63,7 +63,7 @@ pub struct Event {
     /// Always false.
     #[schema(example = false)]
     pub livemode: bool,
-    /// Deliveries to webhook endpoints that have not succeeded yet.
+    /// Deliveries to webhook endpoints that are still to be made.
     #[schema(example = 0)]
     pub pending_webhooks: i64,
     /// The request that made it happen.

@@ -42,6 +42,8 @@ ids! {
     RefundId, RefundPrefix, "re", "a refund";
     OrderId, OrderPrefix, "or", "an order";
     EventId, EventPrefix, "evt", "an event";
+    WebhookEndpointId, WebhookEndpointPrefix, "we", "a webhook endpoint";
+    WebhookDeliveryId, WebhookDeliveryPrefix, "whd", "the delivery of an event to a webhook endpoint";
     CardId, CardPrefix, "card", "the card of a charge";
     RequestId, RequestPrefix, "req", "one HTTP request";
 }

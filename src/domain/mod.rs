@@ -13,5 +13,8 @@ pub mod list;
 pub mod money;
 pub mod order;
 pub mod params;
+pub mod public_addresses;
 pub mod refund;
 pub mod test_cards;
+pub mod webhook_delivery;
+pub mod webhook_endpoint;

@@ -163,6 +163,18 @@ impl<'a> Fields<'a> {
         ApiError::new(ErrorCode::ParameterInvalid, message).with_param(self.param(name))
     }
 
+    /// A refusal of one element of the list `name`.
+    pub fn invalid_element(
+        &self,
+        name: &str,
+        index: usize,
+        message: impl Into<String>,
+    ) -> ApiError {
+        let list = self.place.within(Step::Name(name));
+        ApiError::new(ErrorCode::ParameterInvalid, message)
+            .with_param(list.within(Step::Index(index)).to_param())
+    }
+
     /// The refusal of a required field that is not there.
     pub fn missing(&self, name: &str) -> ApiError {
         ApiError::new(ErrorCode::ParameterMissing, "This parameter is required.")
@@ -269,13 +281,11 @@ impl<'a> Fields<'a> {
             Some(_) => return Err(self.invalid(name, "Must be a list of strings.")),
         };
         self.sized(name, values, &sizes)?;
-        let list = self.place.within(Step::Name(name));
         let read_one = |(index, value): (usize, &Value)| match value.as_str() {
             Some(text) if text.chars().count() <= chars_max => Ok(text.to_owned()),
             Some(_) | None => {
                 let message = format!("Must be a string of at most {chars_max} characters.");
-                Err(ApiError::new(ErrorCode::ParameterInvalid, message)
-                    .with_param(list.within(Step::Index(index)).to_param()))
+                Err(self.invalid_element(name, index, message))
             }
         };
         values.iter().enumerate().map(read_one).collect()
@@ -394,10 +404,8 @@ impl<'a> Fields<'a> {
         match names.iter().position(|name| name != expandable) {
             None => Ok(!names.is_empty()),
             Some(index) => {
-                let list = self.place.within(Step::Name("expand"));
                 let message = format!("Only {expandable} can be expanded here.");
-                Err(ApiError::new(ErrorCode::ParameterInvalid, message)
-                    .with_param(list.within(Step::Index(index)).to_param()))
+                Err(self.invalid_element("expand", index, message))
             }
         }
     }

@@ -21,6 +21,7 @@ pub mod rate_limit;
 pub mod refunds;
 pub mod reply;
 pub mod request;
+pub mod webhook_endpoints;
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,18 +34,18 @@ use tokio::sync::watch;
 use self::{api_keys::ApiKeys, error::EdgeError, rate_limit::RateLimit};
 use crate::{
     config::Timeouts,
-    database::{Database, PgConnection, Reading},
+    database::{Database, PgConnection, Reading, Writing},
     domain::error::{ApiError, ErrorCode},
-    idempotency::Idempotency,
+    idempotency::{Failure, FailureKind, Idempotency},
     processor::SimulatedProcessor,
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
 #[derive(Clone)]
 pub struct App {
-    /// The one way to write.
+    /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
-    /// The way to read.
+    /// The way to read, and to delete.
     pub database: Database,
     /// Who may call.
     pub api_keys: ApiKeys,
@@ -58,6 +59,8 @@ pub struct App {
     pub body_limit: usize,
     /// How long a duplicate under `/v1` waits unless it says otherwise.
     pub in_flight_wait_v1: Duration,
+    /// Whether webhooks may go to addresses that are not public.
+    pub webhooks_allow_private: bool,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
 }
@@ -73,6 +76,23 @@ impl App {
             .read(read)
             .await
             .map_err(EdgeError::failed_read)
+    }
+
+    /// The same for a write that needs no idempotency key, because repeating it does nothing more.
+    pub async fn write<T, F>(&self, write: F) -> Result<T, EdgeError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
+    {
+        // As in `reply::run`: a stopping replica takes no new work.
+        if *self.stopping.borrow() {
+            return Err(EdgeError::failed(FailureKind::Unavailable));
+        }
+        self.database.write(write).await.map_err(|error| {
+            let Failure { kind, cause, .. } = error.into();
+            tracing::error!(?kind, %cause, "a write failed");
+            EdgeError::failed(kind)
+        })
     }
 }
 
@@ -132,6 +152,20 @@ fn api(config: &mut ServiceConfig) {
         .service(allow("/orders/{id}/cancel", "POST").route(web::post().to(orders::cancel)))
         .service(allow("/events", "GET, HEAD").route(get().to(events::list)))
         .service(allow("/events/{id}", "GET, HEAD").route(get().to(events::retrieve)))
+        .service(
+            allow("/webhook_endpoints", "GET, HEAD, POST")
+                .route(web::post().to(webhook_endpoints::create))
+                .route(get().to(webhook_endpoints::list)),
+        )
+        .service(
+            allow("/webhook_endpoints/{id}", "GET, HEAD, DELETE")
+                .route(web::delete().to(webhook_endpoints::delete))
+                .route(get().to(webhook_endpoints::retrieve)),
+        )
+        .service(
+            allow("/webhook_endpoints/{id}/deliveries", "GET, HEAD")
+                .route(get().to(webhook_endpoints::list_deliveries)),
+        )
         .service(allow("/idempotency-keys", "GET, HEAD").route(get().to(idempotency_keys::look_up)))
         .service(
             allow("/idempotency-keys/{key}", "GET, HEAD")

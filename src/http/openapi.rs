@@ -309,6 +309,26 @@ impl ToSchema for EventTypeParam {
     }
 }
 
+/// The name of a type of event, or `*`.
+#[derive(Deserialize)]
+#[expect(
+    dead_code,
+    reason = "describes a string; domain/webhook_endpoint.rs reads it by hand"
+)]
+pub struct EnabledEvent(String);
+
+impl PartialSchema for EnabledEvent {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["*"].into_iter().chain(types)))
+            .into()
+    }
+}
+
+impl ToSchema for EnabledEvent {}
+
 /// What is charged.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Source)]
@@ -434,6 +454,36 @@ pub struct ItemParam {
     unit_amount: i64,
 }
 
+/// The parameters of a new webhook endpoint.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateWebhookEndpoint, example = json!({
+    "url": "https://example.com/webhooks",
+    "enabled_events": ["charge.succeeded", "charge.refunded"],
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/webhook_endpoint.rs reads it by hand"
+)]
+pub struct CreateWebhookEndpointBody {
+    /// Where to send events: https or http, without a user name and a fragment, and not a private
+    /// address.
+    #[schema(
+        max_length = 2048,
+        format = "uri",
+        example = "https://example.com/webhooks"
+    )]
+    url: String,
+    /// Types of events; `*` is all of them.
+    #[schema(min_items = 1, max_items = 100)]
+    enabled_events: Vec<EnabledEvent>,
+    /// For people.
+    #[schema(max_length = 1000)]
+    description: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<BTreeMap<String, String>>,
+}
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -457,6 +507,9 @@ pub struct ItemParam {
         super::orders::create, super::orders::list, super::orders::retrieve,
         super::orders::update, super::orders::pay, super::orders::cancel,
         super::events::list, super::events::retrieve,
+        super::webhook_endpoints::create, super::webhook_endpoints::list,
+        super::webhook_endpoints::retrieve, super::webhook_endpoints::delete,
+        super::webhook_endpoints::list_deliveries,
         super::idempotency_keys::retrieve, super::idempotency_keys::look_up,
         super::health::livez, super::health::readyz,
     ),
@@ -647,7 +700,9 @@ fn codes(operation: &str, mutating: bool) -> Vec<ErrorCode> {
             ErrorCode::OrderAlreadyPaid,
             ErrorCode::OrderCanceled,
         ],
-        "listCharges" | "listOrders" | "listRefunds" | "listEvents" => &[],
+        "createWebhookEndpoint" => &[ErrorCode::ParameterMissing],
+        "deleteWebhookEndpoint" => &[ErrorCode::ResourceMissing, ErrorCode::ResourceBusy],
+        "listCharges" | "listOrders" | "listRefunds" | "listEvents" | "listWebhookEndpoints" => &[],
         "lookUpIdempotencyKey" => &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
         _ => &[ErrorCode::ResourceMissing],
     };
@@ -714,11 +769,15 @@ fn error_response(codes: &[ErrorCode]) -> Response {
 pub(super) fn operations(
     document: &mut utoipa::openapi::OpenApi,
 ) -> impl Iterator<Item = &mut Operation> {
-    document
-        .paths
-        .paths
-        .values_mut()
-        .flat_map(|PathItem { get, post, .. }| [get.as_mut(), post.as_mut()].into_iter().flatten())
+    document.paths.paths.values_mut().flat_map(
+        |PathItem {
+             get, post, delete, ..
+         }| {
+            [get.as_mut(), post.as_mut(), delete.as_mut()]
+                .into_iter()
+                .flatten()
+        },
+    )
 }
 
 /// Whether an operation changes something: then it needs a key.

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use utoipa::{
     Modify,
     openapi::{
-        OpenApi, RefOr, Required, Schema, Type,
+        Object, OpenApi, RefOr, Required, Schema, Type,
         encoding::Encoding,
         path::ParameterStyle,
         schema::{ArrayItems, SchemaType},
@@ -48,9 +49,7 @@ impl Modify for RequestBodies {
             let mut written = parameters.clone();
             for (name, parameter) in &parameters.properties {
                 if is_list_of_texts(&schemas, parameter) {
-                    written.properties.remove(name);
-                    let name = format!("{name}[]");
-                    written.properties.insert(name, parameter.clone());
+                    rename(&mut written, name, format!("{name}[]"));
                 } else if has_members(&schemas, parameter) {
                     let encoding = Encoding::builder()
                         .style(Some(ParameterStyle::DeepObject))
@@ -60,6 +59,22 @@ impl Modify for RequestBodies {
             }
             form.schema = Some(Schema::Object(written).into());
         }
+    }
+}
+
+fn rename(object: &mut Object, name: &str, to: String) {
+    for required in &mut object.required {
+        if required == name {
+            required.clone_from(&to);
+        }
+    }
+    if let Some(Value::Object(example)) = &mut object.example
+        && let Some(value) = example.remove(name)
+    {
+        example.insert(to.clone(), value);
+    }
+    if let Some(parameter) = object.properties.remove(name) {
+        object.properties.insert(to, parameter);
     }
 }
 

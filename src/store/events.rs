@@ -49,7 +49,16 @@ macro_rules! event_rows {
             Row,
             r#"
             SELECT id, type AS event_type, object AS "object: Json<Box<RawValue>>", request_id,
-                   idempotency_key, created_at, 0::bigint AS "pending_webhooks!"
+                   idempotency_key, created_at,
+                   (SELECT count(*)
+                      FROM webhook_deliveries AS delivery
+                      JOIN webhook_endpoints AS endpoint
+                        ON endpoint.account_id = delivery.account_id
+                       AND endpoint.id = delivery.endpoint_id
+                     WHERE delivery.account_id = events.account_id
+                       AND delivery.event_id = events.id
+                       AND delivery.status = 'pending'
+                       AND endpoint.deleted_at IS NULL) AS "pending_webhooks!"
             "# + $after $(+ $more)*,
             $($argument),+
         )
@@ -69,7 +78,12 @@ pub struct NewEvent<'a> {
     pub idempotency_key: &'a str,
 }
 
-/// Writes an event. Locks nothing that exists but the account, against its deletion.
+/// Writes an event, and its delivery to every endpoint of the account that wants it, in one
+/// statement: whoever commits the one commits the other. Locks nothing that exists but the account
+/// and those endpoints, against their removal; marking an endpoint as deleted doesn't wait for it.
+///
+/// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
+/// PostgreSQL can't make by itself before version 18.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -78,8 +92,19 @@ pub async fn insert(
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "
-        INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
-        VALUES ($1, $2, $3, $4::text::json, $5, $6)
+        WITH event AS (
+            INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+            VALUES ($1, $2, $3, $4::text::json, $5, $6)
+            RETURNING account_id, id, type
+        )
+        INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
+        SELECT event.account_id,
+               overlay(gen_random_uuid()::text PLACING left(event.id::text, 15) FROM 1)::uuid,
+               endpoint.id, event.id
+          FROM event
+          JOIN webhook_endpoints AS endpoint ON endpoint.account_id = event.account_id
+         WHERE endpoint.deleted_at IS NULL
+           AND endpoint.enabled_events && ARRAY['*', event.type]
         ",
         account_id.0,
         id.0,

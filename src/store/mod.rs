@@ -10,3 +10,5 @@ pub mod events;
 pub mod orders;
 pub mod page;
 pub mod refunds;
+pub mod webhook_deliveries;
+pub mod webhook_endpoints;

@@ -1,3 +1,5 @@
 //! 6 · What runs beside requests.
 
 pub mod expiry_sweep;
+pub mod webhook_delivery;
+pub mod webhook_sender;

@@ -234,6 +234,8 @@ pub struct Client {
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
+        // The program gives its own client a provider of cryptography; this one needs a default.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         // No pool of connections: a test that kills servers must not meet a half-dead one.
         let http = reqwest::Client::builder()
             .pool_max_idle_per_host(0)
@@ -506,6 +508,15 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     pub fn start(database: &TestDatabase, variables: &[(&str, &str)]) -> Self {
+        Self::start_logging_to(Stdio::null(), database, variables)
+    }
+
+    /// With its log, which goes to standard error, somewhere.
+    pub fn start_logging_to(
+        log: impl Into<Stdio>,
+        database: &TestDatabase,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_charge-once"))
             .env("BIND_ADDRESS", "127.0.0.1:0")
             .env("DATABASE_URL", &database.url)
@@ -513,7 +524,7 @@ impl ServerProcess {
             .env("RUST_LOG", "warn")
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         // The banner's first line ends with the URL.

@@ -28,11 +28,12 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// Every text that describes the project.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "docs/contract.md",
+    "docs/webhooks.md",
     "src/idempotency/README.md",
 ];
 

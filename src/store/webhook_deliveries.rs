@@ -1,0 +1,252 @@
+//! The table `webhook_deliveries`: the outbox. Its rows are written with their event, in
+//! `store/events.rs`.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
+use uuid::Uuid;
+
+use super::page::{Cursor, Listed, Page};
+use crate::domain::{
+    ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
+    webhook_delivery::{Attempt, WebhookDelivery},
+    webhook_endpoint::Secret,
+};
+
+struct Row {
+    id: Uuid,
+    attempts: Json<Vec<Attempt>>,
+    created_at: DateTime<Utc>,
+    delivered_at: Option<DateTime<Utc>>,
+    endpoint_id: Uuid,
+    event_id: Uuid,
+    event_type: String,
+    next_attempt_at: Option<DateTime<Utc>>,
+    status: String,
+}
+
+impl From<Row> for WebhookDelivery {
+    fn from(row: Row) -> Self {
+        Self {
+            id: WebhookDeliveryId(row.id).to_string(),
+            object: "webhook_delivery",
+            attempts: row.attempts.0,
+            created: row.created_at.timestamp(),
+            delivered: row.delivered_at.map(|at| at.timestamp()),
+            endpoint: WebhookEndpointId(row.endpoint_id).to_string(),
+            event: EventId(row.event_id).to_string(),
+            event_type: row.event_type,
+            next_attempt: row.next_attempt_at.map(|at| at.timestamp()),
+            status: row.status,
+        }
+    }
+}
+
+/// A delivery that is this worker's to attempt.
+#[derive(Debug)]
+pub struct Claimed {
+    /// Whose it is.
+    pub account_id: AccountId,
+    /// Which it is.
+    pub id: WebhookDeliveryId,
+    /// Where it goes.
+    pub endpoint_id: WebhookEndpointId,
+    /// What it carries.
+    pub event_id: EventId,
+    /// To how many endpoints the event goes.
+    pub event_deliveries: i64,
+    /// How many attempts have ended.
+    pub attempts: i32,
+    /// When the claim was made, by the database's clock.
+    pub at: DateTime<Utc>,
+    /// Where to send it.
+    pub url: String,
+    /// What to sign with; `None` if the endpoint has been deleted.
+    pub secret: Option<Secret>,
+}
+
+/// Claims the delivery that has been due for the longest, except for those to the endpoints in
+/// `busy`; `None` if nothing is due. Until `lease` is over nobody else gets it.
+///
+/// Locks its row; `SKIP LOCKED` leaves those alone that another replica is just claiming.
+pub async fn claim(
+    tx: &mut PgConnection,
+    claim: Uuid,
+    lease: Duration,
+    busy: &[Uuid],
+) -> Result<Option<Claimed>, sqlx::Error> {
+    let claimed = sqlx::query!(
+        r#"
+        WITH due AS MATERIALIZED (
+            SELECT account_id, id
+              FROM webhook_deliveries
+             WHERE status = 'pending' AND next_attempt_at <= now() AND endpoint_id <> ALL ($3)
+             ORDER BY next_attempt_at
+             LIMIT 1
+               FOR UPDATE SKIP LOCKED
+        )
+        UPDATE webhook_deliveries AS delivery
+           SET claim = $1, next_attempt_at = now() + $2::interval
+          FROM due, webhook_endpoints AS endpoint
+         WHERE delivery.account_id = due.account_id AND delivery.id = due.id
+           AND endpoint.account_id = due.account_id AND endpoint.id = delivery.endpoint_id
+        RETURNING delivery.account_id, delivery.id, delivery.endpoint_id, delivery.event_id,
+                  (SELECT count(*)
+                     FROM webhook_deliveries AS sibling
+                    WHERE sibling.account_id = delivery.account_id
+                      AND sibling.event_id = delivery.event_id) AS "event_deliveries!",
+                  jsonb_array_length(delivery.attempts) AS "attempts!",
+                  now() AS "at!", endpoint.url, endpoint.secret
+        "#,
+        claim,
+        interval(lease)?,
+        busy,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(claimed.map(|row| Claimed {
+        account_id: AccountId(row.account_id),
+        id: WebhookDeliveryId(row.id),
+        endpoint_id: WebhookEndpointId(row.endpoint_id),
+        event_id: EventId(row.event_id),
+        event_deliveries: row.event_deliveries,
+        attempts: row.attempts,
+        at: row.at,
+        url: row.url,
+        secret: row.secret.map(Secret::of),
+    }))
+}
+
+/// What becomes of a delivery after an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// The endpoint took it.
+    Succeeded,
+    /// Once more after this pause.
+    Again(Duration),
+    /// It was the last attempt, or there is nobody left to deliver to.
+    Failed,
+}
+
+/// Writes down how the attempt under `claim` ended. `false`: the claim has been lost, because its
+/// time was over and somebody else has made another attempt; nothing is written. Locks the row.
+pub async fn finish(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: WebhookDeliveryId,
+    claim: Uuid,
+    attempt: Option<&Attempt>,
+    next: &Next,
+) -> Result<bool, sqlx::Error> {
+    let (status, pause) = match next {
+        Next::Succeeded => ("succeeded", None),
+        Next::Again(pause) => ("pending", Some(interval(*pause)?)),
+        Next::Failed => ("failed", None),
+    };
+    let attempts: Vec<&Attempt> = attempt.into_iter().collect();
+    let finished = sqlx::query!(
+        "
+        UPDATE webhook_deliveries
+           SET attempts = attempts || $4::jsonb,
+               status = $5::text,
+               next_attempt_at = now() + $6::interval,
+               delivered_at = CASE WHEN $5::text = 'succeeded' THEN now() END,
+               claim = NULL
+         WHERE account_id = $1 AND id = $2 AND claim = $3
+        ",
+        account_id.0,
+        id.0,
+        claim,
+        Json(attempts) as _,
+        status,
+        pause,
+    )
+    .execute(tx)
+    .await?;
+    Ok(finished.rows_affected() == 1)
+}
+
+/// One page of the deliveries to one of the account's endpoints; `None` if its cursor names none of
+/// them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    endpoint_id: WebhookEndpointId,
+    page: &Page,
+) -> Result<Option<Listed<WebhookDelivery>>, sqlx::Error> {
+    if let Some(cursor) = page.cursor.id()
+        && !exists(&mut *connection, account_id, endpoint_id, cursor).await?
+    {
+        return Ok(None);
+    }
+    // Two statements that differ in their order: each walks the index and stops.
+    macro_rules! rows {
+        ($order:tt) => {
+            sqlx::query_as!(
+                Row,
+                r#"
+                SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
+                       delivery.created_at, delivered_at, endpoint_id, event_id,
+                       event.type AS event_type, next_attempt_at, status
+                  FROM webhook_deliveries AS delivery
+                  JOIN events AS event
+                    ON event.account_id = delivery.account_id AND event.id = delivery.event_id
+                 WHERE delivery.account_id = $1
+                   AND endpoint_id = $2
+                   AND ($3::uuid IS NULL OR delivery.id < $3)
+                   AND ($4::uuid IS NULL OR delivery.id > $4)
+                   AND ($5::timestamptz IS NULL OR delivery.created_at >= $5)
+                   AND ($6::timestamptz IS NULL OR delivery.created_at < $6)
+                 ORDER BY delivery.id "#
+                    + $order
+                    + " LIMIT $7",
+                account_id.0,
+                endpoint_id.0,
+                page.cursor.older_than(),
+                page.cursor.newer_than(),
+                page.created_from,
+                page.created_before,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = match page.cursor {
+        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
+        Cursor::EndingBefore(_) => rows!("ASC"),
+    };
+    let deliveries = rows.into_iter().map(WebhookDelivery::from).collect();
+    Ok(Some(page.cut(deliveries)))
+}
+
+async fn exists(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    endpoint_id: WebhookEndpointId,
+    id: Uuid,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM webhook_deliveries
+             WHERE account_id = $1 AND endpoint_id = $2 AND id = $3) AS "exists!"
+        "#,
+        account_id.0,
+        endpoint_id.0,
+        id,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Whole microseconds: PostgreSQL knows no smaller unit.
+fn interval(duration: Duration) -> Result<PgInterval, sqlx::Error> {
+    let micros = u64::try_from(duration.as_micros()).map_err(unrepresentable)?;
+    PgInterval::try_from(Duration::from_micros(micros)).map_err(unrepresentable)
+}
+
+fn unrepresentable(error: impl Into<BoxDynError>) -> sqlx::Error {
+    sqlx::Error::Encode(error.into())
+}

@@ -1,0 +1,203 @@
+//! The table `webhook_endpoints`.
+
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use super::page::{Cursor, Listed, Page};
+use crate::domain::{
+    ids::{AccountId, WebhookEndpointId},
+    params::Metadata,
+    webhook_endpoint::{NewWebhookEndpoint, Secret, WebhookEndpoint},
+};
+
+struct Row {
+    id: Uuid,
+    created_at: DateTime<Utc>,
+    description: Option<String>,
+    enabled_events: Vec<String>,
+    metadata: Json<Metadata>,
+    url: String,
+}
+
+impl From<Row> for WebhookEndpoint {
+    fn from(row: Row) -> Self {
+        Self {
+            id: WebhookEndpointId(row.id).to_string(),
+            object: "webhook_endpoint",
+            api_version: (),
+            created: row.created_at.timestamp(),
+            description: row.description,
+            enabled_events: row.enabled_events,
+            livemode: false,
+            metadata: row.metadata.0,
+            secret: None,
+            status: "enabled",
+            url: row.url,
+        }
+    }
+}
+
+/// `query_as!` with the columns of [`Row`] between the two parts of a statement. The secret is not
+/// among them: it is read to be signed with, and for nothing else.
+macro_rules! endpoint_rows {
+    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            $before
+                + r#"
+                  id, created_at, description, enabled_events,
+                  metadata AS "metadata: Json<Metadata>", url
+                  "#
+                + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// Makes creations of endpoints in one account take turns, until the transaction ends. Locks the
+/// account, but not against charges, which only need it to stay.
+pub async fn lock_creation(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE",
+        account_id.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// How many endpoints the account has. Takes no lock; to be the last word, it must be a statement
+/// after [`lock_creation`], because one that waited still sees what was before its wait.
+pub async fn count(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT count(*) AS "count!"
+          FROM webhook_endpoints
+         WHERE account_id = $1 AND deleted_at IS NULL
+        "#,
+        account_id.0,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Writes an endpoint. Locks nothing that exists but the account, against its deletion.
+pub async fn insert(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: WebhookEndpointId,
+    new: &NewWebhookEndpoint,
+    secret: &Secret,
+) -> Result<WebhookEndpoint, sqlx::Error> {
+    endpoint_rows!(
+        "
+        INSERT INTO webhook_endpoints
+               (account_id, id, url, enabled_events, description, metadata, secret)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        new.url,
+        &new.enabled_events,
+        new.description,
+        Json(&new.metadata) as _,
+        secret.reveal(),
+    )
+    .fetch_one(tx)
+    .await
+    .map(WebhookEndpoint::from)
+}
+
+/// One endpoint of the account. Takes no lock.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    id: WebhookEndpointId,
+) -> Result<Option<WebhookEndpoint>, sqlx::Error> {
+    endpoint_rows!(
+        "SELECT",
+        "FROM webhook_endpoints WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.map(WebhookEndpoint::from))
+}
+
+/// Marks an endpoint as deleted and erases its secret. `false`: the account has none with this id.
+/// Locks its row, but not against events that are being written.
+pub async fn delete(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: WebhookEndpointId,
+) -> Result<bool, sqlx::Error> {
+    let deleted = sqlx::query!(
+        "
+        UPDATE webhook_endpoints
+           SET deleted_at = now(), secret = NULL
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL
+        ",
+        account_id.0,
+        id.0,
+    )
+    .execute(tx)
+    .await?;
+    Ok(deleted.rows_affected() == 1)
+}
+
+/// One page of the account's endpoints; `None` if its cursor names none of them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    page: &Page,
+) -> Result<Option<Listed<WebhookEndpoint>>, sqlx::Error> {
+    if let Some(cursor) = page.cursor.id()
+        && find(&mut *connection, account_id, WebhookEndpointId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
+    // Two statements that differ in their order: each walks the primary key and stops.
+    macro_rules! rows {
+        ($order:tt) => {
+            endpoint_rows!(
+                "SELECT",
+                "
+                  FROM webhook_endpoints
+                 WHERE account_id = $1
+                   AND deleted_at IS NULL
+                   AND ($2::uuid IS NULL OR id < $2)
+                   AND ($3::uuid IS NULL OR id > $3)
+                   AND ($4::timestamptz IS NULL OR created_at >= $4)
+                   AND ($5::timestamptz IS NULL OR created_at < $5)
+                 ORDER BY id "
+                    + $order
+                    + " LIMIT $6",
+                account_id.0,
+                page.cursor.older_than(),
+                page.cursor.newer_than(),
+                page.created_from,
+                page.created_before,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = match page.cursor {
+        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
+        Cursor::EndingBefore(_) => rows!("ASC"),
+    };
+    let endpoints = rows.into_iter().map(WebhookEndpoint::from).collect();
+    Ok(Some(page.cut(endpoints)))
+}

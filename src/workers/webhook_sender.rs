@@ -1,0 +1,184 @@
+//! Makes one attempt to deliver a webhook.
+//!
+//! Promise: it connects to no address that wasn't checked, follows no redirect, is done within its
+//! time limit, and reads nothing of the answer but its status.
+
+use std::{error::Error, net::SocketAddr, sync::Arc, time::Instant};
+
+use reqwest::{
+    Client,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header::CONTENT_TYPE,
+    redirect::Policy,
+};
+use url::Url;
+
+use crate::{
+    config::Webhooks,
+    domain::{
+        public_addresses::is_public,
+        webhook_delivery::{Attempt, signature},
+        webhook_endpoint::{Secret, literal_address},
+    },
+};
+
+const USER_AGENT: &str = concat!("charge-once/", env!("CARGO_PKG_VERSION"));
+
+/// The name that Stripe's libraries look for.
+const SIGNATURE_HEADER: &str = "stripe-signature";
+
+/// The HTTP client can't be set up: a defect.
+#[derive(Debug, thiserror::Error)]
+pub enum SenderError {
+    /// TLS refuses its own defaults.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    /// The client refuses its settings.
+    #[error(transparent)]
+    Client(#[from] reqwest::Error),
+}
+
+/// Why a host can't be connected to. Found again in the chain of causes of the client's error.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum Unconnectable {
+    #[error("refused: the host has a private, local or reserved address")]
+    NotPublic,
+    #[error("the host name has no address")]
+    NoAddress,
+}
+
+/// What sends. Cheap to share.
+#[derive(Debug, Clone)]
+pub struct Sender {
+    client: Client,
+    allow_private: bool,
+}
+
+impl Sender {
+    /// TLS trusts the root certificates that are compiled in, on every machine the same.
+    pub fn new(webhooks: &Webhooks) -> Result<Self, SenderError> {
+        let roots = rustls::RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(USER_AGENT)
+            .timeout(webhooks.timeout)
+            .dns_resolver(CheckedResolver {
+                allow_private: webhooks.allow_private,
+            })
+            // A redirect could lead anywhere, past every check of the URL.
+            .redirect(Policy::none())
+            // A proxy would resolve the name by itself.
+            .no_proxy()
+            // The schedule in the database is the only one, and counts every attempt.
+            .retry(reqwest::retry::never())
+            // Each attempt resolves, checks and connects for itself.
+            .pool_max_idle_per_host(0)
+            .build()?;
+        Ok(Self {
+            client,
+            allow_private: webhooks.allow_private,
+        })
+    }
+
+    /// Sends `body` to `url`, signed at `t`, in unix seconds.
+    pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Attempt {
+        let began = Instant::now();
+        let (response_status, error) = match self.post(url, secret, t, body).await {
+            Ok(status) if (300..400).contains(&status) => {
+                (Some(status), Some("redirects are not followed"))
+            }
+            Ok(status) => (Some(status), None),
+            Err(error) => (None, Some(error)),
+        };
+        Attempt {
+            at: t,
+            response_status,
+            error: error.map(str::to_owned),
+            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    async fn post(
+        &self,
+        url: &str,
+        secret: &Secret,
+        t: i64,
+        body: Vec<u8>,
+    ) -> Result<u16, &'static str> {
+        let url = Url::parse(url).map_err(|_| "the URL can't be read")?;
+        // No resolver is asked about an address, and the setting may have changed since the
+        // endpoint was made.
+        if !self.allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
+            return Err(explain(&Unconnectable::NotPublic));
+        }
+        let response = self
+            .client
+            .post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(SIGNATURE_HEADER, signature(secret, t, &body))
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| explain(&error))?;
+        // Dropped unread: what the receiver says beyond its status is not wanted.
+        Ok(response.status().as_u16())
+    }
+}
+
+/// What the account may know about why there was no answer. Causes as libraries word them would
+/// tell about the network that this service runs in.
+fn explain(error: &(dyn Error + 'static)) -> &'static str {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<Unconnectable>() {
+            Some(Unconnectable::NotPublic) => return "refused: private address",
+            Some(Unconnectable::NoAddress) => return "host not found",
+            None => {}
+        }
+        if error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+        {
+            return "connection refused";
+        }
+        cause = error.source();
+    }
+    match error.downcast_ref::<reqwest::Error>() {
+        Some(error) if error.is_timeout() => "timed out",
+        Some(error) if error.is_connect() => "could not connect",
+        Some(_) | None => "connection lost",
+    }
+}
+
+/// Resolves a name once, and gives what it checked to the client to connect to: between a check and
+/// a second look-up, a hostile name server could answer with another address.
+struct CheckedResolver {
+    allow_private: bool,
+}
+
+impl Resolve for CheckedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allow_private = self.allow_private;
+        Box::pin(async move {
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0))
+                .await
+                .map_err(|_| Unconnectable::NoAddress)?
+                .collect();
+            // One is enough to refuse: a name with addresses of both kinds is no honest one.
+            if !allow_private && addresses.iter().any(|address| !is_public(address.ip())) {
+                return Err(Unconnectable::NotPublic.into());
+            }
+            if addresses.is_empty() {
+                return Err(Unconnectable::NoAddress.into());
+            }
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
