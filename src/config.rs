@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     domain::webhook_delivery::Pauses,
-    idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT},
+    idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT, SETTLE_RESERVE},
 };
 
 /// The key that the embedded mode's account has unless `DEV_API_KEY` sets another.
@@ -24,6 +24,8 @@ const TTL_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 const WEBHOOK_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// With longer pauses an event would come after everybody has given it up.
 const WEBHOOK_RETRY_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+const ADDRESS_EXPECTED: &str = "an IP address and a port, such as 127.0.0.1:8080";
 
 /// One environment variable.
 #[derive(Debug)]
@@ -86,6 +88,23 @@ pub const VARIABLES: &[Variable] = &[
         "ALLOW_SHORT_TTL",
         Some("false"),
         "Allows IDEMPOTENCY_TTL under 60s, for tests and demonstrations.",
+    ),
+    variable(
+        "PROCESSOR_URL",
+        None,
+        "The card processor, as http://host:port or https://…. Unset: it is simulated in this \
+         process, and every request is one transaction.",
+    ),
+    variable(
+        "PROCESSOR_TIMEOUT",
+        Some("10s"),
+        "Longest time for one call of the card processor at PROCESSOR_URL.",
+    ),
+    variable(
+        "IDEMPOTENCY_LEASE",
+        Some("30s"),
+        "With PROCESSOR_URL: how long a request is trusted to be at work before another may go on \
+         with it; longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.",
     ),
     variable(
         "EXPIRY_SWEEP_INTERVAL",
@@ -185,6 +204,28 @@ pub const VARIABLES: &[Variable] = &[
         "How often each replica looks for webhooks to deliver.",
     ),
     variable(
+        "PROCESSOR_BIND_ADDRESS",
+        Some("127.0.0.1:8081"),
+        "Address and port that `charge-once processor` listens on.",
+    ),
+    variable(
+        "PROCESSOR_DATABASE_URL",
+        None,
+        "A database that `charge-once processor` has for itself. Unset: a private PostgreSQL in \
+         PROCESSOR_DATA_DIR.",
+    ),
+    variable(
+        "PROCESSOR_DATA_DIR",
+        Some("./.charge-once-processor"),
+        "Where the private PostgreSQL of `charge-once processor` keeps its data.",
+    ),
+    variable(
+        "PROCESSOR_KEY_WINDOW",
+        Some("24h"),
+        "How long `charge-once processor` remembers a key. The same instruction sent later is a \
+         new one.",
+    ),
+    variable(
         "LOG_FORMAT",
         None,
         "pretty or json. Unset: pretty on a terminal, else json.",
@@ -207,6 +248,8 @@ pub struct Config {
     pub dev_api_key: Option<String>,
     /// `IDEMPOTENCY_TTL`
     pub idempotency_ttl: Duration,
+    /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
+    pub processor: Option<ProcessorConfig>,
     /// `EXPIRY_SWEEP_INTERVAL`
     pub expiry_sweep_interval: Duration,
     /// `IN_FLIGHT_WAIT_V1`
@@ -227,6 +270,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// `WEBHOOK_…`
     pub webhooks: Webhooks,
+    /// For `charge-once processor` only.
+    pub processor_service: ProcessorService,
 }
 
 /// How webhooks are delivered.
@@ -242,6 +287,17 @@ pub struct Webhooks {
     pub poll_interval: Duration,
 }
 
+/// The card processor's simulator as a process of its own.
+#[derive(Debug, Clone)]
+pub struct ProcessorService {
+    /// `PROCESSOR_BIND_ADDRESS`
+    pub bind_address: SocketAddr,
+    /// `PROCESSOR_DATABASE_URL` or `PROCESSOR_DATA_DIR`
+    pub database: DatabaseLocation,
+    /// `PROCESSOR_KEY_WINDOW`
+    pub key_window: Duration,
+}
+
 /// Which PostgreSQL to use.
 #[derive(Debug, Clone)]
 pub enum DatabaseLocation {
@@ -254,6 +310,17 @@ pub enum DatabaseLocation {
         /// `PG_BIN_DIR`
         bin_dir: Option<PathBuf>,
     },
+}
+
+/// The card processor across a network.
+#[derive(Debug, Clone)]
+pub struct ProcessorConfig {
+    /// `PROCESSOR_URL`
+    pub url: String,
+    /// `PROCESSOR_TIMEOUT`
+    pub timeout: Duration,
+    /// `IDEMPOTENCY_LEASE`
+    pub lease: Duration,
 }
 
 /// Each longer than the one before, so that the innermost limit fires first and is told apart.
@@ -354,25 +421,11 @@ impl Config {
     /// The same from anywhere.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let source = Source(lookup);
-        let database = match source.optional("DATABASE_URL") {
-            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
-                DatabaseLocation::Url(url)
-            }
-            Some(_) => {
-                let expected = "a URL such as postgres://user:password@host:5432/database";
-                return Err(bad("DATABASE_URL", expected));
-            }
-            None => DatabaseLocation::Embedded {
-                data_dir: PathBuf::from(source.value("DATA_DIR")),
-                bin_dir: source.optional("PG_BIN_DIR").map(PathBuf::from),
-            },
-        };
+        let database = database(&source, "DATABASE_URL", "DATA_DIR")?;
+        let timeouts = timeouts(&source)?;
         let workers = source.number("WORKERS", 0..=1024, "a number from 0 to 1024")?;
         Ok(Self {
-            bind_address: source.parse(
-                "BIND_ADDRESS",
-                "an IP address and a port, such as 127.0.0.1:8080",
-            )?,
+            bind_address: source.parse("BIND_ADDRESS", ADDRESS_EXPECTED)?,
             dev_api_key: dev_api_key(&source, &database)?,
             database,
             idempotency_ttl: idempotency_ttl(&source)?,
@@ -383,7 +436,8 @@ impl Config {
                 2..=1000,
                 "a number from 2 to 1000",
             )?,
-            timeouts: timeouts(&source)?,
+            processor: processor(&source, &timeouts)?,
+            timeouts,
             body_limit: source.number(
                 "BODY_LIMIT",
                 1024..=1_048_576,
@@ -398,8 +452,42 @@ impl Config {
             migrate_on_start: source.parse("MIGRATE_ON_START", "true or false")?,
             drain_timeout: source.duration("DRAIN_TIMEOUT")?,
             webhooks: webhooks(&source)?,
+            processor_service: ProcessorService {
+                bind_address: source.parse("PROCESSOR_BIND_ADDRESS", ADDRESS_EXPECTED)?,
+                database: self::database(&source, "PROCESSOR_DATABASE_URL", "PROCESSOR_DATA_DIR")?,
+                key_window: key_window(&source)?,
+            },
         })
     }
+}
+
+fn database<F: Fn(&str) -> Option<String>>(
+    source: &Source<F>,
+    url: &'static str,
+    data_dir: &'static str,
+) -> Result<DatabaseLocation, ConfigError> {
+    match source.optional(url) {
+        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            Ok(DatabaseLocation::Url(url))
+        }
+        Some(_) => {
+            let expected = "a URL such as postgres://user:password@host:5432/database";
+            Err(bad(url, expected))
+        }
+        None => Ok(DatabaseLocation::Embedded {
+            data_dir: PathBuf::from(source.value(data_dir)),
+            bin_dir: source.optional("PG_BIN_DIR").map(PathBuf::from),
+        }),
+    }
+}
+
+fn key_window<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Duration, ConfigError> {
+    let window = source.duration("PROCESSOR_KEY_WINDOW")?;
+    if window > TTL_MAX || window.subsec_nanos() % 1_000 != 0 {
+        let expected = "at most 400d, in whole microseconds";
+        return Err(bad("PROCESSOR_KEY_WINDOW", expected));
+    }
+    Ok(window)
 }
 
 fn dev_api_key<F: Fn(&str) -> Option<String>>(
@@ -512,6 +600,32 @@ fn webhooks<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Webhook
     })
 }
 
+fn processor<F: Fn(&str) -> Option<String>>(
+    source: &Source<F>,
+    timeouts: &Timeouts,
+) -> Result<Option<ProcessorConfig>, ConfigError> {
+    let timeout = source.duration("PROCESSOR_TIMEOUT")?;
+    let lease = source.duration("IDEMPOTENCY_LEASE")?;
+    let Some(url) = source.optional("PROCESSOR_URL") else {
+        return Ok(None);
+    };
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(bad("PROCESSOR_URL", "a URL such as http://processor:8081"));
+    }
+    let least = timeout + timeouts.database_deadline + SETTLE_RESERVE;
+    if lease <= least {
+        let least = humantime::format_duration(least);
+        let expected =
+            format!("longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}");
+        return Err(bad("IDEMPOTENCY_LEASE", expected));
+    }
+    Ok(Some(ProcessorConfig {
+        url,
+        timeout,
+        lease,
+    }))
+}
+
 /// The table for the README.
 pub fn markdown_table() -> String {
     let mut table = String::from("| variable | default | what it is |\n|---|---|---|\n");
@@ -613,6 +727,10 @@ mod tests {
             ("WEBHOOK_RETRY_MAX", "9s"),
             ("WEBHOOK_RETRY_MAX", "8d"),
             ("WEBHOOK_POLL_INTERVAL", "often"),
+            ("PROCESSOR_BIND_ADDRESS", "8081"),
+            ("PROCESSOR_DATABASE_URL", "mysql://x"),
+            ("PROCESSOR_KEY_WINDOW", "0s"),
+            ("PROCESSOR_KEY_WINDOW", "401d"),
         ] {
             match config(&[(name, value)]) {
                 Err(error) => assert_eq!(error.variable, name, "{value}"),

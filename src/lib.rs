@@ -37,5 +37,6 @@ pub mod workers;
 pub mod accounts;
 pub mod config;
 pub mod database;
+pub mod operations;
 
 pub mod telemetry;

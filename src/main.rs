@@ -4,6 +4,7 @@ use std::{
     error::Error,
     io::{IsTerminal, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
     pin::pin,
     process::ExitCode,
     time::Duration,
@@ -12,11 +13,16 @@ use std::{
 use charge_once::{
     accounts,
     config::{self, Config, DatabaseLocation},
-    database::{Database, embedded::EmbeddedPostgres},
+    database::{
+        Database, MIGRATIONS,
+        embedded::{EmbeddedPostgres, REFUGE},
+    },
     http::openapi,
+    operations,
+    processor::service,
     server, telemetry, workers,
 };
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use futures_util::FutureExt;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -43,6 +49,8 @@ struct CommandLine {
 enum Command {
     /// Serves the API (the default).
     Serve,
+    /// Serves the card processor's simulator, with its own database; see docs/processor.md.
+    Processor,
     /// Brings the database schema up to date.
     Migrate,
     /// Removes expired idempotency keys once, and prints how many there were.
@@ -50,12 +58,42 @@ enum Command {
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
     ApiKey(ApiKeyCommand),
+    /// Shows and settles what a card processor was asked and has not answered.
+    #[command(subcommand)]
+    Operations(OperationsCommand),
     /// Prints the OpenAPI document.
     Openapi,
     /// Prints the table of environment variables in Markdown.
     ConfigTable,
     /// Asks the server at BIND_ADDRESS whether it is ready; exit code 0 if it is.
-    Healthcheck,
+    Healthcheck {
+        /// The card processor's simulator instead, at PROCESSOR_BIND_ADDRESS.
+        #[arg(long)]
+        processor: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum OperationsCommand {
+    /// Lists the operations that wait for an answer, oldest first.
+    List,
+    /// Settles one by your word, after you have asked the processor what became of it.
+    Settle {
+        /// The operation's id, which is the key that the processor got.
+        id: uuid::Uuid,
+        /// What the processor did.
+        word: Word,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Word {
+    /// It was executed.
+    Done,
+    /// It was refused for good.
+    Declined,
+    /// It was not executed, by no attempt, and will not be: the key becomes free.
+    NotExecuted,
 }
 
 #[derive(Subcommand)]
@@ -105,8 +143,16 @@ fn run(command: Command) -> Result<(), BoxError> {
     match command {
         Command::Openapi => print(&openapi::document().to_pretty_json()?),
         Command::ConfigTable => print(config::markdown_table().trim_end()),
-        Command::Healthcheck => healthcheck(&Config::from_env()?),
-        Command::Serve | Command::Migrate | Command::Sweep | Command::ApiKey(_) => {
+        Command::Healthcheck { processor: false } => healthcheck(Config::from_env()?.bind_address),
+        Command::Healthcheck { processor: true } => {
+            healthcheck(Config::from_env()?.processor_service.bind_address)
+        }
+        Command::Serve
+        | Command::Processor
+        | Command::Migrate
+        | Command::Sweep
+        | Command::ApiKey(_)
+        | Command::Operations(_) => {
             let config = Config::from_env()?;
             telemetry::start()?;
             tokio::runtime::Builder::new_multi_thread()
@@ -122,10 +168,19 @@ fn run(command: Command) -> Result<(), BoxError> {
 async fn with_database(command: Command, mut config: Config) -> Result<(), BoxError> {
     // Listening for signals begins before anything is started that a signal should stop.
     let stop = stop_signal()?;
+    let mut refuge = REFUGE;
+    if matches!(command, Command::Processor) {
+        refuge = service::REFUGE;
+        config.database = config.processor_service.database.clone();
+        // Nobody else brings this schema up to date.
+        config.migrate_on_start = true;
+    }
     let (mut embedded, url) = match config.database.clone() {
         DatabaseLocation::Url(url) => (None, url),
         DatabaseLocation::Embedded { data_dir, bin_dir } => {
-            let embedded = EmbeddedPostgres::start(&data_dir, bin_dir.as_deref()).await?;
+            let embedded =
+                EmbeddedPostgres::start_or_move(&data_dir, Path::new(refuge), bin_dir.as_deref())
+                    .await?;
             let url = embedded.url();
             (Some(embedded), url)
         }
@@ -161,23 +216,32 @@ async fn with_url(
     stop: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
     let mut stop = pin!(stop);
-    let serving = matches!(command, Command::Serve);
+    let serves_processor = matches!(command, Command::Processor);
+    let serving = serves_processor || matches!(command, Command::Serve);
+    let schema = if serves_processor {
+        &service::MIGRATIONS
+    } else {
+        &MIGRATIONS
+    };
     let database = tokio::select! {
-        connected = Database::connect(url, config) => connected?,
+        connected = Database::connect_with(url, config, schema) => connected?,
         // A server that is told to stop has done what it was told; a command hasn't.
         () = &mut stop => return if serving { Ok(()) } else { Err(STOPPED_EARLY.into()) },
     };
+    if serves_processor {
+        return serve_processor(config, database, stop).await;
+    }
     if serving {
         return serve(config, database, stop).await;
     }
     tokio::select! {
-        done = once(command, &database) => done,
+        done = once(command, &database, config) => done,
         () = stop => Err(STOPPED_EARLY.into()),
     }
 }
 
 /// The commands that do one thing in the database.
-async fn once(command: Command, database: &Database) -> Result<(), BoxError> {
+async fn once(command: Command, database: &Database, config: &Config) -> Result<(), BoxError> {
     match command {
         Command::Migrate => print("The schema is current."),
         Command::Sweep => {
@@ -185,9 +249,12 @@ async fn once(command: Command, database: &Database) -> Result<(), BoxError> {
             print(&format!("Removed {removed} expired idempotency keys."))
         }
         Command::ApiKey(command) => api_key(command, database).await,
-        Command::Serve | Command::Openapi | Command::ConfigTable | Command::Healthcheck => {
-            Err("this command doesn't work on the database".into())
-        }
+        Command::Operations(command) => operations(command, database, config).await,
+        Command::Serve
+        | Command::Processor
+        | Command::Openapi
+        | Command::ConfigTable
+        | Command::Healthcheck { .. } => Err("this command doesn't work on the database".into()),
     }
 }
 
@@ -207,6 +274,25 @@ async fn serve(
     })?;
     banner(listener.local_addr()?, config)?;
     Ok(server::serve(listener, database, config, stop).await?)
+}
+
+async fn serve_processor(
+    config: &Config,
+    database: Database,
+    stop: impl Future<Output = ()>,
+) -> Result<(), BoxError> {
+    let address = config.processor_service.bind_address;
+    let listener = TcpListener::bind(address).map_err(|error| {
+        format!("PROCESSOR_BIND_ADDRESS must be an address that is free ({address}): {error}")
+    })?;
+    let url = reachable(listener.local_addr()?);
+    print(&format!(
+        "charge-once {} serves the simulated card processor at {url}\n  \
+         Ledger      {url}/ledger\n  Switches    {url}/switches\n\n\
+         Start the API with it: PROCESSOR_URL={url} charge-once\n",
+        env!("CARGO_PKG_VERSION"),
+    ))?;
+    Ok(service::serve(listener, database, config, stop).await?)
 }
 
 /// What a person needs to make the first charge.
@@ -274,11 +360,50 @@ async fn api_key(command: ApiKeyCommand, database: &Database) -> Result<(), BoxE
     }
 }
 
+async fn operations(
+    command: OperationsCommand,
+    database: &Database,
+    config: &Config,
+) -> Result<(), BoxError> {
+    match command {
+        OperationsCommand::List => {
+            for waiting in operations::list(database).await? {
+                let doubt = if waiting.in_doubt {
+                    "in doubt"
+                } else {
+                    "not yet in doubt"
+                };
+                print(&format!(
+                    "{}  {}  {}  {}  since {:.0}  {doubt}, taken over {} times",
+                    waiting.id,
+                    waiting.account,
+                    waiting.verb,
+                    waiting.charge,
+                    waiting.created_at,
+                    waiting.takeovers
+                ))?;
+            }
+            Ok(())
+        }
+        OperationsCommand::Settle { id, word } => {
+            let word = match word {
+                Word::Done => operations::Word::Done,
+                Word::Declined => operations::Word::Declined,
+                Word::NotExecuted => operations::Word::NotExecuted,
+            };
+            if operations::settle(database, config, id, word).await? {
+                print("Settled. A retry with its idempotency key is answered by it.")
+            } else {
+                Err("there is no such operation in flight, or somebody is at work on it now".into())
+            }
+        }
+    }
+}
+
 /// Asks `/readyz`, so that the container needs no HTTP client. The reply's first line decides.
-fn healthcheck(config: &Config) -> Result<(), BoxError> {
+fn healthcheck(mut address: SocketAddr) -> Result<(), BoxError> {
     use std::io::Read;
 
-    let mut address = config.bind_address;
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),

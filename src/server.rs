@@ -10,11 +10,14 @@ use tokio::{sync::watch, time::Instant};
 use tracing_actix_web::TracingLogger;
 
 use crate::{
-    config::Config,
+    commands::ProcessorOperations,
+    config::{Config, ProcessorConfig},
     database::Database,
-    http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
-    idempotency::{Idempotency, Settings},
-    processor::SimulatedProcessor,
+    http::{
+        self, App, NetworkPhases, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit,
+    },
+    idempotency::{Idempotency, LeaseSettings, Phases, Settings},
+    processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
     telemetry::RequestSpan,
     workers::{
         self,
@@ -41,6 +44,9 @@ pub enum ServeError {
     /// The client for webhooks can't be made.
     #[error("webhooks can't be sent: {0}")]
     Sender(#[from] SenderError),
+    /// The client of the card processor can't be made.
+    #[error("PROCESSOR_URL can't be used: {0}")]
+    Processor(#[source] HttpProcessorError),
     /// The listener failed.
     #[error("the server ended: {0}")]
     Io(#[from] std::io::Error),
@@ -62,12 +68,20 @@ pub async fn serve(
     };
     let idempotency =
         Idempotency::new(database.pool().clone(), settings).map_err(ServeError::Settings)?;
+    let phases = match &config.processor {
+        None => None,
+        Some(processor) => Some(phases(&idempotency, processor)?),
+    };
+    let reconciler = phases
+        .clone()
+        .map(|phases| tokio::spawn(workers::reconciler::run(phases, is_stopping.clone())));
     let app = App {
         idempotency: idempotency.clone(),
         api_keys: ApiKeys::new(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),
         processor: Arc::new(SimulatedProcessor::new(config.pool_connections)),
+        phases,
         timeouts: config.timeouts,
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
@@ -116,7 +130,25 @@ pub async fn serve(
         tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
         webhooks.abort();
     }
+    if let Some(reconciler) = reconciler {
+        let _ = reconciler.await;
+    }
     Ok(())
+}
+
+fn phases(
+    idempotency: &Idempotency,
+    processor: &ProcessorConfig,
+) -> Result<NetworkPhases, ServeError> {
+    let operations = ProcessorOperations {
+        processor: HttpProcessor::new(&processor.url, processor.timeout)
+            .map_err(ServeError::Processor)?,
+    };
+    let settings = LeaseSettings {
+        lease: processor.lease,
+        call_limit: processor.timeout,
+    };
+    Phases::new(idempotency.clone(), operations, settings).map_err(ServeError::Settings)
 }
 
 /// Sets the HTTP server up with its limits, and its layers, the outermost last.

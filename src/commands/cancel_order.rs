@@ -4,10 +4,11 @@
 //! Writes   its status
 //! Emits    order.canceled
 //! Refuses  an order that was paid or canceled
+//! Fails    while a payment is unsettled
 
 use sqlx::PgConnection;
 
-use super::{OK, Origin, missing};
+use super::{OK, Origin, missing, unsettled};
 use crate::{
     domain::{
         error::ApiError, event::EventType, ids::OrderId, order::Cancellation, params::Params,
@@ -34,6 +35,9 @@ impl Command for CancelOrder {
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
+        if store::operations::is_order_unsettled(tx, account, id).await? {
+            return Err(unsettled());
+        }
         order.status.must_be_open().map_err(ApiError::from)?;
         let order = store::orders::cancel(tx, account, id).await?;
         self.origin

@@ -4,18 +4,21 @@
 //! Writes   the captured amount
 //! Emits    charge.captured
 //! Refuses  a charge that failed, was captured or was released; more than was promised
+//! Fails    while another operation on the charge is unsettled
 
 use sqlx::PgConnection;
+use uuid::Uuid;
 
-use super::{OK, Origin, missing};
+use super::{OK, Origin, missing, unsettled};
 use crate::{
     domain::{
         charge::{Capture, ChargeRefusal},
         event::EventType,
         ids::ChargeId,
+        operation::{Instruction, Verb},
         params::Params,
     },
-    idempotency::{Command, Rejection, Reply},
+    idempotency::{Begin, Begun, Command, Rejection, Reply},
     store,
 };
 
@@ -29,24 +32,70 @@ pub struct CaptureCharge {
     pub params: Params,
 }
 
-impl Command for CaptureCharge {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+/// A capture that may be made, of a charge that this transaction has locked.
+struct Decided {
+    charge: ChargeId,
+    amount: i64,
+    expand_refunds: bool,
+}
+
+impl CaptureCharge {
+    async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
         let capture = Capture::parse(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let charge = store::charges::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
-        let refused = |refusal: ChargeRefusal| Rejection::from(refusal.explained("id"));
-        let amount = charge.capture(capture.amount).map_err(refused)?;
-        let charge = store::charges::capture(tx, account, id, amount)
-            .await?
-            .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured))?;
+        if store::operations::is_charge_unsettled(tx, account, id).await? {
+            return Err(unsettled());
+        }
+        let amount = charge
+            .capture(capture.amount)
+            .map_err(|refusal: ChargeRefusal| refusal.explained("id"))?;
+        Ok(Decided {
+            charge: id,
+            amount,
+            expand_refunds: capture.expand_refunds,
+        })
+    }
+}
+
+impl Command for CaptureCharge {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let decided = self.decide(tx).await?;
+        let Decided { charge, amount, .. } = decided;
+        capture(&self.origin, tx, charge, amount, decided.expand_refunds).await
+    }
+}
+
+impl Begin for CaptureCharge {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        let decided = self.decide(tx).await?;
+        let instruction = Instruction::Capture {
+            charge: decided.charge.to_string(),
+            amount: decided.amount,
+        };
+        let (verb, charge) = (Verb::CaptureCharge, decided.charge);
         self.origin
-            .emit(tx, EventType::ChargeCaptured, &charge)
-            .await?;
-        self.origin
-            .charge(tx, OK, charge, capture.expand_refunds)
+            .write_down(tx, operation, verb, charge, instruction, |operation| {
+                operation.expand = decided.expand_refunds;
+            })
             .await
     }
+}
+
+/// Takes the money, and says so.
+pub(super) async fn capture(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    id: ChargeId,
+    amount: i64,
+    expand_refunds: bool,
+) -> Result<Reply, Rejection> {
+    let charge = store::charges::capture(tx, origin.account, id, amount)
+        .await?
+        .ok_or_else(|| ChargeRefusal::AlreadyCaptured.explained("id"))?;
+    origin.emit(tx, EventType::ChargeCaptured, &charge).await?;
+    origin.charge(tx, OK, charge, expand_refunds).await
 }

@@ -1,7 +1,7 @@
 //! `POST /charges`: ask the processor for the money and write down its answer.
 //!
 //! Locks    nothing but the account, shared, through the foreign key
-//! Writes   one charge, succeeded or failed
+//! Writes   one charge, succeeded or failed; across a network it is pending meanwhile
 //! Emits    charge.succeeded or charge.failed
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
@@ -14,12 +14,13 @@ use uuid::Uuid;
 use super::{CREATED, Origin, declined};
 use crate::{
     domain::{
-        charge::{Authorisation, NewCharge},
+        charge::{Authorisation, Charge, NewCharge},
         event::EventType,
         ids::ChargeId,
+        operation::{Instruction, Verb},
         params::Params,
     },
-    idempotency::{Command, Rejection, Reply},
+    idempotency::{Begin, Begun, Command, Rejection, Reply},
     processor::SimulatedProcessor,
     store,
 };
@@ -30,7 +31,7 @@ pub struct CreateCharge {
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Where cards are authorised.
+    /// Where cards are authorised, if that takes no network.
     pub processor: Arc<SimulatedProcessor>,
 }
 
@@ -38,24 +39,55 @@ impl Command for CreateCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let new = NewCharge::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
-        let authorisation = self.processor.authorise(new.card.card).await?;
+        let said = self.processor.authorise(new.card.card).await?;
         let account = self.origin.account;
-        let charge = store::charges::insert(tx, account, id, &new, None, authorisation).await?;
-        match authorisation {
-            Authorisation::Approved => {
-                self.origin
-                    .emit(tx, EventType::ChargeSucceeded, &charge)
-                    .await?;
-                self.origin
-                    .charge(tx, CREATED, charge, new.expand_refunds)
-                    .await
-            }
-            Authorisation::Declined(decline) => {
-                self.origin
-                    .emit(tx, EventType::ChargeFailed, &charge)
-                    .await?;
-                declined(decline, &charge)
-            }
+        let charge = store::charges::insert(tx, account, id, &new, None, Some(said)).await?;
+        answer(&self.origin, tx, charge, said, new.expand_refunds).await
+    }
+}
+
+impl Begin for CreateCharge {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        let new = NewCharge::parse(&self.params)?;
+        let id = ChargeId(Uuid::now_v7());
+        store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
+        let instruction = authorise(id, &new);
+        let verb = Verb::CreateCharge;
+        self.origin
+            .write_down(tx, operation, verb, id, instruction, |operation| {
+                operation.expand = new.expand_refunds;
+            })
+            .await
+    }
+}
+
+/// What the processor is asked for a new charge.
+pub(super) fn authorise(id: ChargeId, new: &NewCharge) -> Instruction {
+    Instruction::Authorise {
+        charge: id.to_string(),
+        amount: new.amount,
+        currency: new.currency.to_string(),
+        card: new.card.card.token().to_owned(),
+        capture: new.capture,
+    }
+}
+
+/// Says what the processor said, to the client and in an event.
+pub(super) async fn answer(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    charge: Charge,
+    said: Authorisation,
+    expand_refunds: bool,
+) -> Result<Reply, Rejection> {
+    match said {
+        Authorisation::Approved => {
+            origin.emit(tx, EventType::ChargeSucceeded, &charge).await?;
+            origin.charge(tx, CREATED, charge, expand_refunds).await
+        }
+        Authorisation::Declined(decline) => {
+            origin.emit(tx, EventType::ChargeFailed, &charge).await?;
+            declined(decline, &charge)
         }
     }
 }

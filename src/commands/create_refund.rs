@@ -1,21 +1,28 @@
 //! `POST /refunds`: give money back, or release what was only promised.
 //!
 //! Locks    the charge, and then the order that it paid if all of it is given back
-//! Writes   one refund, the charge's refunded amount, the order's status
+//! Writes   one refund, the charge's refunded amount, the order's status; across a network the
+//!          refund is pending meanwhile, and counts
 //! Emits    refund.created, charge.refunded, order.refunded
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
 //!          promised
+//! Fails    while another operation on the charge is unsettled
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, Origin, missing};
+use super::{CREATED, Origin, missing, unsettled};
 use crate::{
     domain::{
-        charge::ChargeRefusal, event::EventType, ids::RefundId, params::Params, refund::NewRefund,
+        charge::ChargeRefusal,
+        event::EventType,
+        ids::{ChargeId, RefundId},
+        operation::{Instruction, Verb},
+        params::Params,
+        refund::{NewRefund, Refund},
     },
-    idempotency::{Command, Failure, Rejection, Reply},
-    store,
+    idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
+    store::{self, refunds::NewStatus},
 };
 
 /// Creates a refund.
@@ -26,30 +33,84 @@ pub struct CreateRefund {
     pub params: Params,
 }
 
-impl Command for CreateRefund {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+/// A refund that was written, of a charge that this transaction has locked.
+struct Written {
+    charge: ChargeId,
+    id: RefundId,
+    refund: Refund,
+    expand_charge: bool,
+}
+
+impl CreateRefund {
+    async fn write(&self, tx: &mut PgConnection, status: NewStatus) -> Result<Written, Rejection> {
         let new = NewRefund::parse(&self.params)?;
-        let (origin, account) = (&self.origin, self.origin.account);
+        let account = self.origin.account;
         let charge_id = new.charge.ok_or_else(|| missing("charge"))?;
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
             .ok_or_else(|| missing("charge"))?;
+        if store::operations::is_charge_unsettled(tx, account, charge_id).await? {
+            return Err(unsettled());
+        }
         let amount = charge
             .refund(new.amount)
             .map_err(|refusal: ChargeRefusal| refusal.explained("charge"))?;
         let id = RefundId(Uuid::now_v7());
-        let refund = store::refunds::insert(tx, account, id, charge_id, amount, &new).await?;
-        let charge = store::charges::find(tx, account, charge_id)
-            .await?
-            .ok_or_else(|| Failure::internal("a locked charge is gone"))
-            .map_err(Rejection::Failed)?;
-        origin.emit(tx, EventType::RefundCreated, &refund).await?;
-        origin.emit(tx, EventType::ChargeRefunded, &charge).await?;
-        if charge.refunded
-            && let Some(order) = store::orders::refund(tx, account, charge_id).await?
-        {
-            origin.emit(tx, EventType::OrderRefunded, &order).await?;
-        }
-        origin.refund(tx, CREATED, refund, new.expand_charge).await
+        let refund =
+            store::refunds::insert(tx, account, id, charge_id, amount, &new, status).await?;
+        Ok(Written {
+            charge: charge_id,
+            id,
+            refund,
+            expand_charge: new.expand_charge,
+        })
     }
+}
+
+impl Command for CreateRefund {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let written = self.write(tx, NewStatus::Succeeded).await?;
+        let Written { charge, refund, .. } = written;
+        refunded(&self.origin, tx, charge, refund, written.expand_charge).await
+    }
+}
+
+impl Begin for CreateRefund {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        let written = self.write(tx, NewStatus::Pending).await?;
+        let instruction = Instruction::Refund {
+            charge: written.charge.to_string(),
+            refund: written.id.to_string(),
+            amount: written.refund.amount,
+        };
+        let (verb, charge) = (Verb::CreateRefund, written.charge);
+        self.origin
+            .write_down(tx, operation, verb, charge, instruction, |operation| {
+                operation.refund = Some(written.id);
+                operation.expand = written.expand_charge;
+            })
+            .await
+    }
+}
+
+/// Says that money was given back, and to an order that it was all of it.
+pub(super) async fn refunded(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    charge_id: ChargeId,
+    refund: Refund,
+    expand_charge: bool,
+) -> Result<Reply, Rejection> {
+    let charge = store::charges::find(tx, origin.account, charge_id)
+        .await?
+        .ok_or_else(|| Failure::internal("a refunded charge is gone"))
+        .map_err(Rejection::Failed)?;
+    origin.emit(tx, EventType::RefundCreated, &refund).await?;
+    origin.emit(tx, EventType::ChargeRefunded, &charge).await?;
+    if charge.refunded
+        && let Some(order) = store::orders::refund(tx, origin.account, charge_id).await?
+    {
+        origin.emit(tx, EventType::OrderRefunded, &order).await?;
+    }
+    origin.refund(tx, CREATED, refund, expand_charge).await
 }

@@ -10,6 +10,7 @@ mod create_charge;
 mod create_order;
 mod create_refund;
 mod create_webhook_endpoint;
+mod operations;
 mod pay_order;
 mod update_charge;
 mod update_order;
@@ -21,6 +22,7 @@ pub use create_charge::CreateCharge;
 pub use create_order::CreateOrder;
 pub use create_refund::CreateRefund;
 pub use create_webhook_endpoint::CreateWebhookEndpoint;
+pub use operations::ProcessorOperations;
 pub use pay_order::PayOrder;
 pub use update_charge::UpdateCharge;
 pub use update_order::UpdateOrder;
@@ -36,12 +38,13 @@ use crate::{
         dialect::Dialect,
         error::{ApiError, ErrorCode, ErrorType},
         event::EventType,
-        ids::{AccountId, EventId},
+        ids::{AccountId, ChargeId, EventId},
+        operation::{Instruction, Operation, Verb},
         order::Order,
         refund::Refund,
         test_cards::Decline,
     },
-    idempotency::{Failure, Rejection, Reply},
+    idempotency::{Begun, Failure, Rejection, Reply},
     store::{self, events::NewEvent},
 };
 
@@ -79,6 +82,35 @@ impl Origin {
         };
         let id = EventId(Uuid::now_v7());
         Ok(store::events::insert(tx, self.account, id, new).await?)
+    }
+
+    /// Writes down what the processor is to be asked; `fill` adds what the verb has besides.
+    async fn write_down(
+        &self,
+        tx: &mut PgConnection,
+        id: Uuid,
+        verb: Verb,
+        charge: ChargeId,
+        instruction: Instruction,
+        fill: impl FnOnce(&mut Operation),
+    ) -> Result<Begun, Rejection> {
+        let mut operation = Operation {
+            id,
+            account: self.account,
+            verb,
+            instruction,
+            charge,
+            refund: None,
+            order: None,
+            dialect: self.dialect,
+            expand: false,
+            request_id: self.request_id.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            age: std::time::Duration::ZERO,
+        };
+        fill(&mut operation);
+        store::operations::insert(tx, &operation).await?;
+        Ok(Begun::Written)
     }
 
     /// The reply with a charge, and with its refunds where they are asked for.
@@ -145,6 +177,14 @@ impl Origin {
 
 const OK: u16 = 200;
 const CREATED: u16 = 201;
+
+/// While a processor's answer is out, nobody else may decide about the same money: only settled
+/// facts may refuse.
+fn unsettled() -> Rejection {
+    Rejection::Failed(Failure::busy(
+        "another operation on this object is unsettled",
+    ))
+}
 
 /// The account has no object with the id in `param`.
 fn missing(param: &str) -> Rejection {

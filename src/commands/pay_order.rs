@@ -1,27 +1,29 @@
 //! `POST /orders/{id}/pay`: make the one charge for an order.
 //!
-//! Locks    the order, for as long as the processor takes
-//! Writes   one charge that names the order; where it succeeded, the order's status
+//! Locks    the order, for as long as a processor in this process takes
+//! Writes   one charge that names the order; where it succeeded, the order's status; across a
+//!          network the charge is pending meanwhile
 //! Emits    charge.succeeded and order.paid, or charge.failed
 //! Refuses  an order that was paid or canceled
-//! Fails    when the processor is down or its slow lane is full
+//! Fails    when the processor is down or its slow lane is full; while a payment is unsettled
 
 use std::sync::Arc;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{OK, Origin, declined, missing};
+use super::{OK, Origin, create_charge::authorise, declined, missing, unsettled};
 use crate::{
     domain::{
-        charge::Authorisation,
+        charge::{Authorisation, Charge, NewCharge},
         error::ApiError,
         event::EventType,
         ids::{ChargeId, OrderId},
+        operation::Verb,
         order::Payment,
         params::Params,
     },
-    idempotency::{Command, Failure, Rejection, Reply},
+    idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
     processor::SimulatedProcessor,
     store,
 };
@@ -34,39 +36,103 @@ pub struct PayOrder {
     pub id: String,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Where cards are authorised.
+    /// Where cards are authorised, if that takes no network.
     pub processor: Arc<SimulatedProcessor>,
 }
 
-impl Command for PayOrder {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+/// A payment that may be made, of an order that this transaction has locked.
+struct Decided {
+    order: OrderId,
+    charge: ChargeId,
+    new: NewCharge,
+    expand_charge: bool,
+}
+
+impl PayOrder {
+    async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
         let payment = Payment::parse(&self.params)?;
-        let (origin, account) = (&self.origin, self.origin.account);
+        let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
+        if store::operations::is_order_unsettled(tx, account, id).await? {
+            return Err(unsettled());
+        }
         order.status.must_be_open().map_err(ApiError::from)?;
         let new = order
             .charge_for(payment.card)
             .ok_or_else(|| Failure::internal("an order has a currency that isn't one"))
             .map_err(Rejection::Failed)?;
-        let authorisation = self.processor.authorise(payment.card.card).await?;
-        let charge_id = ChargeId(Uuid::now_v7());
+        Ok(Decided {
+            order: id,
+            charge: ChargeId(Uuid::now_v7()),
+            new,
+            expand_charge: payment.expand_charge,
+        })
+    }
+}
+
+impl Command for PayOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let Decided {
+            order,
+            charge,
+            new,
+            expand_charge,
+        } = self.decide(tx).await?;
+        let said = self.processor.authorise(new.card.card).await?;
+        let account = self.origin.account;
         let charge =
-            store::charges::insert(tx, account, charge_id, &new, Some(id), authorisation).await?;
-        match authorisation {
-            Authorisation::Approved => {
-                let order = store::orders::pay(tx, account, id, charge_id).await?;
-                origin.emit(tx, EventType::ChargeSucceeded, &charge).await?;
-                origin.emit(tx, EventType::OrderPaid, &order).await?;
-                origin.order(tx, OK, order, payment.expand_charge).await
-            }
-            // The order stays open: another card may pay it, under another key.
-            Authorisation::Declined(decline) => {
-                origin.emit(tx, EventType::ChargeFailed, &charge).await?;
-                declined(decline, &charge)
-            }
+            store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
+        paid(&self.origin, tx, order, charge, said, expand_charge).await
+    }
+}
+
+impl Begin for PayOrder {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        let Decided {
+            order,
+            charge,
+            new,
+            expand_charge,
+        } = self.decide(tx).await?;
+        let account = self.origin.account;
+        store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
+        let instruction = authorise(charge, &new);
+        let verb = Verb::PayOrder;
+        self.origin
+            .write_down(tx, operation, verb, charge, instruction, |operation| {
+                operation.order = Some(order);
+                operation.expand = expand_charge;
+            })
+            .await
+    }
+}
+
+/// Says what the processor said. A decline leaves the order open: another card may pay it, under
+/// another key.
+pub(super) async fn paid(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    order: OrderId,
+    charge: Charge,
+    said: Authorisation,
+    expand_charge: bool,
+) -> Result<Reply, Rejection> {
+    match said {
+        Authorisation::Approved => {
+            let charge_id = ChargeId::parse(&charge.id)
+                .ok_or_else(|| Failure::internal("a charge has an id that isn't one"))
+                .map_err(Rejection::Failed)?;
+            let order = store::orders::pay(tx, origin.account, order, charge_id).await?;
+            origin.emit(tx, EventType::ChargeSucceeded, &charge).await?;
+            origin.emit(tx, EventType::OrderPaid, &order).await?;
+            origin.order(tx, OK, order, expand_charge).await
+        }
+        Authorisation::Declined(decline) => {
+            origin.emit(tx, EventType::ChargeFailed, &charge).await?;
+            declined(decline, &charge)
         }
     }
 }

@@ -18,14 +18,15 @@ use sqlx::{
 use tokio::runtime::Handle;
 use tracing::Instrument;
 
+pub use crate::idempotency::GuardedConnection;
 use crate::{
     config::{Config, Timeouts},
-    idempotency::{Failure, GuardedConnection},
+    idempotency::Failure,
 };
 
 /// Every migration, compiled in. One that the database has and this build hasn't is no error: an
 /// older release must be able to start beside a newer one, during a rollout or after a rollback.
-static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrations = sqlx::migrate!();
     migrations.set_ignore_missing(true);
     migrations
@@ -74,6 +75,7 @@ pub struct Database {
     options: PgConnectOptions,
     deadline: Duration,
     runtime: Handle,
+    migrations: &'static Migrator,
 }
 
 /// A read: borrows the connection for as long as its future runs.
@@ -86,6 +88,15 @@ impl Database {
     /// Connects to `url`, checks that the server keeps what it acknowledges, and migrates if the
     /// configuration says so.
     pub async fn connect(url: &str, config: &Config) -> Result<Self, StartError> {
+        Self::connect_with(url, config, &MIGRATIONS).await
+    }
+
+    /// The same with another schema.
+    pub async fn connect_with(
+        url: &str,
+        config: &Config,
+        migrations: &'static Migrator,
+    ) -> Result<Self, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         let options = pin_session(options, &config.timeouts);
         let pool = PgPoolOptions::new()
@@ -97,6 +108,7 @@ impl Database {
             options,
             deadline: config.timeouts.database_deadline,
             runtime: Handle::current(),
+            migrations,
         };
         let mut connection =
             tokio::time::timeout(FIRST_CONNECTION_LIMIT, database.connect_patiently())
@@ -146,14 +158,18 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        MIGRATIONS.run(&mut connection).await?;
+        self.migrations.run(&mut connection).await?;
         connection.close().await.map_err(StartError::Unreachable)
     }
 
     /// Whether every migration of this build is applied. Newer ones are fine: a release being
     /// rolled out beside this one.
     pub async fn schema_is_current(&self) -> Result<bool, sqlx::Error> {
-        let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
+        let newest = self
+            .migrations
+            .iter()
+            .map(|migration| migration.version)
+            .max();
         let applied = self
             .read(|connection| {
                 Box::pin(async move {

@@ -402,8 +402,9 @@ pub struct Charge {
     /// The order that this charge pays.
     #[schema(required = true)]
     pub order: Option<String>,
-    /// What the card network said.
-    pub outcome: ChargeOutcome,
+    /// What the card network said; null while it hasn't been heard.
+    #[schema(required = true)]
+    pub outcome: Option<ChargeOutcome>,
     /// Whether the money is promised or taken.
     #[schema(example = true)]
     pub paid: bool,
@@ -503,25 +504,36 @@ pub struct CardSource {
     pub card: CardDetails,
 }
 
+/// What is known of a charge's authorisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The processor's answer is out.
+    Pending,
+    /// The money was promised.
+    Approved,
+    /// It was not.
+    Declined,
+}
+
 impl ChargeOutcome {
-    /// The outcome of a charge that failed with `reason`, or of one that didn't fail.
-    pub fn new(failed: bool, reason: Option<String>) -> Self {
-        if failed {
-            Self {
+    /// The outcome of a charge; `reason` is why it was declined.
+    pub fn new(standing: Standing, reason: Option<String>) -> Option<Self> {
+        match standing {
+            Standing::Pending => None,
+            Standing::Declined => Some(Self {
                 network_status: "declined_by_network",
                 reason,
                 risk_level: "normal",
                 seller_message: "The bank did not approve this payment.",
                 outcome_type: "issuer_declined",
-            }
-        } else {
-            Self {
+            }),
+            Standing::Approved => Some(Self {
                 network_status: "approved_by_network",
                 reason: None,
                 risk_level: "normal",
                 seller_message: "Payment complete.",
                 outcome_type: "authorized",
-            }
+            }),
         }
     }
 }

@@ -18,6 +18,21 @@ impl Dialect {
         }
     }
 
+    /// Its name where it is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ietf => "ietf",
+            Self::Stripe => "stripe",
+        }
+    }
+
+    /// The dialect with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Ietf, Self::Stripe]
+            .into_iter()
+            .find(|dialect| dialect.as_str() == name)
+    }
+
     /// What `Location` and the `url` of a list start with.
     pub fn prefix(self) -> &'static str {
         match self {

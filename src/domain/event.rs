@@ -35,6 +35,7 @@ event_types! {
     ChargeUpdated = "charge.updated": "A charge's description, metadata or e-mail address changed.";
     ChargeRefunded = "charge.refunded": "Some or all of a charge was given back.";
     RefundCreated = "refund.created": "A refund was made.";
+    RefundFailed = "refund.failed": "The processor refused to give the money back.";
     RefundUpdated = "refund.updated": "A refund's metadata changed.";
     OrderCreated = "order.created": "An order was opened.";
     OrderUpdated = "order.updated": "An order's metadata changed.";

@@ -11,6 +11,7 @@ pub mod event;
 pub mod ids;
 pub mod list;
 pub mod money;
+pub mod operation;
 pub mod order;
 pub mod params;
 pub mod public_addresses;

@@ -110,7 +110,7 @@ pub struct Refund {
     /// `duplicate`, `fraudulent`, `requested_by_customer` or null.
     #[schema(required = true)]
     pub reason: Option<String>,
-    /// Always `succeeded`.
+    /// `succeeded`; across a network also `pending` and `failed`.
     #[schema(example = "succeeded")]
     pub status: String,
 }

@@ -28,6 +28,38 @@ pub struct Decline {
     pub message: &'static str,
 }
 
+/// The decline of an operation that breaks the processor's own rules.
+pub const PROCESSING_ERROR: Decline = Decline {
+    code: ErrorCode::ProcessingError,
+    decline_code: None,
+    message: "An error occurred while processing your card.",
+};
+
+impl Decline {
+    /// The decline that a processor's reply means. A reason that this build doesn't know is a
+    /// decline all the same: what is definite must not become doubt for the lack of a word.
+    pub fn named(code: &str, decline_code: Option<&str>) -> Self {
+        TEST_CARDS
+            .iter()
+            .find_map(|card| match card.decision {
+                Decision::Decline(decline)
+                    if decline.code.as_str() == code && decline.decline_code == decline_code =>
+                {
+                    Some(decline)
+                }
+                Decision::Decline(_)
+                | Decision::Approve
+                | Decision::ApproveSlowly
+                | Decision::Outage => None,
+            })
+            .unwrap_or(Self {
+                code: ErrorCode::CardDeclined,
+                decline_code: Some("generic_decline"),
+                message: "Your card was declined.",
+            })
+    }
+}
+
 /// A card that the simulator knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestCard {
@@ -160,11 +192,7 @@ pub const TEST_CARDS: &[TestCard] = &[
         "4000000000000119",
         "visa",
         "0119",
-        decline(
-            ErrorCode::ProcessingError,
-            None,
-            "An error occurred while processing your card.",
-        ),
+        Decision::Decline(PROCESSING_ERROR),
     ),
     card(
         &["tok_chargeDeclinedFraudulent"],
@@ -189,6 +217,13 @@ pub const TEST_CARDS: &[TestCard] = &[
     },
 ];
 
+impl TestCard {
+    /// Its canonical token.
+    pub fn token(&self) -> &'static str {
+        self.tokens.first().copied().unwrap_or_default()
+    }
+}
+
 /// The card behind a token.
 pub fn by_token(token: &str) -> Option<&'static TestCard> {
     TEST_CARDS.iter().find(|card| card.tokens.contains(&token))
@@ -212,6 +247,18 @@ mod tests {
                 "{card:?}"
             );
         }
+    }
+
+    #[test]
+    fn every_decline_is_found_again_by_its_names_and_a_new_reason_is_still_a_decline() {
+        for card in TEST_CARDS {
+            if let Decision::Decline(decline) = card.decision {
+                let found = Decline::named(decline.code.as_str(), decline.decline_code);
+                assert_eq!(found, decline);
+            }
+        }
+        let new = Decline::named("card_declined", Some("a_reason_of_tomorrow"));
+        assert_eq!(new.decline_code, Some("generic_decline"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     App,
     error::EdgeError,
     list,
-    reply::run,
+    reply::{run, run_with_processor},
     request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
     let processor = app.processor.clone();
-    run(&app, mutation, |origin, params| CreateCharge {
+    run_with_processor(&app, mutation, |origin, params| CreateCharge {
         origin,
         params,
         processor,
@@ -93,7 +93,7 @@ pub async fn capture(
     mutation: Mutation,
 ) -> Result<HttpResponse, EdgeError> {
     let id = id.into_inner();
-    run(&app, mutation, |origin, params| CaptureCharge {
+    run_with_processor(&app, mutation, |origin, params| CaptureCharge {
         origin,
         id,
         params,

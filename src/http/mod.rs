@@ -33,12 +33,16 @@ use tokio::sync::watch;
 
 use self::{api_keys::ApiKeys, error::EdgeError, rate_limit::RateLimit};
 use crate::{
+    commands::ProcessorOperations,
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::error::{ApiError, ErrorCode},
-    idempotency::{Failure, FailureKind, Idempotency},
-    processor::SimulatedProcessor,
+    idempotency::{Failure, FailureKind, Idempotency, Phases},
+    processor::{HttpProcessor, SimulatedProcessor},
 };
+
+/// The phases of commands that ask a card processor across a network.
+pub type NetworkPhases = Phases<ProcessorOperations<HttpProcessor>>;
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
 #[derive(Clone)]
@@ -51,8 +55,10 @@ pub struct App {
     pub api_keys: ApiKeys,
     /// How often.
     pub rate_limit: RateLimit,
-    /// Where cards are authorised.
+    /// Where cards are authorised, if that takes no network.
     pub processor: Arc<SimulatedProcessor>,
+    /// The way to write where it does.
+    pub phases: Option<NetworkPhases>,
     /// The timeout ladder.
     pub timeouts: Timeouts,
     /// Largest body, in bytes.

@@ -6,7 +6,7 @@ use super::{
     App,
     error::EdgeError,
     list,
-    reply::run,
+    reply::{run, run_with_processor},
     request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
@@ -94,7 +94,7 @@ pub async fn pay(
     mutation: Mutation,
 ) -> Result<HttpResponse, EdgeError> {
     let (id, processor) = (id.into_inner(), app.processor.clone());
-    run(&app, mutation, |origin, params| PayOrder {
+    run_with_processor(&app, mutation, |origin, params| PayOrder {
         origin,
         id,
         params,

@@ -6,7 +6,7 @@ use super::{
     App,
     error::EdgeError,
     list,
-    reply::run,
+    reply::{run, run_with_processor},
     request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
     responses((status = 201, description = "The refund.", body = Refund)),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
-    run(&app, mutation, |origin, params| CreateRefund {
+    run_with_processor(&app, mutation, |origin, params| CreateRefund {
         origin,
         params,
     })

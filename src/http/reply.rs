@@ -15,8 +15,8 @@ use chrono::SecondsFormat;
 use super::{App, error::EdgeError, request::Mutation};
 use crate::{
     commands::Origin,
-    domain::params::Params,
-    idempotency::{Command, Failure, FailureKind, Outcome, Record},
+    domain::{dialect::Dialect, params::Params},
+    idempotency::{Begin, Command, Failure, FailureKind, Outcome, Record},
 };
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
@@ -25,17 +25,48 @@ pub async fn run<C: Command>(
     mutation: Mutation,
     command: impl FnOnce(Origin, Params) -> C,
 ) -> Result<HttpResponse, EdgeError> {
-    // New work would keep a stopping replica from ever being done; another one takes it.
-    if *app.stopping.borrow() {
-        return Err(EdgeError::failed(FailureKind::Unavailable));
-    }
+    refuse_new_work_when_stopping(app)?;
     let Mutation {
         origin,
         params,
         request,
     } = mutation;
     let dialect = origin.dialect;
-    match app.idempotency.run(request, command(origin, params)).await {
+    let outcome = app.idempotency.run(request, command(origin, params)).await;
+    answer(outcome, dialect)
+}
+
+/// The same for a command that asks the card processor: one transaction where that is simulated in
+/// this process, phases where it is across a network.
+pub async fn run_with_processor<C: Command + Begin>(
+    app: &App,
+    mutation: Mutation,
+    command: impl FnOnce(Origin, Params) -> C,
+) -> Result<HttpResponse, EdgeError> {
+    let Some(phases) = &app.phases else {
+        return run(app, mutation, command).await;
+    };
+    refuse_new_work_when_stopping(app)?;
+    let Mutation {
+        origin,
+        params,
+        request,
+    } = mutation;
+    let dialect = origin.dialect;
+    let outcome = phases.run(request, command(origin, params)).await;
+    answer(outcome, dialect)
+}
+
+/// New work would keep a stopping replica from ever being done; another one takes it.
+fn refuse_new_work_when_stopping(app: &App) -> Result<(), EdgeError> {
+    if *app.stopping.borrow() {
+        return Err(EdgeError::failed(FailureKind::Unavailable));
+    }
+    Ok(())
+}
+
+fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, EdgeError> {
+    match outcome {
         Outcome::Stored { record, replayed } => render(&record, replayed),
         Outcome::Reused => Err(EdgeError::key_reused(dialect)),
         Outcome::InUse => Err(EdgeError::key_in_use()),

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
-use super::{Record, Request, reply::Row};
+use super::{InFlightRequest, Record, Request, lease::Leased, reply::Row};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
@@ -38,6 +38,9 @@ pub(super) enum Claim {
     Completed(Arc<Record>),
     /// Another transaction holds the key and didn't finish in time.
     HeldElsewhere,
+    /// A request with an effect outside the database is in flight, whether anybody works on it now
+    /// or not.
+    InFlight(Leased),
     /// The record vanished between two statements (swept, or taken over): begin afresh.
     Vanished,
 }
@@ -56,12 +59,9 @@ pub(super) async fn claim(
         // A new statement has a new snapshot, which sees the row that the insert ran into.
         Ok(false) => match read(tx, request).await? {
             None => Ok(Claim::Vanished),
-            Some((row, false)) => {
-                return Ok(row.into_record().map_or(Claim::HeldElsewhere, |record| {
-                    Claim::Completed(Arc::new(record))
-                }));
-            }
-            Some((_, true)) => take_over(tx, request, &retention).await,
+            Some(Found::InFlight(leased)) => return Ok(Claim::InFlight(leased)),
+            Some(Found::Completed(record)) => return Ok(Claim::Completed(Arc::new(record))),
+            Some(Found::Expired) => take_over(tx, request, &retention).await,
         },
         Err(error) => Err(error),
     };
@@ -108,16 +108,22 @@ async fn insert(
     Ok(inserted.rows_affected() == 1)
 }
 
-/// Reads the record, and whether it has expired, without a lock: a completed record is immutable.
-async fn read(
-    tx: &mut PgConnection,
-    request: &Request,
-) -> Result<Option<(Row, bool)>, sqlx::Error> {
+/// What a committed row says.
+enum Found {
+    Completed(Record),
+    Expired,
+    InFlight(Leased),
+}
+
+/// Reads the row without a lock: a completed record is immutable, and a lease is compared again by
+/// whoever takes it over. A row without an outcome never expires.
+async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>, sqlx::Error> {
     let found = sqlx::query!(
         r#"
         SELECT request_id, method, path, fingerprint_version, fingerprint, created_at, expires_at,
                status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body,
-               resource_id, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
+               resource_id, (status IS NOT NULL AND expires_at <= now()) AS "expired!",
+               operation, lease_token, (leased_until <= now()) AS "lease_is_over?"
           FROM idempotency_keys
          WHERE account_id = $1 AND key = $2
         "#,
@@ -126,22 +132,43 @@ async fn read(
     )
     .fetch_optional(tx)
     .await?;
-    Ok(found.map(|found| {
-        let row = Row {
-            request_id: found.request_id,
-            method: found.method,
-            path: found.path,
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    if found.expired {
+        return Ok(Some(Found::Expired));
+    }
+    if let (Some(operation), Some(token)) = (found.operation, found.lease_token) {
+        return Ok(Some(Found::InFlight(Leased {
+            operation,
+            token,
+            is_over: found.lease_is_over.unwrap_or(false),
             fingerprint_version: found.fingerprint_version,
-            fingerprint: found.fingerprint,
-            created_at: found.created_at,
-            expires_at: found.expires_at,
-            status: found.status,
-            headers: found.headers,
-            body: found.body,
-            resource_id: found.resource_id,
-        };
-        (row, found.expired)
-    }))
+            request: InFlightRequest {
+                method: found.method,
+                path: found.path,
+                request_id: found.request_id,
+                fingerprint: found.fingerprint,
+            },
+        })));
+    }
+    let row = Row {
+        request_id: found.request_id,
+        method: found.method,
+        path: found.path,
+        fingerprint_version: found.fingerprint_version,
+        fingerprint: found.fingerprint,
+        created_at: found.created_at,
+        expires_at: found.expires_at,
+        status: found.status,
+        headers: found.headers,
+        body: found.body,
+        resource_id: found.resource_id,
+    };
+    // The constraints leave no third kind of row.
+    row.into_record()
+        .map(|record| Some(Found::Completed(record)))
+        .ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Makes an expired record this transaction's claim. Exactly one of many racers succeeds: the

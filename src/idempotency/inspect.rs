@@ -19,7 +19,8 @@ use super::{
 pub enum Inspected {
     /// A stored outcome.
     Completed(Arc<Record>),
-    /// A request is working on it: `Some` if it is in this process, which knows more.
+    /// A request is in flight: `Some` if it is in this process or has an effect outside the
+    /// database, so that more is known of it.
     InFlight(Option<InFlightRequest>),
     /// No finished record, and nobody at work, at this moment.
     Nothing,
@@ -59,6 +60,7 @@ impl Idempotency {
         match probing.await {
             Ok(Ok(Ok(Claim::Completed(record)))) => Ok(Inspected::Completed(record)),
             Ok(Ok(Ok(Claim::HeldElsewhere))) => Ok(Inspected::InFlight(in_flight)),
+            Ok(Ok(Ok(Claim::InFlight(leased)))) => Ok(Inspected::InFlight(Some(leased.request))),
             Ok(Ok(Ok(Claim::Mine | Claim::Vanished))) => Ok(match in_flight {
                 Some(in_flight) => Inspected::InFlight(Some(in_flight)),
                 None => Inspected::Nothing,

@@ -14,9 +14,12 @@ mod fingerprint;
 mod in_flight;
 mod inspect;
 mod key;
+mod lease;
+mod phases;
 mod reply;
 
 use std::{
+    convert::Infallible,
     future::Future,
     sync::{
         Arc,
@@ -27,6 +30,7 @@ use std::{
 
 use claim::Claim;
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
+use lease::Leased;
 use sqlx::{Connection, PgConnection, PgPool, postgres::types::PgInterval};
 use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
 use tracing::Instrument;
@@ -39,6 +43,7 @@ pub use fingerprint::{Fingerprint, Fingerprinted, Parameters, UnknownVersion};
 pub use in_flight::InFlightRequest;
 pub use inspect::Inspected;
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
+pub use phases::{Begin, Begun, Called, LeaseSettings, Operations, Phases, SETTLE_RESERVE};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply};
 
 /// How often a claim may find its record vanished, swept or taken over between two statements,
@@ -129,10 +134,74 @@ pub struct Idempotency {
     runtime: Handle,
 }
 
+/// What a transaction that claims a key is for: a whole command, or the first phase of one.
+trait Work: Sync {
+    /// What is left to do after COMMIT, where the work leaves its key in flight.
+    type Rest: Send;
+
+    /// Works on a key that is this transaction's own. `began` is no later than its `now()`.
+    fn work(
+        &self,
+        tx: &mut PgConnection,
+        request: &Request,
+        began: Instant,
+    ) -> impl Future<Output = Result<Worked<Self::Rest>, Rejection>> + Send;
+
+    /// Goes on with a key whose holder's lease is over. `None`: somebody else does.
+    fn take_over(
+        &self,
+        tx: &mut PgConnection,
+        request: &Request,
+        leased: &Leased,
+        began: Instant,
+    ) -> impl Future<Output = Result<Option<Self::Rest>, Failure>> + Send;
+}
+
+/// How the work in one transaction ended, if it didn't fail.
+enum Worked<R> {
+    /// A definite answer, to be saved.
+    Reply(Reply),
+    /// The key stays in flight, and this is what remains to be done.
+    Rest(R),
+}
+
 /// How one transaction ended.
-enum Attempt {
+enum Attempt<R> {
     Concluded(Conclusion),
+    Rest(R),
     Vanished,
+}
+
+/// How the transaction that claims a key ended, further attempts included.
+enum Ended<R> {
+    Concluded(Conclusion),
+    Rest(R),
+}
+
+/// A command that is one transaction leaves nothing to be done after it.
+impl<C: Command> Work for C {
+    type Rest = Infallible;
+
+    async fn work(
+        &self,
+        tx: &mut PgConnection,
+        _: &Request,
+        _: Instant,
+    ) -> Result<Worked<Infallible>, Rejection> {
+        self.execute(tx).await.map(Worked::Reply)
+    }
+
+    async fn take_over(
+        &self,
+        _: &mut PgConnection,
+        _: &Request,
+        _: &Leased,
+        _: Instant,
+    ) -> Result<Option<Infallible>, Failure> {
+        Err(Failure::unavailable(
+            "the key is in flight by a command in phases, which this process doesn't run",
+        ))
+    }
 }
 
 impl Idempotency {
@@ -160,12 +229,34 @@ impl Idempotency {
     /// and commit run in a task of their own.
     pub async fn run<C: Command>(&self, request: Request, command: C) -> Outcome {
         let command = Arc::new(command);
+        self.share(request, |this, request, leadership| {
+            let command = Arc::clone(&command);
+            async move {
+                let conclusion = match this.transact(&request, &*command, &leadership).await {
+                    Ended::Concluded(conclusion) => conclusion,
+                    Ended::Rest(nothing) => match nothing {},
+                };
+                conclude(&request, leadership, conclusion)
+            }
+        })
+        .await
+    }
+
+    /// Leads, in a task of its own, if nobody in this process works on the key, and else shares the
+    /// leader's conclusion.
+    async fn share<F>(
+        &self,
+        request: Request,
+        lead: impl Fn(Self, Request, Leadership) -> F,
+    ) -> Outcome
+    where
+        F: Future<Output = Conclusion> + Send + 'static,
+    {
         let patience = Instant::now() + request.wait;
         loop {
             let (conclusion, shared) = match self.in_flight.join(&request) {
                 Place::Leader(leadership) => {
-                    let (request, command) = (request.clone(), Arc::clone(&command));
-                    let lead = self.clone().lead(request, command, leadership);
+                    let lead = lead(self.clone(), request.clone(), leadership);
                     let ended = self.runtime.spawn(lead.in_current_span()).await;
                     let panicked = |_| {
                         tracing::error!("the work panicked; the key is free");
@@ -212,69 +303,57 @@ impl Idempotency {
         self.in_flight.drained().await;
     }
 
-    /// The leader's task: to the definite end, whether anybody still listens or not.
-    async fn lead<C: Command>(
-        self,
-        request: Request,
-        command: Arc<C>,
-        leadership: Leadership,
-    ) -> Conclusion {
+    /// Claims the key and works, under the database deadline.
+    async fn transact<W: Work>(
+        &self,
+        request: &Request,
+        work: &W,
+        leadership: &Leadership,
+    ) -> Ended<W::Rest> {
         let committing = AtomicBool::new(false);
-        let conclusion = match GuardedConnection::acquire(&self.pool).await {
-            Err(error) => Conclusion::Failed(error.into()),
-            Ok(connection) => {
-                let attempts =
-                    self.attempts(connection, &request, &*command, &leadership, &committing);
-                tokio::time::timeout(self.settings.database_deadline, attempts)
-                    .await
-                    .unwrap_or_else(|_| Conclusion::Failed(deadline_over(&committing)))
-            }
+        let connection = match GuardedConnection::acquire(&self.pool).await {
+            Err(error) => return Ended::Concluded(Conclusion::Failed(error.into())),
+            Ok(connection) => connection,
         };
-        if let Conclusion::Failed(Failure { kind, cause, .. }) = &conclusion {
-            let request_id = &request.request_id;
-            match kind {
-                FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
-                FailureKind::Unavailable | FailureKind::Internal => {
-                    tracing::error!(request_id, ?kind, %cause, "no definite outcome");
-                }
-            }
-        }
-        leadership.conclude(conclusion.clone());
-        conclusion
+        let attempts = self.attempts(connection, request, work, leadership, &committing);
+        tokio::time::timeout(self.settings.database_deadline, attempts)
+            .await
+            .unwrap_or_else(|_| Ended::Concluded(Conclusion::Failed(deadline_over(&committing))))
     }
 
     /// Runs the transaction until it concludes, again where that may help.
-    async fn attempts<C: Command>(
+    async fn attempts<W: Work>(
         &self,
         mut connection: GuardedConnection,
         request: &Request,
-        command: &C,
+        work: &W,
         leadership: &Leadership,
         committing: &AtomicBool,
-    ) -> Conclusion {
+    ) -> Ended<W::Rest> {
         let (mut vanished, mut failed) = (0, 0);
         loop {
             leadership.claiming();
             committing.store(false, Ordering::Relaxed);
-            let attempt = self.attempt(connection, request, command, leadership, committing);
+            let attempt = self.attempt(connection, request, work, leadership, committing);
             match attempt.await {
-                Ok(Attempt::Concluded(conclusion)) => return conclusion,
+                Ok(Attempt::Concluded(conclusion)) => return Ended::Concluded(conclusion),
+                Ok(Attempt::Rest(rest)) => return Ended::Rest(rest),
                 Ok(Attempt::Vanished) => {
                     vanished += 1;
                     if vanished == VANISHED_CLAIMS_MAX {
-                        return Conclusion::HeldElsewhere;
+                        return Ended::Concluded(Conclusion::HeldElsewhere);
                     }
                 }
                 Err(failure) => {
                     failed += 1;
                     if !failure.worth_another_attempt || failed == ATTEMPTS_MAX {
-                        return Conclusion::Failed(failure);
+                        return Ended::Concluded(Conclusion::Failed(failure));
                     }
                 }
             }
             connection = match GuardedConnection::acquire(&self.pool).await {
                 Ok(connection) => connection,
-                Err(error) => return Conclusion::Failed(error.into()),
+                Err(error) => return Ended::Concluded(Conclusion::Failed(error.into())),
             };
         }
     }
@@ -283,43 +362,63 @@ impl Idempotency {
     ///
     /// Every `?` drops the connection guard with its doubt: the connection is closed, and Postgres
     /// rolls back at the latest when it notices.
-    async fn attempt<C: Command>(
+    async fn attempt<W: Work>(
         &self,
         mut connection: GuardedConnection,
         request: &Request,
-        command: &C,
+        work: &W,
         leadership: &Leadership,
         committing: &AtomicBool,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<Attempt<W::Rest>, Failure> {
         let patient = self.patient_claims.try_acquire().ok();
         let begin = if patient.is_some() {
             claim::BEGIN
         } else {
             claim::BEGIN_BRIEFLY
         };
+        let began = Instant::now();
         let mut tx = connection.begin_with(begin).await?;
 
         let claimed = claim::claim(&mut tx, request, self.retention).await?;
         drop(patient);
-        let attempt = match claimed {
-            Claim::Mine => None,
-            Claim::Completed(record) => Some(Attempt::Concluded(compare(request, record)?)),
-            Claim::HeldElsewhere => Some(Attempt::Concluded(Conclusion::HeldElsewhere)),
-            Claim::Vanished => Some(Attempt::Vanished),
+        let found = match claimed {
+            Claim::Mine => Ok(None),
+            Claim::InFlight(leased) => match judge(request, &leased)? {
+                None => Ok(Some(leased)),
+                Some(conclusion) => Err(Attempt::Concluded(conclusion)),
+            },
+            Claim::Completed(record) => Err(Attempt::Concluded(compare(request, record)?)),
+            Claim::HeldElsewhere => Err(Attempt::Concluded(Conclusion::HeldElsewhere)),
+            Claim::Vanished => Err(Attempt::Vanished),
         };
-        if let Some(attempt) = attempt {
-            tx.rollback().await?;
-            connection.release();
-            return Ok(attempt);
-        }
+        let abandoned = match found {
+            Ok(abandoned) => abandoned,
+            Err(attempt) => {
+                tx.rollback().await?;
+                connection.release();
+                return Ok(attempt);
+            }
+        };
 
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
         leadership.executing();
-        let reply = match command.execute(&mut tx).await {
-            Ok(reply) => reply,
+        let worked = match &abandoned {
+            None => work.work(&mut tx, request, began).await,
+            Some(leased) => match work.take_over(&mut tx, request, leased, began).await {
+                Ok(Some(rest)) => Ok(Worked::Rest(rest)),
+                Ok(None) => {
+                    tx.rollback().await?;
+                    connection.release();
+                    return Ok(Attempt::Vanished);
+                }
+                Err(failure) => Err(Rejection::Failed(failure)),
+            },
+        };
+        let worked = match worked {
+            Ok(worked) => worked,
             Err(Rejection::Refused(reply)) => {
                 sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
-                reply
+                Worked::Reply(reply)
             }
             Err(Rejection::Failed(failure)) => {
                 // The failure stands whether or not the ROLLBACK is answered; only an answered one
@@ -330,19 +429,56 @@ impl Idempotency {
                 return Err(failure);
             }
         };
-        let record = reply::save(&mut tx, request.account_id, request.key.as_str(), &reply).await?;
+        let attempt = match worked {
+            Worked::Reply(reply) => {
+                let (account_id, key) = (request.account_id, request.key.as_str());
+                let saved = reply::save(&mut tx, account_id, key, &reply, &self.retention);
+                Attempt::Concluded(Conclusion::Stored {
+                    record: Arc::new(saved.await?),
+                    replayed: false,
+                })
+            }
+            Worked::Rest(rest) => Attempt::Rest(rest),
+        };
 
         committing.store(true, Ordering::Relaxed);
-        let committed = tx.commit().await;
-        if let Err(error) = committed {
-            return Err(commit_failure(error));
-        }
+        tx.commit().await.map_err(commit_failure)?;
         connection.release();
-        Ok(Attempt::Concluded(Conclusion::Stored {
-            record: Arc::new(record),
-            replayed: false,
-        }))
+        Ok(attempt)
     }
+}
+
+/// The end of a leader's task: logs what went wrong, once, and tells the followers.
+fn conclude(request: &Request, leadership: Leadership, conclusion: Conclusion) -> Conclusion {
+    if let Conclusion::Failed(failure) = &conclusion {
+        log(&request.request_id, failure);
+    }
+    leadership.conclude(conclusion.clone());
+    conclusion
+}
+
+fn log(request_id: &str, Failure { kind, cause, .. }: &Failure) {
+    match kind {
+        FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
+        FailureKind::Unavailable | FailureKind::Internal => {
+            tracing::error!(request_id, ?kind, %cause, "no definite outcome");
+        }
+    }
+}
+
+/// What a key in flight means for a duplicate: on a row that exists the fingerprint is compared
+/// before anything else. `None`: its holder's lease is over, and somebody has to go on.
+fn judge(request: &Request, leased: &Leased) -> Result<Option<Conclusion>, Failure> {
+    let fingerprint = &leased.request.fingerprint;
+    let same_request = request
+        .fingerprint
+        .matches(leased.fingerprint_version, fingerprint)
+        .map_err(Failure::unavailable)?;
+    Ok(match (same_request, leased.is_over) {
+        (false, _) => Some(Conclusion::Reused),
+        (true, false) => Some(Conclusion::HeldElsewhere),
+        (true, true) => None,
+    })
 }
 
 /// A completed record answers only its own request.

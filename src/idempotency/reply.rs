@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::types::PgInterval};
 
 /// A definite answer: status, end-to-end headers and body, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,11 @@ impl Failure {
     /// Something the work needs is not to be had now.
     pub fn unavailable(cause: impl ToString) -> Self {
         Self::new(FailureKind::Unavailable, cause)
+    }
+
+    /// Something the work needs is in the hands of another request.
+    pub fn busy(cause: impl ToString) -> Self {
+        Self::new(FailureKind::Busy, cause)
     }
 
     /// A defect of this program.
@@ -154,7 +159,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `None` for a row whose outcome isn't saved; no such row is ever committed in this mode.
+    /// `None` for a row whose outcome isn't saved.
     pub(super) fn into_record(self) -> Option<Record> {
         Some(Record {
             reply: Reply {
@@ -174,7 +179,8 @@ impl Row {
     }
 }
 
-/// Saves the outcome in the row that this transaction claimed, and gives back the whole record.
+/// Saves the outcome in the row that this transaction claimed or holds the lease of, and gives back
+/// the whole record. An outcome that took long lives as long as any other.
 ///
 /// This must be the transaction's last statement: `COMMIT` of a transaction that an earlier,
 /// swallowed error has aborted answers "ok" and rolls back, but a statement in it fails.
@@ -183,6 +189,7 @@ pub(super) async fn save(
     account_id: uuid::Uuid,
     key: &str,
     reply: &Reply,
+    retention: &PgInterval,
 ) -> Result<Record, sqlx::Error> {
     // The database's own check names what is saved; a status that doesn't fit i16 can't pass it.
     let status = i16::try_from(reply.status).unwrap_or(i16::MAX);
@@ -190,7 +197,10 @@ pub(super) async fn save(
         Row,
         r#"
         UPDATE idempotency_keys
-           SET status = $3, headers = $4, body = $5, resource_id = $6
+           SET status = $3, headers = $4, body = $5, resource_id = $6,
+               expires_at = greatest(expires_at, now() + $7::interval),
+               operation = NULL, lease_token = NULL, leased_until = NULL, recover_after = NULL,
+               in_doubt = false
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
                   expires_at, status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>",
@@ -202,6 +212,7 @@ pub(super) async fn save(
         sqlx::types::Json(&reply.headers) as _,
         &reply.body,
         reply.resource_id,
+        retention,
     )
     .fetch_one(tx)
     .await?

@@ -10,11 +10,12 @@ use super::page::{Cursor, Listed, Page};
 use crate::domain::{
     charge::{
         Authorisation, CardDetails, CardSource, Charge, ChargeOutcome, Empty, NewCharge,
-        PaymentMethodDetails,
+        PaymentMethodDetails, Standing,
     },
     ids::{AccountId, CardId, ChargeId, OrderId},
     list::Expandable,
     params::Metadata,
+    test_cards::Decline,
 };
 
 struct Row {
@@ -44,7 +45,11 @@ struct Row {
 
 impl From<Row> for Charge {
     fn from(row: Row) -> Self {
-        let failed = row.status == "failed";
+        let standing = match row.status.as_str() {
+            "failed" => Standing::Declined,
+            "pending" => Standing::Pending,
+            _ => Standing::Approved,
+        };
         let all_given_back = row.captured && row.amount_refunded == row.amount_captured;
         let card = CardDetails {
             brand: row.card_brand,
@@ -67,14 +72,14 @@ impl From<Row> for Charge {
             customer: row.customer,
             description: row.description,
             disputed: false,
-            outcome: ChargeOutcome::new(failed, row.decline_code.or(row.failure_code.clone())),
+            outcome: ChargeOutcome::new(standing, row.decline_code.or(row.failure_code.clone())),
             failure_code: row.failure_code,
             failure_message: row.failure_message,
             invoice: (),
             livemode: false,
             metadata: row.metadata.0,
             order: row.order_id.map(|id| OrderId(id).to_string()),
-            paid: !failed,
+            paid: standing == Standing::Approved,
             payment_intent: (),
             payment_method: (),
             payment_method_details: PaymentMethodDetails {
@@ -113,8 +118,8 @@ macro_rules! charge_rows {
     };
 }
 
-/// Writes a charge with what the processor said of it; `order` is the one that it was to pay.
-/// Locks nothing that exists but the account and the order, against their deletion.
+/// Writes a charge with what the processor said of it, pending if it hasn't been asked; `order` is
+/// the one that it was to pay. Locks nothing that exists but the account and the order, against their deletion.
 ///
 /// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert(
@@ -123,13 +128,13 @@ pub async fn insert(
     id: ChargeId,
     new: &NewCharge,
     order: Option<OrderId>,
-    authorisation: Authorisation,
+    authorisation: Option<Authorisation>,
 ) -> Result<Charge, sqlx::Error> {
-    let decline = match authorisation {
-        Authorisation::Approved => None,
-        Authorisation::Declined(decline) => Some(decline),
+    let (status, decline) = match authorisation {
+        None => ("pending", None),
+        Some(authorisation) => status_and_decline(authorisation),
     };
-    let captured = decline.is_none() && new.capture;
+    let captured = status == "succeeded" && new.capture;
     charge_rows!(
         "
         INSERT INTO charges
@@ -147,11 +152,7 @@ pub async fn insert(
         if captured { new.amount } else { 0 },
         new.currency.to_string(),
         captured,
-        if decline.is_some() {
-            "failed"
-        } else {
-            "succeeded"
-        },
+        status,
         new.card.card.brand,
         new.card.card.last4,
         new.card.exp_month,
@@ -169,6 +170,60 @@ pub async fn insert(
     .fetch_one(tx)
     .await
     .map(Charge::from)
+}
+
+fn status_and_decline(authorisation: Authorisation) -> (&'static str, Option<Decline>) {
+    match authorisation {
+        Authorisation::Approved => ("succeeded", None),
+        Authorisation::Declined(decline) => ("failed", Some(decline)),
+    }
+}
+
+/// Writes what the processor said of a pending charge; `capture` is whether it was asked to take the
+/// money at once. Fails if the charge is not pending. Locks the charge.
+pub async fn settle(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+    authorisation: Authorisation,
+    capture: bool,
+) -> Result<Charge, sqlx::Error> {
+    let (status, decline) = status_and_decline(authorisation);
+    charge_rows!(
+        "
+        UPDATE charges
+           SET status = $3, captured = $4, amount_captured = CASE WHEN $4 THEN amount ELSE 0 END,
+               failure_code = $5, decline_code = $6, failure_message = $7
+         WHERE account_id = $1 AND id = $2 AND status = 'pending'
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        status,
+        capture && decline.is_none(),
+        decline.map(|decline| decline.code.as_str()),
+        decline.and_then(|decline| decline.decline_code),
+        decline.map(|decline| decline.message),
+    )
+    .fetch_one(tx)
+    .await
+    .map(Charge::from)
+}
+
+/// Forgets a pending charge that the processor was never asked for. Locks it.
+pub async fn delete_pending(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "DELETE FROM charges WHERE account_id = $1 AND id = $2 AND status = 'pending'",
+        account_id.0,
+        id.0,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// One charge of the account. Takes no lock.

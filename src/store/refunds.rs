@@ -63,6 +63,15 @@ macro_rules! refund_rows {
     };
 }
 
+/// How a refund begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewStatus {
+    /// Done.
+    Succeeded,
+    /// The processor is about to be asked.
+    Pending,
+}
+
 /// Writes a refund of `amount` and counts it on its charge, in one statement, so that neither can
 /// be without the other. Locks the charge.
 ///
@@ -75,6 +84,7 @@ pub async fn insert(
     charge: ChargeId,
     amount: i64,
     new: &NewRefund,
+    status: NewStatus,
 ) -> Result<Refund, sqlx::Error> {
     refund_rows!(
         "
@@ -86,7 +96,7 @@ pub async fn insert(
         )
         INSERT INTO refunds
                (account_id, id, charge_id, amount, currency, reason, status, metadata)
-        SELECT $1, $2, charge.id, $4, charge.currency, $5, 'succeeded', $6 FROM charge
+        SELECT $1, $2, charge.id, $4, charge.currency, $5, $7, $6 FROM charge
         RETURNING",
         "",
         account_id.0,
@@ -95,10 +105,92 @@ pub async fn insert(
         amount,
         new.reason,
         Json(&new.metadata) as _,
+        match status {
+            NewStatus::Succeeded => "succeeded",
+            NewStatus::Pending => "pending",
+        },
     )
     .fetch_one(tx)
     .await
     .map(Refund::from)
+}
+
+/// Makes a pending refund succeeded; fails if it isn't pending. Locks it.
+pub async fn succeed(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: RefundId,
+) -> Result<Refund, sqlx::Error> {
+    refund_rows!(
+        "
+        UPDATE refunds
+           SET status = 'succeeded'
+         WHERE account_id = $1 AND id = $2 AND status = 'pending'
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await
+    .map(Refund::from)
+}
+
+/// Makes a pending refund failed and no longer counts it; fails if it isn't pending. Locks it and
+/// its charge.
+pub async fn fail(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: RefundId,
+) -> Result<Refund, sqlx::Error> {
+    refund_rows!(
+        "
+        WITH failed AS (
+            UPDATE refunds
+               SET status = 'failed'
+             WHERE account_id = $1 AND id = $2 AND status = 'pending'
+            RETURNING id, amount, charge_id, created_at, currency, metadata, reason, status
+        ), charge AS (
+            UPDATE charges
+               SET amount_refunded = amount_refunded - failed.amount, released = false
+              FROM failed
+             WHERE charges.account_id = $1 AND charges.id = failed.charge_id
+        )
+        SELECT",
+        "FROM failed",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await
+    .map(Refund::from)
+}
+
+/// Forgets a pending refund that the processor was never asked for, and no longer counts it. Locks
+/// both it and its charge.
+pub async fn delete_pending(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: RefundId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        WITH gone AS (
+            DELETE FROM refunds
+             WHERE account_id = $1 AND id = $2 AND status = 'pending'
+            RETURNING charge_id, amount
+        )
+        UPDATE charges
+           SET amount_refunded = amount_refunded - gone.amount, released = false
+          FROM gone
+         WHERE charges.account_id = $1 AND charges.id = gone.charge_id
+        ",
+        account_id.0,
+        id.0,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// One refund of the account. Takes no lock.

@@ -1,5 +1,6 @@
 //! 6 · What runs beside requests.
 
 pub mod expiry_sweep;
+pub mod reconciler;
 pub mod webhook_delivery;
 pub mod webhook_sender;

@@ -2,7 +2,14 @@
 //! of that application's own, and code that names nothing else of this crate. The command and the
 //! call are the example in the folder's README.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use charge_once::idempotency;
 use sqlx::{
@@ -11,11 +18,12 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use crate::harness::TestDatabase;
+use crate::{followers::stored, harness::TestDatabase};
 
 use idempotency::{
-    Command, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, Outcome, Parameters,
-    Rejection, Reply, Request, Settings,
+    Begin, Begun, Called, Command, Failure, Fingerprint, Fingerprinted, Idempotency,
+    IdempotencyKey, LeaseSettings, Operations, Outcome, Parameters, Phases, Rejection, Reply,
+    Request, Settings,
 };
 
 /// `POST /bookings`: takes a seat, which only one booking can have.
@@ -86,6 +94,145 @@ async fn book(
     }
 }
 
+/// `POST /parcels`: orders a courier, who is across a network.
+struct OrderCourier {
+    account_id: Uuid,
+    address: String,
+}
+
+impl Begin for OrderCourier {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        sqlx::query("INSERT INTO parcels (account_id, id, address) VALUES ($1, $2, $3)")
+            .bind(self.account_id)
+            .bind(operation)
+            .bind(&self.address)
+            .execute(tx)
+            .await?;
+        Ok(Begun::Written)
+    }
+}
+
+/// What `begin` wrote down.
+struct Parcel {
+    account_id: Uuid,
+    id: Uuid,
+    address: String,
+}
+
+/// The courier's API; it knows its own keys.
+struct Courier {
+    client: CourierClient,
+}
+
+impl Operations for Courier {
+    type Operation = Parcel;
+    type Answer = String;
+
+    async fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> Result<Parcel, Failure> {
+        let address = sqlx::query_scalar("SELECT address FROM parcels WHERE id = $1")
+            .bind(operation)
+            .fetch_one(tx)
+            .await?;
+        Ok(Parcel {
+            account_id,
+            id: operation,
+            address,
+        })
+    }
+
+    async fn call(&self, parcel: &Parcel) -> Called<String> {
+        match self.client.order(parcel.id, &parcel.address).await {
+            Ok(tracking_number) => Called::Answered(tracking_number),
+            // Certain only if nothing can have left this machine.
+            Err(error) if error.is_connect() => {
+                Called::NotExecuted(Failure::unavailable("no way to the courier"))
+            }
+            Err(_) => Called::Unknown(Failure::unavailable("the courier said nothing")),
+        }
+    }
+
+    async fn settle(
+        &self,
+        tx: &mut PgConnection,
+        parcel: &Parcel,
+        tracking_number: &String,
+    ) -> Result<Reply, Failure> {
+        sqlx::query("UPDATE parcels SET tracking_number = $3 WHERE account_id = $1 AND id = $2")
+            .bind(parcel.account_id)
+            .bind(parcel.id)
+            .bind(tracking_number)
+            .execute(tx)
+            .await?;
+        Ok(json(201, &format!(r#"{{"tracking":"{tracking_number}"}}"#)))
+    }
+
+    async fn undo(&self, tx: &mut PgConnection, parcel: &Parcel) -> Result<(), Failure> {
+        sqlx::query("DELETE FROM parcels WHERE account_id = $1 AND id = $2")
+            .bind(parcel.account_id)
+            .bind(parcel.id)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+}
+
+async fn order_courier(phases: &Phases<Courier>, request: Request, address: &str) -> Outcome {
+    let order = OrderCourier {
+        account_id: request.account_id,
+        address: address.to_owned(),
+    };
+    phases.run(request, order).await
+}
+
+fn set_up_phases(
+    idempotency: Idempotency,
+    client: CourierClient,
+) -> Result<Phases<Courier>, sqlx::error::BoxDynError> {
+    let settings = LeaseSettings {
+        lease: Duration::from_secs(30),
+        call_limit: Duration::from_secs(10),
+    };
+    Phases::new(idempotency, Courier { client }, settings)
+}
+
+/// Stands for an HTTP client: answers each key with one tracking number.
+#[derive(Clone, Default)]
+struct CourierClient {
+    ordered: Arc<Mutex<HashMap<Uuid, String>>>,
+    /// How many answers are lost on the way, from now on.
+    loses: Arc<AtomicU32>,
+}
+
+/// Stands for the error of an HTTP client.
+struct Lost;
+
+impl Lost {
+    fn is_connect(&self) -> bool {
+        false
+    }
+}
+
+impl CourierClient {
+    async fn order(&self, key: Uuid, address: &str) -> Result<String, Lost> {
+        let mut ordered = self.ordered.lock().unwrap();
+        let number = format!("{address}-{}", ordered.len());
+        let number = ordered.entry(key).or_insert(number).clone();
+        let lost = |left: u32| left.checked_sub(1);
+        match self
+            .loses
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, lost)
+        {
+            Ok(_) => Err(Lost),
+            Err(_) => Ok(number),
+        }
+    }
+}
+
 /// What must be pinned: a commit is on disk when it is acknowledged, a new statement sees what has
 /// been committed, and nothing waits for ever.
 fn pinned(options: PgConnectOptions) -> PgConnectOptions {
@@ -125,14 +272,14 @@ async fn elsewhere(pool: &PgPool, url: &str) -> PgConnectOptions {
         .connect_with(options.clone())
         .await
         .unwrap();
-    sqlx::raw_sql(include_str!("../../migrations/0001_idempotency_keys.sql"))
-        .execute(&tables)
-        .await
-        .unwrap();
-    sqlx::raw_sql("CREATE TABLE bookings (account_id uuid, seat text, PRIMARY KEY (seat))")
-        .execute(&tables)
-        .await
-        .unwrap();
+    for sql in [
+        include_str!("../../migrations/0001_idempotency_keys.sql"),
+        include_str!("../../migrations/0009_leases.sql"),
+        "CREATE TABLE bookings (account_id uuid, seat text, PRIMARY KEY (seat));
+         CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text);",
+    ] {
+        sqlx::raw_sql(sql).execute(&tables).await.unwrap();
+    }
     tables.close().await;
     options
 }
@@ -169,6 +316,41 @@ async fn the_folder_and_its_migration_work_in_another_application() {
     let records = "SELECT count(*) FROM elsewhere.idempotency_keys";
     assert_eq!(database.count(records).await, 2);
     assert_eq!(database.records().await, 0);
+}
+
+#[tokio::test]
+async fn the_second_mode_works_in_another_application_too() {
+    let database = TestDatabase::create().await;
+    let options = elsewhere(&database.pool, &database.url).await;
+    let client = CourierClient::default();
+    let phases = set_up_phases(set_up(options).await.unwrap(), client.clone()).unwrap();
+    let request = Request {
+        account_id: Uuid::now_v7(),
+        key: IdempotencyKey::parse(b"one").unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/parcels",
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(b"{}"),
+        }),
+        method: "POST".into(),
+        path: "/parcels".into(),
+        request_id: "req".into(),
+        wait: Duration::ZERO,
+    };
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = order_courier(&phases, request.clone(), "Elm Street").await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    for _ in 0..2 {
+        let outcome = order_courier(&phases, request.clone(), "Elm Street").await;
+        let (record, _) = stored(outcome);
+        assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
+    }
+    assert_eq!(client.ordered.lock().unwrap().len(), 1);
+    let parcels = "SELECT count(*) FROM elsewhere.parcels WHERE tracking_number = 'Elm Street-0'";
+    assert_eq!(database.count(parcels).await, 1);
+    assert!(!phases.recover_one().await.unwrap());
 }
 
 /// A command that breaks the folder's first rule.

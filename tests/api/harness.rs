@@ -122,6 +122,7 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
 }
 
 /// A database of one test's own, removed with the whole PostgreSQL at the end of the run.
+#[derive(Clone)]
 pub struct TestDatabase {
     /// For a second server, or a proxy in front of it.
     pub url: String,
@@ -131,11 +132,20 @@ pub struct TestDatabase {
 
 impl TestDatabase {
     pub async fn create() -> Self {
+        Self::create_from(TEMPLATE).await
+    }
+
+    /// Without the service's tables: for another program.
+    pub async fn create_empty() -> Self {
+        Self::create_from("template0").await
+    }
+
+    async fn create_from(template: &str) -> Self {
         let server = postgres().await;
         let name = format!("test_{}", Uuid::now_v7().simple());
         let mut admin = PgConnection::connect(&server.url).await.unwrap();
         sqlx::query(sqlx::AssertSqlSafe(format!(
-            "CREATE DATABASE {name} TEMPLATE {TEMPLATE}"
+            "CREATE DATABASE {name} TEMPLATE {template}"
         )))
         .execute(&mut admin)
         .await

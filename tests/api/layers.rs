@@ -15,7 +15,6 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
             files.push(path);
         }
     }
-    assert!(!files.is_empty(), "no files in {}", folder.display());
     files
 }
 
@@ -24,7 +23,9 @@ fn assert_names_none_of(folder: &str, forbidden: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src")
         .join(folder);
-    for file in rust_files(&root) {
+    let files = rust_files(&root);
+    assert!(!files.is_empty(), "no files in {}", root.display());
+    for file in files {
         let text = fs::read_to_string(&file).unwrap();
         // A file's own tests come last and may use anything.
         let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
@@ -69,6 +70,41 @@ fn nothing_in_a_lower_layer_names_a_higher_one() {
             "actix",
         ],
     );
+}
+
+#[test]
+fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
+    assert_names_none_of(
+        "processor",
+        &[
+            "crate::http",
+            "crate::commands",
+            "crate::store",
+            "crate::server",
+            "crate::workers",
+        ],
+    );
+    // Its idempotency is its own, and so are its tables.
+    assert_names_none_of(
+        "processor/service",
+        &[
+            "crate::idempotency",
+            "idempotency_keys",
+            "FROM charges",
+            "INTO charges",
+            "UPDATE charges",
+        ],
+    );
+    for folder in [
+        "http",
+        "commands",
+        "store",
+        "domain",
+        "idempotency",
+        "workers",
+    ] {
+        assert_names_none_of(folder, &["processor::service", "processor.operations"]);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use charge_once::{
         params::{Encoding, Params},
         refund::NewRefund,
     },
-    store,
+    store::{self, refunds::NewStatus},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -178,7 +178,16 @@ fn params(value: Value) -> Params {
 async fn refund(tx: &mut PgConnection, target: Target, amount: i64) -> Result<(), sqlx::Error> {
     let new = NewRefund::parse(&params(json!({"charge": target.charge.to_string()}))).unwrap();
     let (id, charge) = (RefundId(Uuid::now_v7()), target.charge);
-    store::refunds::insert(tx, target.account, id, charge, amount, &new).await?;
+    store::refunds::insert(
+        tx,
+        target.account,
+        id,
+        charge,
+        amount,
+        &new,
+        NewStatus::Succeeded,
+    )
+    .await?;
     Ok(())
 }
 
@@ -202,7 +211,7 @@ fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
         let new = NewCharge::parse(&params(json!({"amount": 2400, "currency": "eur"}))).unwrap();
         let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
         let order = Some(target.order);
-        store::charges::insert(tx, account, id, &new, order, Authorisation::Approved).await?;
+        store::charges::insert(tx, account, id, &new, order, Some(Authorisation::Approved)).await?;
         store::orders::pay(tx, account, target.order, id).await?;
         Ok(())
     })

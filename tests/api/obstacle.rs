@@ -17,6 +17,8 @@ pub enum Stage {
     Worked,
     /// In the UPDATE that saves the outcome.
     Saving,
+    /// In the UPDATE that leases the key, the last of the first phase.
+    Leasing,
     /// COMMIT was sent.
     Committing,
 }
@@ -34,6 +36,10 @@ impl Stage {
             Self::Saving => {
                 "TRIGGER obstacle BEFORE UPDATE ON idempotency_keys FOR EACH ROW \
                  WHEN (NEW.status IS NOT NULL)"
+            }
+            Self::Leasing => {
+                "TRIGGER obstacle BEFORE UPDATE ON idempotency_keys FOR EACH ROW \
+                 WHEN (NEW.operation IS NOT NULL AND OLD.operation IS NULL)"
             }
             Self::Committing => {
                 "CONSTRAINT TRIGGER obstacle AFTER INSERT ON charges \

@@ -373,3 +373,41 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
 }
+
+/// The processor's data is not the API's, in whatever folder both were started.
+#[tokio::test]
+async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let variables = [
+        ("PROCESSOR_BIND_ADDRESS", "127.0.0.1:0"),
+        ("PROCESSOR_DATA_DIR", data_dir.as_str()),
+        ("DATABASE_URL", "postgres://nobody@127.0.0.1:1/the_api_s"),
+    ];
+    let mut child = program(&["processor"], &variables)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut banner = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut banner)
+        .unwrap();
+    let url = banner.trim().rsplit(' ').next().unwrap();
+    let address = url.strip_prefix("http://").unwrap();
+    let healthy = |address: &str| {
+        let variables = [("PROCESSOR_BIND_ADDRESS", address)];
+        run(&["healthcheck", "--processor"], &variables)
+            .status
+            .code()
+    };
+    assert_eq!(healthy(address), Some(0));
+    assert!(postgres_runs(&data_dir));
+    let mut server = ServerProcess {
+        client: Client::new(address.parse().unwrap()),
+        child,
+    };
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
+    assert_eq!(healthy(address), Some(1));
+}

@@ -28,12 +28,13 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// Every text that describes the project.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "docs/contract.md",
     "docs/webhooks.md",
+    "docs/processor.md",
     "src/idempotency/README.md",
 ];
 

@@ -43,6 +43,7 @@ use binaries::Binaries;
 use connection::{DATABASE, ensure_database, options_for};
 pub use error::EmbeddedError;
 use error::tells_of_full_disk;
+pub use placement::REFUGE;
 use postmaster::{
     INITDB_LIMIT, Launch, Life, PidFile, create_cluster, is_passing_conflict, is_postmaster,
     shut_down,
@@ -106,8 +107,22 @@ impl EmbeddedPostgres {
     ///
     /// Any [`EmbeddedError`] except [`EmbeddedError::NotStopped`]; each message says what to do.
     pub async fn start(data_dir: &Path, pg_bin_dir: Option<&Path>) -> Result<Self, EmbeddedError> {
-        let requested = data_dir.to_owned();
-        let site = Arc::new(off_thread(move || Site::settle(&requested)).await??);
+        Self::start_or_move(data_dir, Path::new(REFUGE), pg_bin_dir).await
+    }
+
+    /// The same for another program's data, which goes to `refuge` where [`start`](Self::start)
+    /// would use `/var/lib/charge-once`: two programs must not end up in one database.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_or_move(
+        data_dir: &Path,
+        refuge: &Path,
+        pg_bin_dir: Option<&Path>,
+    ) -> Result<Self, EmbeddedError> {
+        let (requested, refuge) = (data_dir.to_owned(), refuge.to_owned());
+        let site = Arc::new(off_thread(move || Site::settle_or_move(&requested, &refuge)).await??);
         let started = Instant::now();
         // The owner may be creating the cluster at this moment, which is no reason to give up.
         let limit = if site.version().is_some() {

@@ -14,7 +14,7 @@ use super::site::{CLUSTER, LOCK, LOG, MOVED, OLD_LOG, SOCKETS, STAGING_PREFIX, S
 
 /// Where the data goes when PostgreSQL's user cannot get to the folder that was asked for: a
 /// place that every user can reach and that survives a restart of the machine.
-const REFUGE: &str = "/var/lib/charge-once";
+pub const REFUGE: &str = "/var/lib/charge-once";
 
 impl Site {
     /// Decides where the data lives and makes sure that the folder exists. Blocks.
@@ -26,11 +26,7 @@ impl Site {
     /// # Errors
     ///
     /// When the folder holds somebody else's files, cannot be made, or has the wrong owner.
-    pub(super) fn settle(requested: &Path) -> Result<Self, EmbeddedError> {
-        Self::settle_or_move(requested, Path::new(REFUGE))
-    }
-
-    fn settle_or_move(requested: &Path, refuge: &Path) -> Result<Self, EmbeddedError> {
+    pub(super) fn settle_or_move(requested: &Path, refuge: &Path) -> Result<Self, EmbeddedError> {
         let site = Self::open(requested)?;
         let Some(account) = &site.account else {
             return Ok(site);

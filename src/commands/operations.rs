@@ -1,0 +1,200 @@
+//! What every operation across the network has in common, whichever request began it: reading it,
+//! asking the processor, and writing down its answer.
+//!
+//! Locks    what the operation is about: the charge, the refund, the order
+//! Writes   the outcome, or the undoing of what `begin` reserved
+//! Emits    as the verb does in one transaction; refund.failed
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{
+    Origin, capture_charge::capture, create_charge, create_refund::refunded, declined,
+    pay_order::paid,
+};
+use crate::{
+    domain::{
+        charge::Authorisation,
+        event::EventType,
+        ids::AccountId,
+        operation::{Answer, Instruction, Operation, Verb},
+        test_cards::Decline,
+    },
+    idempotency::{Called, Failure, Operations, Rejection, Reply},
+    processor::{Asked, CardProcessor},
+    store,
+};
+
+/// For how long the processor remembers keys, less a margin for an instruction on its way. After
+/// that it would execute an instruction again, so it is only asked what became of it.
+const SAFE_TO_SEND_AGAIN: Duration = Duration::from_secs(23 * 3600);
+
+/// The operations of a card processor across a network.
+pub struct ProcessorOperations<P> {
+    /// Whom to ask.
+    pub processor: P,
+}
+
+impl<P: CardProcessor> Operations for ProcessorOperations<P> {
+    type Operation = Operation;
+    type Answer = Answer;
+
+    async fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> Result<Operation, Failure> {
+        store::operations::find(tx, AccountId(account_id), operation)
+            .await?
+            .ok_or_else(|| Failure::internal("a key in flight has no operation"))
+    }
+
+    async fn call(&self, operation: &Operation) -> Called<Answer> {
+        let asked = if operation.age < SAFE_TO_SEND_AGAIN {
+            let Operation {
+                id, instruction, ..
+            } = operation;
+            self.processor.execute(*id, instruction).await
+        } else {
+            match self.processor.look_up(operation.id).await {
+                // Nothing is certain about what was sent so long ago.
+                Asked::NotExecuted(cause) => Asked::Unknown(cause),
+                asked @ (Asked::Answered(_) | Asked::Unknown(_)) => asked,
+            }
+        };
+        match asked {
+            Asked::Answered(answer) => Called::Answered(answer),
+            Asked::NotExecuted(cause) => Called::NotExecuted(Failure::unavailable(cause)),
+            Asked::Unknown(cause) => Called::Unknown(Failure::unavailable(cause)),
+        }
+    }
+
+    async fn settle(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Operation,
+        answer: &Answer,
+    ) -> Result<Reply, Failure> {
+        let origin = Origin {
+            account: operation.account,
+            dialect: operation.dialect,
+            request_id: operation.request_id.clone(),
+            idempotency_key: operation.idempotency_key.clone(),
+        };
+        // Before anything that looks for unsettled operations.
+        store::operations::settle(tx, operation.account, operation.id, *answer).await?;
+        let settled = match operation.verb {
+            Verb::CreateCharge | Verb::PayOrder => {
+                authorised(&origin, tx, operation, *answer).await
+            }
+            Verb::CaptureCharge => captured(&origin, tx, operation, *answer).await,
+            Verb::CreateRefund => given_back(&origin, tx, operation, *answer).await,
+        };
+        settled.map_err(|rejection| match rejection {
+            Rejection::Failed(failure) => failure,
+            Rejection::Refused(reply) => Failure::internal(format!(
+                "what the processor did is refused here, with {}",
+                reply.status
+            )),
+        })
+    }
+
+    async fn undo(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
+        let account = operation.account;
+        store::operations::delete(tx, account, operation.id).await?;
+        match (operation.verb, operation.refund) {
+            (Verb::CreateCharge | Verb::PayOrder, _) => {
+                store::charges::delete_pending(tx, account, operation.charge).await?;
+            }
+            (Verb::CreateRefund, Some(refund)) => {
+                store::refunds::delete_pending(tx, account, refund).await?;
+            }
+            (Verb::CreateRefund, None) | (Verb::CaptureCharge, _) => {}
+        }
+        Ok(())
+    }
+}
+
+fn inconsistent() -> Rejection {
+    Rejection::Failed(Failure::internal(
+        "an operation's verb and its instruction don't belong together",
+    ))
+}
+
+async fn authorised(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    let Instruction::Authorise { capture, .. } = operation.instruction else {
+        return Err(inconsistent());
+    };
+    let said = match answer {
+        Answer::Done => Authorisation::Approved,
+        Answer::Declined(decline) => Authorisation::Declined(decline),
+    };
+    let (account, id) = (operation.account, operation.charge);
+    // The same order of locks as when an order is paid in one transaction: the order first.
+    if let Some(order) = operation.order {
+        store::orders::lock(tx, account, order).await?;
+    }
+    let charge = store::charges::settle(tx, account, id, said, capture).await?;
+    match operation.order {
+        None => create_charge::answer(origin, tx, charge, said, operation.expand).await,
+        Some(order) => paid(origin, tx, order, charge, said, operation.expand).await,
+    }
+}
+
+async fn captured(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    let Instruction::Capture { amount, .. } = operation.instruction else {
+        return Err(inconsistent());
+    };
+    match answer {
+        Answer::Done => capture(origin, tx, operation.charge, amount, operation.expand).await,
+        Answer::Declined(decline) => refused(origin, tx, operation, decline).await,
+    }
+}
+
+async fn given_back(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    let (account, charge) = (operation.account, operation.charge);
+    let id = operation.refund.ok_or_else(inconsistent)?;
+    store::charges::lock(tx, account, charge).await?;
+    match answer {
+        Answer::Done => {
+            let refund = store::refunds::succeed(tx, account, id).await?;
+            refunded(origin, tx, charge, refund, operation.expand).await
+        }
+        Answer::Declined(decline) => {
+            let refund = store::refunds::fail(tx, account, id).await?;
+            origin.emit(tx, EventType::RefundFailed, &refund).await?;
+            refused(origin, tx, operation, decline).await
+        }
+    }
+}
+
+/// The processor's definite no about a charge that stays as it was.
+async fn refused(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    decline: Decline,
+) -> Result<Reply, Rejection> {
+    let charge = store::charges::find(tx, origin.account, operation.charge)
+        .await?
+        .ok_or_else(inconsistent)?;
+    declined(decline, &charge)
+}

@@ -1,0 +1,441 @@
+//! Requests with an effect outside the database: three steps, two transactions, and no transaction
+//! open while the network is waited for.
+//!
+//! | step | what it does | a crash after it |
+//! |---|---|---|
+//! | `begin` | claims the key, checks, reserves, writes the operation down; COMMIT | leaves the key in flight: the recovery point |
+//! | `call` | asks for the effect, under the operation's own key | may or may not have had the effect: in doubt |
+//! | `settle` | writes the outcome and completes the record; COMMIT | has lost nothing |
+//!
+//! Promise: whoever goes on after a crash, a client's retry or the reconciler, asks under the same
+//! key, so the effect happens at most once; and an outcome that is unknown stays unknown, with its
+//! key in flight, until the other side's definite answer for that key is there.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use sqlx::{Connection, PgConnection, postgres::types::PgInterval};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{
+    ATTEMPTS_MAX, Ended, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection,
+    Reply, Request, Work, Worked, commit_failure, conclude,
+    in_flight::Conclusion,
+    lease::{self, Lease, Leased},
+    log, reply,
+};
+
+/// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
+/// to settle. Whoever has less would still be asking when somebody else may already go on.
+pub const SETTLE_RESERVE: Duration = Duration::from_secs(5);
+
+/// How often a holder that lost its lease looks for the answer of whoever took it over, before it
+/// says that the key is in use.
+const LOST_LEASES_MAX: u32 = 3;
+
+/// The first step: one implementation for each verb.
+pub trait Begin: Send + Sync + 'static {
+    /// Checks, reserves, and writes the operation down under `operation`, the key that the effect
+    /// will be asked for under. It neither begins nor commits.
+    fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> impl Future<Output = Result<Begun, Rejection>> + Send;
+}
+
+/// How `begin` ended.
+#[derive(Debug)]
+pub enum Begun {
+    /// Nothing has to be asked: a definite answer, as of a command in one transaction.
+    Replied(Reply),
+    /// The operation is written down.
+    Written,
+}
+
+/// The other steps: one implementation for all verbs, because whoever goes on after a crash has
+/// nothing but what `begin` wrote down.
+pub trait Operations: Send + Sync + 'static {
+    /// What was written down.
+    type Operation: Send + Sync;
+    /// The other side's definite answer.
+    type Answer: Send + Sync;
+
+    /// Reads what `begin` wrote down.
+    fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> impl Future<Output = Result<Self::Operation, Failure>> + Send;
+
+    /// Asks for the effect. No transaction is open, and no connection is held.
+    fn call(
+        &self,
+        operation: &Self::Operation,
+    ) -> impl Future<Output = Called<Self::Answer>> + Send;
+
+    /// Writes the outcome. It neither begins nor commits.
+    fn settle(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Self::Operation,
+        answer: &Self::Answer,
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+
+    /// Undoes what `begin` wrote: nothing was executed, now or before.
+    fn undo(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Self::Operation,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub enum Called<A> {
+    /// The other side's definite answer for this operation.
+    Answered(A),
+    /// Certain: this attempt was not executed. Frees the key only if no earlier one may have been.
+    NotExecuted(Failure),
+    /// Anything else.
+    Unknown(Failure),
+}
+
+/// How long a holder has.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseSettings {
+    /// From `begin` to `settle`; longer than `call_limit` and [`SETTLE_RESERVE`] together.
+    pub lease: Duration,
+    /// The longest that one `call` may take.
+    pub call_limit: Duration,
+}
+
+/// The one way to have an effect outside the database. Cheap to clone.
+pub struct Phases<O> {
+    idempotency: Idempotency,
+    operations: Arc<O>,
+    settings: LeaseSettings,
+    lease: PgInterval,
+}
+
+impl<O> Clone for Phases<O> {
+    fn clone(&self) -> Self {
+        Self {
+            idempotency: self.idempotency.clone(),
+            operations: Arc::clone(&self.operations),
+            settings: self.settings,
+            lease: self.lease,
+        }
+    }
+}
+
+/// An operation in this process's hands.
+struct Held<O> {
+    lease: Lease,
+    operation: O,
+}
+
+/// How a holder's work ended.
+enum Finished {
+    /// The outcome is committed.
+    Settled(Record),
+    /// No definite outcome, or none that is known.
+    Failed(Failure),
+    /// Somebody else took over, and answers.
+    Lost,
+}
+
+impl<O: Operations> Phases<O> {
+    /// Fails on a lease that Postgres can't represent.
+    pub fn new(
+        idempotency: Idempotency,
+        operations: O,
+        settings: LeaseSettings,
+    ) -> Result<Self, sqlx::error::BoxDynError> {
+        Ok(Self {
+            idempotency,
+            operations: Arc::new(operations),
+            lease: PgInterval::try_from(settings.lease)?,
+            settings,
+        })
+    }
+
+    /// Runs a verb in phases, at most once for the request's account and key, and answers every
+    /// duplicate with the first one's outcome. As [`Idempotency::run`], a disconnect cancels nothing.
+    pub async fn run<B: Begin>(&self, request: Request, begin: B) -> Outcome {
+        let begin = Arc::new(begin);
+        self.idempotency
+            .share(request, |_, request, leadership| {
+                let (this, begin) = (self.clone(), Arc::clone(&begin));
+                async move {
+                    let first = FirstPhase {
+                        phases: &this,
+                        begin: &*begin,
+                    };
+                    let mut conclusion = Conclusion::HeldElsewhere;
+                    for _ in 0..LOST_LEASES_MAX {
+                        let held = match this
+                            .idempotency
+                            .transact(&request, &first, &leadership)
+                            .await
+                        {
+                            Ended::Rest(held) => held,
+                            Ended::Concluded(concluded) => {
+                                conclusion = concluded;
+                                break;
+                            }
+                        };
+                        let replayed = held.lease.taken_over;
+                        match this.finish(held).await {
+                            Finished::Settled(record) => {
+                                let record = Arc::new(record);
+                                conclusion = Conclusion::Stored { record, replayed };
+                                break;
+                            }
+                            Finished::Failed(failure) => {
+                                conclusion = Conclusion::Failed(failure);
+                                break;
+                            }
+                            Finished::Lost => {}
+                        }
+                    }
+                    conclude(&request, leadership, conclusion)
+                }
+            })
+            .await
+    }
+
+    /// Goes on with one operation that nobody works on: for clients that never retry. `false`: there
+    /// is none now.
+    pub async fn recover_one(&self) -> Result<bool, Failure> {
+        let deadline = self.idempotency.settings.database_deadline;
+        let taking_over = tokio::time::timeout(deadline, self.take_over_any());
+        let Some(held) = taking_over
+            .await
+            .map_err(|_| Failure::unavailable("the database deadline is over"))??
+        else {
+            return Ok(false);
+        };
+        let operation = held.lease.operation;
+        match self.finish(held).await {
+            Finished::Settled(record) => {
+                let status = record.reply.status;
+                tracing::info!(%operation, status, "went on with an abandoned operation");
+            }
+            Finished::Failed(failure) => log("none", &failure),
+            Finished::Lost => tracing::info!(%operation, "somebody else took it over"),
+        }
+        Ok(true)
+    }
+
+    /// Settles an operation by the word of a person who has asked the other side: for what is past
+    /// the time that the other side remembers keys. The word counts for every attempt, so
+    /// [`Called::NotExecuted`] frees the key. `None`: it isn't in flight, or somebody is at work on it.
+    pub async fn settle_by_hand(
+        &self,
+        operation: Uuid,
+        word: Called<O::Answer>,
+    ) -> Result<Option<()>, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let since = Instant::now();
+        let mut tx = connection.begin().await?;
+        let token = Uuid::new_v4();
+        let taken = lease::take_over_operation(&mut tx, operation, token, &self.lease).await?;
+        let Some((account_id, key)) = taken else {
+            return Ok(None);
+        };
+        let lease = Lease {
+            account_id,
+            key,
+            operation,
+            token,
+            since,
+            in_doubt: false,
+            taken_over: true,
+        };
+        let held = self.held(&mut tx, lease).await?;
+        tx.commit().await.map_err(commit_failure)?;
+        connection.release();
+        let certain = !matches!(word, Called::Unknown(_));
+        match self.write_down(&held, &word).await? {
+            Finished::Settled(_) => Ok(Some(())),
+            Finished::Failed(_) if certain => Ok(Some(())),
+            Finished::Failed(failure) => Err(failure),
+            Finished::Lost => Ok(None),
+        }
+    }
+
+    async fn take_over_any(&self) -> Result<Option<Held<O::Operation>>, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let since = Instant::now();
+        let mut tx = connection.begin().await?;
+        let token = Uuid::new_v4();
+        let taken = lease::take_over_any(&mut tx, token, &self.lease).await?;
+        let held = match taken {
+            None => None,
+            Some((account_id, key, operation)) => {
+                let lease = Lease {
+                    account_id,
+                    key,
+                    operation,
+                    token,
+                    since,
+                    in_doubt: true,
+                    taken_over: true,
+                };
+                Some(self.held(&mut tx, lease).await?)
+            }
+        };
+        tx.commit().await.map_err(commit_failure)?;
+        connection.release();
+        Ok(held)
+    }
+
+    /// The operation that the lease is about, as `begin` wrote it down.
+    async fn held(
+        &self,
+        tx: &mut PgConnection,
+        lease: Lease,
+    ) -> Result<Held<O::Operation>, Failure> {
+        let operation = self
+            .operations
+            .read(tx, lease.account_id, lease.operation)
+            .await?;
+        Ok(Held { lease, operation })
+    }
+
+    /// Asks for the effect and writes down what came of it.
+    async fn finish(&self, held: Held<O::Operation>) -> Finished {
+        let LeaseSettings { lease, call_limit } = self.settings;
+        let called = if held.lease.since.elapsed() + call_limit + SETTLE_RESERVE > lease {
+            let late = "too little of the lease is left to ask for the effect";
+            Called::NotExecuted(Failure::unavailable(late))
+        } else {
+            tokio::time::timeout(call_limit, self.operations.call(&held.operation))
+                .await
+                .unwrap_or_else(|_| {
+                    let silent = "no answer about the effect in time, the outcome is unknown";
+                    Called::Unknown(Failure::unavailable(silent))
+                })
+        };
+        let deadline = self.idempotency.settings.database_deadline;
+        match tokio::time::timeout(deadline, self.write_down(&held, &called)).await {
+            Ok(Ok(finished)) => finished,
+            Ok(Err(failure)) => Finished::Failed(failure),
+            // The lease runs out, and whoever goes on then asks under the same key again.
+            Err(_) => Finished::Failed(Failure::unavailable(
+                "the database deadline is over before the outcome was written",
+            )),
+        }
+    }
+
+    async fn write_down(
+        &self,
+        held: &Held<O::Operation>,
+        called: &Called<O::Answer>,
+    ) -> Result<Finished, Failure> {
+        let mut failed = 0;
+        loop {
+            match self.settle(held, called).await {
+                Err(failure) if failure.worth_another_attempt && failed + 1 < ATTEMPTS_MAX => {
+                    failed += 1;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// The last transaction: only where the key is still in this holder's hands.
+    async fn settle(
+        &self,
+        held: &Held<O::Operation>,
+        called: &Called<O::Answer>,
+    ) -> Result<Finished, Failure> {
+        let Held { lease, operation } = held;
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut tx = connection.begin().await?;
+        if !lease::hold(&mut tx, lease).await? {
+            tx.rollback().await?;
+            connection.release();
+            return Ok(Finished::Lost);
+        }
+        let finished = match called {
+            Called::Answered(answer) => {
+                let reply = self.operations.settle(&mut tx, operation, answer).await?;
+                let retention = &self.idempotency.retention;
+                let saved = reply::save(&mut tx, lease.account_id, &lease.key, &reply, retention);
+                Finished::Settled(saved.await?)
+            }
+            Called::NotExecuted(failure) if !lease.in_doubt => {
+                self.operations.undo(&mut tx, operation).await?;
+                lease::release(&mut tx, lease).await?;
+                Finished::Failed(failure.clone())
+            }
+            Called::NotExecuted(failure) | Called::Unknown(failure) => {
+                lease::give_back(&mut tx, lease).await?;
+                Finished::Failed(failure.clone())
+            }
+        };
+        tx.commit().await.map_err(commit_failure)?;
+        connection.release();
+        Ok(finished)
+    }
+}
+
+/// What the claiming transaction does for a verb in phases.
+struct FirstPhase<'a, O, B> {
+    phases: &'a Phases<O>,
+    begin: &'a B,
+}
+
+impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
+    type Rest = Held<O::Operation>;
+
+    async fn work(
+        &self,
+        tx: &mut PgConnection,
+        request: &Request,
+        began: Instant,
+    ) -> Result<Worked<Self::Rest>, Rejection> {
+        let lease = Lease {
+            account_id: request.account_id,
+            key: request.key.as_str().to_owned(),
+            operation: Uuid::now_v7(),
+            token: Uuid::new_v4(),
+            since: began,
+            in_doubt: false,
+            taken_over: false,
+        };
+        match self.begin.begin(tx, lease.operation).await? {
+            Begun::Replied(reply) => Ok(Worked::Reply(reply)),
+            Begun::Written => {
+                lease::take(tx, &lease, &self.phases.lease).await?;
+                let held = self.phases.held(tx, lease).await;
+                held.map(Worked::Rest).map_err(Rejection::Failed)
+            }
+        }
+    }
+
+    async fn take_over(
+        &self,
+        tx: &mut PgConnection,
+        request: &Request,
+        leased: &Leased,
+        began: Instant,
+    ) -> Result<Option<Self::Rest>, Failure> {
+        let lease = Lease {
+            account_id: request.account_id,
+            key: request.key.as_str().to_owned(),
+            operation: leased.operation,
+            token: Uuid::new_v4(),
+            since: began,
+            in_doubt: true,
+            taken_over: true,
+        };
+        if !lease::take_over(tx, &lease, leased.token, &self.phases.lease).await? {
+            return Ok(None);
+        }
+        self.phases.held(tx, lease).await.map(Some)
+    }
+}

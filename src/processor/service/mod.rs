@@ -1,0 +1,405 @@
+//! The simulated card processor as a process of its own, behind HTTP and with its own database.
+//!
+//! Promise: an instruction is executed at most once under its key, and every send of it gets the
+//! same definite answer for as long as the key is remembered. What goes wrong on order (`switches`)
+//! changes when and whether a reply comes, never what is in the ledger under a key.
+//! `docs/processor.md` describes it from outside.
+
+mod in_progress;
+mod ledger;
+mod switches;
+
+use std::{
+    any::Any, net::Shutdown, net::TcpListener, os::fd::AsFd, sync::Arc, sync::LazyLock,
+    time::Duration,
+};
+
+use actix_web::{
+    App, HttpRequest, HttpResponse, HttpServer,
+    dev::Extensions,
+    http::StatusCode,
+    rt::net::TcpStream,
+    web::{self, Bytes, Data, PayloadConfig, Query},
+};
+use serde::Deserialize;
+use serde_json::json;
+use sqlx::migrate::Migrator;
+use tokio::runtime::Handle;
+use tracing::Instrument;
+use tracing_actix_web::TracingLogger;
+use uuid::Uuid;
+
+use self::{
+    in_progress::InProgress,
+    ledger::{Booked, Ledger, Trouble},
+    switches::{Fault, Switch, Switches, Verb},
+};
+use super::{
+    Instruction,
+    wire::{Message, Status},
+};
+use crate::{
+    config::Config,
+    database::Database,
+    domain::{
+        money::AMOUNT_MAX,
+        test_cards::{self, Decision},
+    },
+    telemetry::RequestSpan,
+};
+
+/// The schema of the processor's own database.
+pub static MIGRATIONS: LazyLock<Migrator> =
+    LazyLock::new(|| sqlx::migrate!("src/processor/service/migrations"));
+
+/// Where the private PostgreSQL goes when its user can't get to `PROCESSOR_DATA_DIR`: not where the
+/// API's would go.
+pub const REFUGE: &str = "/var/lib/charge-once-processor";
+
+/// How long `tok_slow` takes.
+const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
+
+/// An instruction has about two hundred bytes.
+const BODY_LIMIT: usize = 16 * 1024;
+
+/// The longest reference, currency or card, in bytes.
+const TEXT_MAX: usize = 255;
+
+/// Longer than the idle time of the client's pool; see `processor/http.rs`.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// The service could not be set up, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The window can't be used.
+    #[error("PROCESSOR_KEY_WINDOW can't be used: {0}")]
+    Window(#[source] sqlx::error::BoxDynError),
+    /// The listener failed.
+    #[error("the server ended: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What handlers work with. Cheap to clone; one for all worker threads.
+#[derive(Clone)]
+struct Processor {
+    ledger: Ledger,
+    in_progress: InProgress,
+    switches: Arc<Switches>,
+    runtime: Handle,
+}
+
+/// What goes out.
+enum Outgoing {
+    Message(Message),
+    /// Nothing: the connection ends.
+    Drop,
+}
+
+/// Serves on `listener` until `stop` resolves and what was in flight has finished.
+pub async fn serve(
+    listener: TcpListener,
+    database: Database,
+    config: &Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServiceError> {
+    let window = config.processor_service.key_window;
+    let deadline = config.timeouts.database_deadline;
+    let processor = Processor {
+        ledger: Ledger::new(database, window, deadline).map_err(ServiceError::Window)?,
+        in_progress: InProgress::default(),
+        switches: Arc::default(),
+        runtime: Handle::current(),
+    };
+    let switches = processor.switches.clone();
+    let data = Data::new(processor);
+    let mut server = HttpServer::new(move || {
+        App::new()
+            .app_data(data.clone())
+            .app_data(PayloadConfig::new(BODY_LIMIT))
+            .wrap(TracingLogger::<RequestSpan>::new())
+            .route("/operations/{key}", web::put().to(put))
+            .route("/operations/{key}", web::get().to(look_up))
+            .route("/ledger", web::get().to(list_ledger))
+            .route("/switches", web::get().to(show_switches))
+            .route("/switches", web::post().to(set_switch))
+            .route("/switches", web::delete().to(reset_switches))
+            .route("/readyz", web::get().to(readyz))
+    })
+    .keep_alive(KEEP_ALIVE)
+    .on_connect(keep_wire)
+    .shutdown_timeout(config.drain_timeout.as_secs().max(1))
+    .disable_signals();
+    if let Some(workers) = config.workers {
+        server = server.workers(workers);
+    }
+    let server = server.listen(listener)?.run();
+    let handle = server.handle();
+    let mut server = tokio::spawn(server);
+
+    tokio::select! {
+        ended = &mut server => return Ok(ended.map_err(std::io::Error::other)??),
+        () = stop => {}
+    }
+    // A delay that was ordered must not hold up the end.
+    switches.reset();
+    handle.stop(true).await;
+    Ok(server.await.map_err(std::io::Error::other)??)
+}
+
+/// The connection itself, beside the HTTP that goes over it, to end it without a reply.
+struct Wire(std::net::TcpStream);
+
+/// Keeps a second handle of each connection. A connection for which there is none (no file
+/// descriptors left) can't be dropped on order, and serves all else.
+fn keep_wire(connection: &dyn Any, extensions: &mut Extensions) {
+    if let Some(stream) = connection.downcast_ref::<TcpStream>()
+        && let Ok(handle) = stream.as_fd().try_clone_to_owned()
+    {
+        extensions.insert(Wire(handle.into()));
+    }
+}
+
+/// `PUT /operations/{key}`: executes an instruction, once.
+async fn put(
+    processor: Data<Processor>,
+    request: HttpRequest,
+    key: web::Path<Uuid>,
+    body: Bytes,
+) -> HttpResponse {
+    let key = key.into_inner();
+    let Some(instruction) = decode(&body) else {
+        return send(
+            &request,
+            Outgoing::Message(Message::new(key, Status::Invalid)),
+        );
+    };
+    let this = processor.get_ref().clone();
+    // In a task of its own: a client that goes away must not undo what it has asked for. That is
+    // what networks are like, and what clients have to be tested against.
+    let task = processor
+        .runtime
+        .spawn(async move { this.operate(key, instruction).await }.in_current_span());
+    let outgoing = task
+        .await
+        .unwrap_or_else(|_| Outgoing::Message(Message::new(key, Status::Unknown)));
+    send(&request, outgoing)
+}
+
+/// `GET /operations/{key}`: what became of it. Executes nothing.
+async fn look_up(
+    processor: Data<Processor>,
+    request: HttpRequest,
+    key: web::Path<Uuid>,
+) -> HttpResponse {
+    let outgoing = processor.answer_look_up(key.into_inner()).await;
+    send(&request, outgoing)
+}
+
+impl Processor {
+    /// One send of one instruction, with whatever is to go wrong with it.
+    async fn operate(&self, key: Uuid, instruction: Instruction) -> Outgoing {
+        let say = |status| Outgoing::Message(Message::new(key, status));
+        let mut ordered = self.switches.take(Verb::of(&instruction));
+        self.switches.delay(&mut ordered, Fault::DelayArrival).await;
+        match ordered.as_ref().map(|ordered| ordered.fault) {
+            Some(Fault::Refuse) => return say(Status::NotExecuted),
+            Some(Fault::ErrorBefore) => return say(Status::Unknown),
+            Some(Fault::DropBefore) => return Outgoing::Drop,
+            Some(
+                Fault::DelayArrival
+                | Fault::DelayBefore
+                | Fault::DelayAfter
+                | Fault::ErrorAfter
+                | Fault::DropAfter,
+            )
+            | None => {}
+        }
+        let message = {
+            let Some(_working) = self.in_progress.begin(key) else {
+                return say(Status::InProgress);
+            };
+            self.switches.delay(&mut ordered, Fault::DelayBefore).await;
+            self.execute(key, instruction).await
+            // From here on the key isn't in progress: its line in the ledger answers for it.
+        };
+        self.switches.delay(&mut ordered, Fault::DelayAfter).await;
+        match ordered.map(|ordered| ordered.fault) {
+            Some(Fault::ErrorAfter) => say(Status::Unknown),
+            Some(Fault::DropAfter) => Outgoing::Drop,
+            Some(
+                Fault::DelayArrival
+                | Fault::Refuse
+                | Fault::ErrorBefore
+                | Fault::DropBefore
+                | Fault::DelayBefore
+                | Fault::DelayAfter,
+            )
+            | None => Outgoing::Message(message),
+        }
+    }
+
+    /// The same where nothing goes wrong on order. The caller has the key in progress.
+    async fn execute(&self, key: Uuid, instruction: Instruction) -> Message {
+        // Known already: neither slow nor down again for the card's sake.
+        match self.ledger.find(key, Some(instruction.clone())).await {
+            Ok(Some(booked)) => return message(key, booked),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(%error, "not executed");
+                return Message::new(key, Status::NotExecuted);
+            }
+        }
+        match card_decision(&instruction) {
+            Some(Decision::Outage) => return Message::new(key, Status::NotExecuted),
+            Some(Decision::ApproveSlowly) => tokio::time::sleep(SLOW_CARD_DELAY).await,
+            Some(Decision::Approve | Decision::Decline(_)) | None => {}
+        }
+        match self.ledger.execute(key, instruction).await {
+            Ok(booked) => message(key, booked),
+            Err(Trouble::NotExecuted(cause)) => {
+                tracing::error!(%cause, "not executed");
+                Message::new(key, Status::NotExecuted)
+            }
+            Err(Trouble::Unknown(cause)) => {
+                tracing::error!(%cause, "not known whether it was executed");
+                Message::new(key, Status::Unknown)
+            }
+        }
+    }
+
+    async fn answer_look_up(&self, key: Uuid) -> Outgoing {
+        let say = |status| Outgoing::Message(Message::new(key, status));
+        let mut ordered = self.switches.take(Verb::LookUp);
+        let fault = ordered.as_ref().map(|ordered| ordered.fault);
+        match fault {
+            Some(Fault::Refuse) => return say(Status::NotExecuted),
+            Some(Fault::ErrorBefore | Fault::ErrorAfter) => return say(Status::Unknown),
+            Some(Fault::DropBefore | Fault::DropAfter) => return Outgoing::Drop,
+            Some(delay @ (Fault::DelayArrival | Fault::DelayBefore | Fault::DelayAfter)) => {
+                self.switches.delay(&mut ordered, delay).await;
+            }
+            None => {}
+        }
+        // In this order. The other way round, an operation that ends between the two looks would
+        // be "not found" although it was executed.
+        if self.in_progress.holds(key) {
+            return say(Status::InProgress);
+        }
+        match self.ledger.find(key, None).await {
+            Ok(Some(booked)) => Outgoing::Message(message(key, booked)),
+            Ok(None) => say(Status::NotFound),
+            Err(error) => {
+                tracing::error!(%error, "a look-up failed");
+                say(Status::Unknown)
+            }
+        }
+    }
+}
+
+fn message(key: Uuid, booked: Booked) -> Message {
+    match booked {
+        Booked::Answered(answer) => Message::answer(key, answer),
+        Booked::AnotherInstruction => Message::new(key, Status::AnotherInstruction),
+        Booked::InProgress => Message::new(key, Status::InProgress),
+    }
+}
+
+/// What the card says, where an instruction has one.
+fn card_decision(instruction: &Instruction) -> Option<Decision> {
+    match instruction {
+        Instruction::Authorise { card, .. } => test_cards::by_token(card).map(|card| card.decision),
+        Instruction::Capture { .. } | Instruction::Refund { .. } => None,
+    }
+}
+
+/// An instruction that the ledger can hold.
+fn decode(body: &[u8]) -> Option<Instruction> {
+    let instruction: Instruction = serde_json::from_slice(body).ok()?;
+    let (amount, texts) = match &instruction {
+        Instruction::Authorise {
+            charge,
+            amount,
+            currency,
+            card,
+            capture: _,
+        } => (amount, vec![charge, currency, card]),
+        Instruction::Capture { charge, amount } => (amount, vec![charge]),
+        Instruction::Refund {
+            charge,
+            refund,
+            amount,
+        } => (amount, vec![charge, refund]),
+    };
+    let is_text = |text: &&String| {
+        (1..=TEXT_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    let is_valid = (1..=AMOUNT_MAX).contains(amount) && texts.iter().all(is_text);
+    is_valid.then_some(instruction)
+}
+
+fn send(request: &HttpRequest, outgoing: Outgoing) -> HttpResponse {
+    match outgoing {
+        Outgoing::Message(message) => {
+            let status = StatusCode::from_u16(message.status.http())
+                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            HttpResponse::build(status).json(message)
+        }
+        Outgoing::Drop => {
+            if let Some(Wire(stream)) = request.conn_data::<Wire>() {
+                // Fails where the client has closed it already, which is as good.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            // Goes nowhere.
+            HttpResponse::InternalServerError().finish()
+        }
+    }
+}
+
+/// Which part of the ledger.
+#[derive(Deserialize)]
+struct LedgerQuery {
+    charge: Option<String>,
+}
+
+/// `GET /ledger`: the newest lines first, and the sums.
+async fn list_ledger(processor: Data<Processor>, query: Query<LedgerQuery>) -> HttpResponse {
+    match processor.ledger.list(query.into_inner().charge).await {
+        Ok(listing) => HttpResponse::Ok().json(listing),
+        Err(error) => {
+            tracing::error!(%error, "the ledger can't be read");
+            HttpResponse::ServiceUnavailable().finish()
+        }
+    }
+}
+
+/// `GET /switches`: which are set, and how many requests are being delayed just now.
+async fn show_switches(processor: Data<Processor>) -> HttpResponse {
+    let (switches, delaying) = processor.switches.show();
+    HttpResponse::Ok().json(json!({"switches": switches, "delaying": delaying}))
+}
+
+/// `POST /switches`: sets one.
+async fn set_switch(processor: Data<Processor>, body: Bytes) -> HttpResponse {
+    let complaint = match serde_json::from_slice::<Switch>(&body) {
+        Ok(switch) => match processor.switches.set(switch) {
+            Ok(()) => return show_switches(processor).await,
+            Err(complaint) => complaint.to_owned(),
+        },
+        Err(error) => error.to_string(),
+    };
+    HttpResponse::BadRequest().json(json!({"error": complaint}))
+}
+
+/// `DELETE /switches`: forgets all, and ends the delays that are running.
+async fn reset_switches(processor: Data<Processor>) -> HttpResponse {
+    processor.switches.reset();
+    show_switches(processor).await
+}
+
+/// `GET /readyz`: whether an instruction could be executed.
+async fn readyz(processor: Data<Processor>) -> HttpResponse {
+    match processor.ledger.is_ready().await {
+        true => HttpResponse::Ok().json(json!({"status": "ready"})),
+        false => HttpResponse::ServiceUnavailable().json(json!({"status": "not ready"})),
+    }
+}

@@ -1,0 +1,194 @@
+//! The switches: trouble on order, so that what a network and a processor can do wrong can be
+//! shown and tested.
+//!
+//! Promise: a switch applies to the next requests that match it, as often as it says, and to no
+//! other. A reset also ends every delay that is running.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::processor::Instruction;
+
+/// The longest delay: longer than any lease or time limit that it is meant to outlast.
+const DELAY_MAX_MILLISECONDS: u64 = 10 * 60 * 1000;
+
+/// Switches that may wait at a time.
+const SWITCHES_MAX: usize = 1000;
+
+/// What goes wrong, in the order of a request's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fault {
+    /// The request takes long to arrive: nobody here knows of it yet.
+    DelayArrival,
+    /// An explicit "not executed".
+    Refuse,
+    /// An error that says nothing; not executed.
+    ErrorBefore,
+    /// The connection ends without a reply; not executed.
+    DropBefore,
+    /// The operation takes long; meanwhile the key is in progress.
+    DelayBefore,
+    /// The operation is executed, then the reply takes long.
+    DelayAfter,
+    /// Executed, then an error that says nothing.
+    ErrorAfter,
+    /// Executed, then the connection ends without a reply.
+    DropAfter,
+}
+
+/// Which requests a switch is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verb {
+    /// Authorisations.
+    Authorise,
+    /// Captures.
+    Capture,
+    /// Refunds and releases.
+    Refund,
+    /// Look-ups: only a switch that names them is for them.
+    LookUp,
+}
+
+impl Verb {
+    /// What `instruction` asks for.
+    pub(super) fn of(instruction: &Instruction) -> Self {
+        match instruction {
+            Instruction::Authorise { .. } => Self::Authorise,
+            Instruction::Capture { .. } => Self::Capture,
+            Instruction::Refund { .. } => Self::Refund,
+        }
+    }
+}
+
+/// One switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Switch {
+    /// What goes wrong.
+    pub(super) fault: Fault,
+    /// For how many requests.
+    #[serde(default = "once")]
+    pub(super) count: u32,
+    /// For which requests; absent: every instruction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) verb: Option<Verb>,
+    /// How long, for delays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) milliseconds: Option<u64>,
+}
+
+fn once() -> u32 {
+    1
+}
+
+impl Switch {
+    fn is_for(&self, verb: Verb) -> bool {
+        self.verb
+            .map_or(verb != Verb::LookUp, |wanted| wanted == verb)
+    }
+
+    /// What is wrong with it.
+    fn complaint(&self) -> Option<&'static str> {
+        let is_delay = match self.fault {
+            Fault::DelayArrival | Fault::DelayBefore | Fault::DelayAfter => true,
+            Fault::Refuse
+            | Fault::ErrorBefore
+            | Fault::DropBefore
+            | Fault::ErrorAfter
+            | Fault::DropAfter => false,
+        };
+        match self.milliseconds {
+            _ if self.count == 0 => Some("count must be at least 1"),
+            None if is_delay => Some("a delay needs milliseconds"),
+            Some(_) if !is_delay => Some("only a delay has milliseconds"),
+            Some(long) if long > DELAY_MAX_MILLISECONDS => Some("milliseconds: at most 600000"),
+            Some(_) | None => None,
+        }
+    }
+}
+
+/// What is to go wrong with one request.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    /// What.
+    pub(super) fault: Fault,
+    delay: Duration,
+    resets: watch::Receiver<u64>,
+}
+
+/// All switches that are set. They live in memory: a restart forgets them.
+#[derive(Debug, Default)]
+pub(super) struct Switches {
+    waiting: Mutex<Vec<Switch>>,
+    resets: watch::Sender<u64>,
+    delaying: watch::Sender<u32>,
+}
+
+impl Switches {
+    /// Puts one behind those that wait already.
+    pub(super) fn set(&self, switch: Switch) -> Result<(), &'static str> {
+        if let Some(complaint) = switch.complaint() {
+            return Err(complaint);
+        }
+        let mut waiting = self.lock();
+        if waiting.len() >= SWITCHES_MAX {
+            return Err("too many switches are set");
+        }
+        waiting.push(switch);
+        Ok(())
+    }
+
+    /// What waits, and how many requests are being delayed.
+    pub(super) fn show(&self) -> (Vec<Switch>, u32) {
+        (self.lock().clone(), *self.delaying.borrow())
+    }
+
+    /// Forgets all and ends every delay.
+    pub(super) fn reset(&self) {
+        let mut waiting = self.lock();
+        waiting.clear();
+        self.resets.send_modify(|resets| *resets += 1);
+    }
+
+    /// Uses up the first switch that is for `verb`.
+    pub(super) fn take(&self, verb: Verb) -> Option<Ordered> {
+        let mut waiting = self.lock();
+        let at = waiting.iter().position(|switch| switch.is_for(verb))?;
+        let switch = waiting.get_mut(at)?;
+        let ordered = Ordered {
+            fault: switch.fault,
+            delay: Duration::from_millis(switch.milliseconds.unwrap_or_default()),
+            // Under the lock: a reset that comes after this one is seen.
+            resets: self.resets.subscribe(),
+        };
+        switch.count -= 1;
+        if switch.count == 0 {
+            waiting.remove(at);
+        }
+        Some(ordered)
+    }
+
+    /// Waits if `ordered` is a delay at this point.
+    pub(super) async fn delay(&self, ordered: &mut Option<Ordered>, point: Fault) {
+        let Some(ordered) = ordered.as_mut().filter(|ordered| ordered.fault == point) else {
+            return;
+        };
+        self.delaying.send_modify(|count| *count += 1);
+        tokio::select! {
+            () = tokio::time::sleep(ordered.delay) => {}
+            _ = ordered.resets.changed() => {}
+        }
+        self.delaying.send_modify(|count| *count -= 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Switch>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,214 @@
+//! The table `operations`.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use crate::domain::{
+    dialect::Dialect,
+    ids::{AccountId, ChargeId, OrderId, RefundId},
+    operation::{Answer, Instruction, Operation, Verb},
+};
+
+/// Writes an operation down before anything is sent; its `age` is not kept. Locks nothing that
+/// exists but the objects it names, against their deletion.
+///
+/// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a second
+/// one that a caller let through.
+pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        INSERT INTO operations
+               (account_id, id, verb, instruction, charge_id, refund_id, order_id, dialect, expand,
+                request_id, idempotency_key)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        ",
+        operation.account.0,
+        operation.id,
+        operation.verb.as_str(),
+        Json(&operation.instruction) as _,
+        operation.charge.0,
+        operation.refund.map(|refund| refund.0),
+        operation.order.map(|order| order.0),
+        operation.dialect.as_str(),
+        operation.expand,
+        operation.request_id,
+        operation.idempotency_key,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One operation of the account. Takes no lock: what is read here never changes.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    id: Uuid,
+) -> Result<Option<Operation>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"
+        SELECT verb, instruction AS "instruction: Json<Instruction>", charge_id, refund_id, order_id,
+               dialect, expand, request_id, idempotency_key,
+               extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
+          FROM operations
+         WHERE account_id = $1 AND id = $2
+        "#,
+        account_id.0,
+        id,
+    )
+    .fetch_optional(connection)
+    .await?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    let unknown = |column: &str| sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: "an operation has a value that this build doesn't know".into(),
+    };
+    Ok(Some(Operation {
+        id,
+        account: account_id,
+        verb: Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?,
+        instruction: found.instruction.0,
+        charge: ChargeId(found.charge_id),
+        refund: found.refund_id.map(RefundId),
+        order: found.order_id.map(OrderId),
+        dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
+        expand: found.expand,
+        request_id: found.request_id,
+        idempotency_key: found.idempotency_key,
+        age: Duration::from_secs(found.age_seconds.max(0).unsigned_abs()),
+    }))
+}
+
+/// An operation whose answer is out, for an operator.
+#[derive(Debug)]
+pub struct Unsettled {
+    /// The key that the processor got.
+    pub id: Uuid,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Which request it is for.
+    pub verb: String,
+    /// The charge that it is about.
+    pub charge: ChargeId,
+    /// When it was written down.
+    pub created_at: DateTime<Utc>,
+    /// Whether an attempt may have been executed.
+    pub in_doubt: bool,
+    /// How often somebody went on with it.
+    pub takeovers: i32,
+}
+
+/// The operations of all accounts that wait for an answer, oldest first, at most 1000. Takes no lock.
+pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettled>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
+               record.in_doubt, record.takeovers
+          FROM operations
+          JOIN idempotency_keys AS record
+            ON record.account_id = operations.account_id AND record.operation = operations.id
+         WHERE settled_at IS NULL
+         ORDER BY operations.created_at
+         LIMIT 1000
+        "#,
+    )
+    .fetch_all(connection)
+    .await?;
+    let unsettled = rows.into_iter().map(|row| Unsettled {
+        id: row.id,
+        account: AccountId(row.account_id),
+        verb: row.verb,
+        charge: ChargeId(row.charge_id),
+        created_at: row.created_at,
+        in_doubt: row.in_doubt,
+        takeovers: row.takeovers,
+    });
+    Ok(unsettled.collect())
+}
+
+/// Whether the processor's answer about this charge is out. Ask it under the charge's lock, in a
+/// statement of its own: the one that waited for the lock has an old snapshot.
+pub async fn is_charge_unsettled(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    charge: ChargeId,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM operations
+             WHERE account_id = $1 AND charge_id = $2 AND settled_at IS NULL) AS "unsettled!"
+        "#,
+        account_id.0,
+        charge.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// The same for a payment of this order, under the order's lock.
+pub async fn is_order_unsettled(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    order: OrderId,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM operations
+             WHERE account_id = $1 AND order_id = $2 AND settled_at IS NULL) AS "unsettled!"
+        "#,
+        account_id.0,
+        order.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// Writes the processor's answer down; fails if there is one already. Locks the operation.
+pub async fn settle(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: Uuid,
+    answer: Answer,
+) -> Result<(), sqlx::Error> {
+    let outcome = match answer {
+        Answer::Done => "done",
+        Answer::Declined(_) => "declined",
+    };
+    sqlx::query!(
+        "
+        UPDATE operations
+           SET settled_at = now(), outcome = $3
+         WHERE account_id = $1 AND id = $2 AND settled_at IS NULL
+        RETURNING id
+        ",
+        account_id.0,
+        id,
+        outcome,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Forgets an operation that was never executed. Locks it.
+pub async fn delete(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: Uuid,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "DELETE FROM operations WHERE account_id = $1 AND id = $2 AND settled_at IS NULL",
+        account_id.0,
+        id,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
