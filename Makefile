@@ -30,6 +30,16 @@ test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
 	cargo test --locked
 
+.PHONY: schema-test
+schema-test: ## hold the OpenAPI document against the server, with Schemathesis
+	@scripts/install-postgres
+	@scripts/schema-test
+
+.PHONY: browser-test
+browser-test: ## charge from Swagger UI in Chromium
+	@scripts/install-postgres
+	@scripts/browser-test
+
 .PHONY: check
 check: ## everything that CI checks
 	@bash .ci/run

@@ -106,7 +106,10 @@ pub async fn capture(
     get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
     params(
         ("id" = String, Path, description = "The charge's id: ch_…"),
-        ("expand[]" = Option<Vec<String>>, Query, description = "`refunds` lists its refunds in it."),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandRefunds>>, Query,
+            description = "`refunds` lists its refunds in it.", max_items = 20,
+        ),
     ),
     responses((status = 200, description = "The charge.", body = Charge)),
 )]
@@ -140,11 +143,17 @@ pub async fn retrieve(
     get, path = "/charges", tag = "Charges", operation_id = "listCharges",
     params(
         super::openapi::PageQuery,
-        ("customer" = Option<String>, Query, description = "Only charges with this reference."),
-        ("order" = Option<String>, Query, description = "Only charges for this order: or_…"),
         (
-            "expand[]" = Option<Vec<String>>, Query,
-            description = "`data.refunds` lists the refunds in each.",
+            "customer" = Option<String>, Query, description = "Only charges with this reference.",
+            max_length = 255,
+        ),
+        (
+            "order" = Option<String>, Query, description = "Only charges for this order: or_…",
+            pattern = "^or_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+        ),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandDataRefunds>>, Query,
+            description = "`data.refunds` lists the refunds in each.", max_items = 20,
         ),
     ),
     responses((status = 200, description = "A page, newest first.", body = List<Charge>)),

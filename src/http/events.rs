@@ -47,8 +47,8 @@ pub async fn retrieve(
     params(
         super::openapi::PageQuery,
         (
-            "type" = Option<String>, Query,
-            description = "Only events of this type: charge.succeeded …",
+            "type" = Option<super::openapi::EventTypeParam>, Query,
+            description = "Only events of this type.",
         ),
     ),
     responses((status = 200, description = "A page, newest first.", body = List<Event>)),

@@ -15,6 +15,7 @@ const READINESS_LIMIT: Duration = Duration::from_secs(2);
 /// restarted.
 #[utoipa::path(
     get, path = "/livez", tag = "Health", operation_id = "livez", security(()),
+    servers((url = "/")),
     responses((status = 200, description = "Alive.")),
 )]
 pub async fn livez() -> HttpResponse {
@@ -24,6 +25,7 @@ pub async fn livez() -> HttpResponse {
 /// This replica can serve: not stopping, the database in reach, the schema current.
 #[utoipa::path(
     get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
+    servers((url = "/")),
     responses((status = 200, description = "Ready.")),
 )]
 pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, EdgeError> {

@@ -104,7 +104,10 @@ impl KeyObject {
 #[utoipa::path(
     get, path = "/idempotency-keys/{key}", tag = "Idempotency keys",
     operation_id = "retrieveIdempotencyKey",
-    params(("key" = String, Path, description = "The key, percent-encoded, without quotes.")),
+    params((
+        "key" = String, Path, description = "The key, percent-encoded, without quotes.",
+        pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
+    )),
     responses((status = 200, description = "What is known about the key.", body = KeyObject)),
 )]
 pub async fn retrieve(
@@ -125,7 +128,10 @@ pub async fn retrieve(
 #[utoipa::path(
     get, path = "/idempotency-keys", tag = "Idempotency keys",
     operation_id = "lookUpIdempotencyKey",
-    params(("key" = String, Query, description = "The key, without quotes.")),
+    params((
+        "key" = String, Query, description = "The key, without quotes.",
+        pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
+    )),
     responses((status = 200, description = "What is known about the key.", body = KeyObject)),
 )]
 pub async fn look_up(

@@ -13,6 +13,8 @@ pub mod health;
 pub mod idempotency_keys;
 pub mod list;
 pub mod openapi;
+mod openapi_encoding;
+mod openapi_headers;
 pub mod orders;
 pub mod outermost;
 pub mod rate_limit;

@@ -4,29 +4,43 @@
 //! one error table, and its examples work when sent as they are.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{Arc, LazyLock},
 };
 
 use actix_web::{HttpRequest, HttpResponse, http::header};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use utoipa::{
-    IntoParams, Modify, OpenApi, ToSchema,
+    IntoParams, Modify, OpenApi, PartialSchema, ToSchema,
     openapi::{
-        ContentBuilder, HeaderBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Type,
+        ContentBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Schema, Type,
         example::Example,
-        header::Header,
-        path::{Operation, PathItem},
+        path::{Operation, ParameterBuilder, PathItem},
+        schema::SchemaType,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 use utoipa_swagger_ui::Config;
 
-use super::error::EdgeError;
+use super::{
+    error::EdgeError,
+    openapi_encoding::RequestBodies,
+    openapi_headers::{ReplyHeaders, add_error_headers},
+};
 use crate::{
-    domain::error::{ApiError, Envelope, ErrorCode, ErrorType},
+    domain::{
+        dialect::Dialect,
+        error::{ApiError, Envelope, ErrorCode, ErrorType},
+        event::EventType,
+        test_cards::TEST_CARDS,
+    },
     idempotency::Failure,
 };
+
+/// As [`IdempotencyKeyHeader`] names it.
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// The header of every mutating request.
 #[derive(IntoParams)]
@@ -40,8 +54,7 @@ pub struct IdempotencyKeyHeader {
         required = true,
         min_length = 1,
         max_length = 257,
-        pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##,
-        example = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+        pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##
     )]
     idempotency_key: String,
 }
@@ -66,8 +79,10 @@ pub struct PageQuery {
     #[param(minimum = 1, maximum = 100, default = 10)]
     limit: Option<i64>,
     /// The page after this object: older ones.
+    #[param(pattern = "^[a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     starting_after: Option<String>,
     /// The page before this object: newer ones. Not together with starting_after.
+    #[param(pattern = "^[a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     ending_before: Option<String>,
     /// Created later than this, in unix seconds.
     #[param(rename = "created[gt]", minimum = 0, maximum = 253_402_300_799_i64)]
@@ -98,8 +113,8 @@ pub struct CreateChargeBody {
     /// Minor units.
     #[schema(minimum = 1, maximum = 99_999_999)]
     amount: i64,
-    /// ISO 4217, any case.
-    #[schema(pattern = "^[A-Za-z]{3}$")]
+    /// The ISO 4217 code of a currency in use, in any case.
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
     currency: String,
     /// A test token, or a test card. Default: tok_visa.
     source: Option<SourceParam>,
@@ -115,13 +130,17 @@ pub struct CreateChargeBody {
     #[schema(max_length = 22)]
     statement_descriptor: Option<String>,
     /// Where the receipt goes.
-    #[schema(max_length = 254)]
+    #[schema(
+        max_length = 254,
+        example = "jenny@example.com",
+        pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
+    )]
     receipt_email: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
-    /// What the reply shows as a whole instead of by its id, or in addition.
+    /// What the reply shows besides.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandRefunds>>,
 }
 
 /// What may change of a charge.
@@ -137,13 +156,17 @@ pub struct UpdateChargeBody {
     #[schema(max_length = 1000)]
     description: Option<String>,
     /// Where the receipt goes.
-    #[schema(max_length = 254)]
+    #[schema(
+        max_length = 254,
+        example = "jenny@example.com",
+        pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
+    )]
     receipt_email: Option<String>,
     /// Your own names; an empty or null value unsets one.
     metadata: Option<BTreeMap<String, Option<String>>>,
-    /// `refunds`
+    /// What the reply shows besides.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandRefunds>>,
 }
 
 /// How much is captured.
@@ -158,9 +181,9 @@ pub struct CaptureChargeBody {
     /// Minor units. Default: all of it.
     #[schema(minimum = 1, maximum = 99_999_999)]
     amount: Option<i64>,
-    /// `refunds`
+    /// What the reply shows besides.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandRefunds>>,
 }
 
 /// The parameters of a new refund.
@@ -174,8 +197,8 @@ pub struct CaptureChargeBody {
     reason = "describes a body; domain/refund.rs reads it by hand"
 )]
 pub struct CreateRefundBody {
-    /// Which charge.
-    #[schema(max_length = 255)]
+    /// Which charge: ch_…
+    #[schema(pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     charge: String,
     /// Minor units. Default: what remains.
     #[schema(minimum = 1, maximum = 99_999_999)]
@@ -185,9 +208,9 @@ pub struct CreateRefundBody {
     reason: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
-    /// `charge`
+    /// What the reply shows as a whole instead of by its id.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandCharge>>,
 }
 
 /// What may change of an order or a refund.
@@ -198,9 +221,9 @@ pub struct CreateRefundBody {
 pub struct UpdateMetadataBody {
     /// Your own names; an empty or null value unsets one.
     metadata: Option<BTreeMap<String, Option<String>>>,
-    /// `charge`
+    /// What the reply shows as a whole instead of by its id.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandCharge>>,
 }
 
 /// How an order is paid.
@@ -214,9 +237,9 @@ pub struct UpdateMetadataBody {
 pub struct PayOrderBody {
     /// A test token, or a test card. Default: tok_visa.
     source: Option<SourceParam>,
-    /// `charge`
+    /// What the reply shows as a whole instead of by its id.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandCharge>>,
 }
 
 /// No parameters but how the reply is shown.
@@ -228,20 +251,126 @@ pub struct PayOrderBody {
     reason = "describes a body; domain/order.rs reads it by hand"
 )]
 pub struct ExpandBody {
-    /// `charge`
+    /// What the reply shows as a whole instead of by its id.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandCharge>>,
 }
+
+/// Shows the whole charge.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandCharge {
+    /// Shows the whole charge.
+    #[serde(rename = "charge")]
+    Charge,
+}
+
+/// Shows the refunds of the charge.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandRefunds {
+    /// Shows the refunds of the charge.
+    #[serde(rename = "refunds")]
+    Refunds,
+}
+
+/// Shows the whole charge in each object of a list.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandDataCharge {
+    /// Shows the whole charge in each object of a list.
+    #[serde(rename = "data.charge")]
+    Charge,
+}
+
+/// Shows the refunds in each charge of a list.
+#[derive(Deserialize, ToSchema)]
+pub enum ExpandDataRefunds {
+    /// Shows the refunds in each charge of a list.
+    #[serde(rename = "data.refunds")]
+    Refunds,
+}
+
+/// The name of a type of event.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "describes a string; events.rs reads it by hand")]
+pub struct EventTypeParam(String);
+
+impl PartialSchema for EventTypeParam {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(types))
+            .into()
+    }
+}
+
+impl ToSchema for EventTypeParam {
+    fn name() -> Cow<'static, str> {
+        "EventType".into()
+    }
+}
+
+/// The name of a type of event, or `*`.
+#[derive(Deserialize)]
+#[expect(
+    dead_code,
+    reason = "describes a string; domain/webhook_endpoint.rs reads it by hand"
+)]
+pub struct EnabledEvent(String);
+
+impl PartialSchema for EnabledEvent {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["*"].into_iter().chain(types)))
+            .into()
+    }
+}
+
+impl ToSchema for EnabledEvent {}
 
 /// What is charged.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Source)]
 #[serde(untagged)]
 pub enum SourceParam {
-    /// tok_visa, tok_mastercard, tok_amex, tok_chargeDeclined, tok_slow, tok_outage …
-    Token(String),
+    /// A test token.
+    Token(TestToken),
     /// A test card.
     Card(CardParam),
+}
+
+/// The name of a test card.
+#[derive(Deserialize)]
+#[expect(
+    dead_code,
+    reason = "describes a string; domain/charge.rs reads it by hand"
+)]
+pub struct TestToken(String);
+
+impl PartialSchema for TestToken {
+    fn schema() -> RefOr<Schema> {
+        let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(
+                "A test token; each gets its own answer, always the same.",
+            ))
+            .enum_values(Some(tokens.copied()))
+            .into()
+    }
+}
+
+impl ToSchema for TestToken {}
+
+/// The number of a test card; spaces and dashes between digits are allowed.
+fn test_number() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(
+            "The number of a test card. Any other card's is refused, and nothing of it is stored.",
+        ))
+        .enum_values(Some(TEST_CARDS.iter().filter_map(|card| card.number)))
 }
 
 /// A test card by its number.
@@ -254,8 +383,10 @@ pub enum SourceParam {
 )]
 pub struct CardParam {
     /// Always card.
+    #[schema(pattern = "^card$")]
     object: Option<String>,
     /// A test card's number, such as 4242424242424242.
+    #[schema(schema_with = test_number)]
     number: String,
     /// 1 to 12.
     #[schema(minimum = 1, maximum = 12)]
@@ -280,8 +411,8 @@ pub struct CardParam {
     reason = "describes a body; domain/order.rs reads it by hand"
 )]
 pub struct CreateOrderBody {
-    /// ISO 4217, any case.
-    #[schema(pattern = "^[A-Za-z]{3}$")]
+    /// The ISO 4217 code of a currency in use, in any case.
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
     currency: String,
     /// The lines.
     #[schema(min_items = 1, max_items = 100)]
@@ -295,9 +426,9 @@ pub struct CreateOrderBody {
     client_order_id: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
-    /// What the reply shows as a whole instead of by its id, or in addition.
+    /// What the reply shows as a whole instead of by its id.
     #[schema(max_items = 20)]
-    expand: Option<Vec<String>>,
+    expand: Option<Vec<ExpandCharge>>,
 }
 
 /// One line.
@@ -337,11 +468,15 @@ pub struct ItemParam {
 pub struct CreateWebhookEndpointBody {
     /// Where to send events: https or http, without a user name and a fragment, and not a private
     /// address.
-    #[schema(max_length = 2048)]
+    #[schema(
+        max_length = 2048,
+        format = "uri",
+        example = "https://example.com/webhooks"
+    )]
     url: String,
     /// Types of events; `*` is all of them.
     #[schema(min_items = 1, max_items = 100)]
-    enabled_events: Vec<String>,
+    enabled_events: Vec<EnabledEvent>,
     /// For people.
     #[schema(max_length = 1000)]
     description: Option<String>,
@@ -378,9 +513,13 @@ pub struct CreateWebhookEndpointBody {
         super::idempotency_keys::retrieve, super::idempotency_keys::look_up,
         super::health::livez, super::health::readyz,
     ),
-    components(schemas(Envelope<'static>)),
+    // Schemas of parameters don't come by themselves.
+    components(schemas(Envelope<'static>, EventTypeParam, ExpandDataCharge, ExpandDataRefunds)),
     security(("bearer" = []), ("basic" = [])),
-    modifiers(&SecuritySchemes, &ErrorResponses, &ReplyHeaders),
+    modifiers(
+        &SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
+        &RequestBodies,
+    ),
 )]
 struct Document;
 
@@ -440,6 +579,68 @@ impl Modify for SecuritySchemes {
     }
 }
 
+/// Gives each operation an example key of its own. Swagger UI fills it in, and one key for two
+/// operations is a mistake that would be answered with 422.
+struct ExampleKeys;
+
+impl Modify for ExampleKeys {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for operation in operations(document) {
+            let key = example_key(operation.operation_id.as_deref().unwrap_or_default());
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter
+                    && parameter.name == IDEMPOTENCY_KEY
+                {
+                    let builder = ParameterBuilder::from(parameter.clone());
+                    *parameter = builder.example(Some(key.clone().into())).build();
+                }
+            }
+        }
+    }
+}
+
+/// A UUID that is the same in every build, so that the committed document doesn't change by itself.
+fn example_key(operation_id: &str) -> String {
+    let mut bytes = [0; 16];
+    for (byte, digest) in bytes.iter_mut().zip(Sha256::digest(operation_id)) {
+        *byte = digest;
+    }
+    uuid::Builder::from_random_bytes(bytes)
+        .into_uuid()
+        .to_string()
+}
+
+/// The limits of `metadata`, which are the same in every request.
+struct MetadataLimits;
+
+impl Modify for MetadataLimits {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        let value = SchemaType::from_iter([Type::String, Type::Null]);
+        let metadata = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+            .description(Some(
+                "Your own names. An empty or null value is none; in an update it unsets the name.",
+            ))
+            .max_properties(Some(50))
+            .property_names(Some(text().min_length(Some(1)).max_length(Some(40))))
+            .additional_properties(Some(text().schema_type(value).max_length(Some(500))));
+        let components = document.components.get_or_insert_default();
+        for schema in components.schemas.values_mut() {
+            // A request refuses unknown members; a reply has no need to.
+            if let RefOr::T(Schema::Object(object)) = schema
+                && object.additional_properties.is_some()
+                && let Some(property) = object.properties.get_mut("metadata")
+            {
+                *property = Ref::from_schema_name("Metadata").into();
+            }
+        }
+        components
+            .schemas
+            .insert("Metadata".to_owned(), metadata.into());
+    }
+}
+
 /// Adds the errors that each operation really answers.
 struct ErrorResponses;
 
@@ -450,6 +651,7 @@ const AUTHENTICATED: &[ErrorCode] = &[
     ErrorCode::CardNumberForbidden,
     ErrorCode::ApiKeyMissing,
     ErrorCode::ApiKeyInvalid,
+    ErrorCode::ResourceBusy,
     ErrorCode::RateLimited,
     ErrorCode::InternalError,
     ErrorCode::ServiceUnavailable,
@@ -462,7 +664,6 @@ const MUTATING: &[ErrorCode] = &[
     ErrorCode::BodyInvalid,
     ErrorCode::RequestTimeout,
     ErrorCode::IdempotencyKeyInUse,
-    ErrorCode::ResourceBusy,
     ErrorCode::BodyTooLarge,
     ErrorCode::UnsupportedMediaType,
     ErrorCode::IdempotencyKeyReused,
@@ -521,10 +722,14 @@ impl Modify for ErrorResponses {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         for operation in operations(document) {
             let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
-            let mutating = operation.request_body.is_some();
+            let mutating = is_mutating(operation);
             let name = operation.operation_id.as_deref().unwrap_or_default();
             for code in codes(name, mutating) {
                 by_status.entry(code.status()).or_default().push(code);
+                if code == ErrorCode::IdempotencyKeyReused {
+                    let under_v1 = Dialect::Stripe.key_reused_status();
+                    by_status.entry(under_v1).or_default().push(code);
+                }
             }
             for (status, codes) in by_status {
                 let response = RefOr::T(error_response(&codes));
@@ -552,57 +757,18 @@ fn error_response(codes: &[ErrorCode]) -> Response {
         .examples_from_iter(examples)
         .build();
     let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
-    ResponseBuilder::new()
+    let mut response = ResponseBuilder::new()
         .description(names.join(", "))
         .content("application/json", content)
-        .build()
+        .build();
+    add_error_headers(&mut response, codes);
+    response
 }
 
-/// Documents the headers that carry the promise.
-struct ReplyHeaders;
-
-impl Modify for ReplyHeaders {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let header = |description: &str| -> Header {
-            HeaderBuilder::new()
-                .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-                .description(Some(description))
-                .build()
-        };
-        for operation in operations(document) {
-            let mutating = operation.request_body.is_some();
-            for (status, response) in &mut operation.responses.responses {
-                let RefOr::T(response) = response else {
-                    continue;
-                };
-                let mut add = |name: &str, about: &str| {
-                    response
-                        .headers
-                        .insert(name.to_owned(), header(about).into());
-                };
-                add("Request-Id", "req_…, fresh on every reply");
-                let stored = matches!(status.as_str(), "200" | "201" | "400" | "402");
-                if mutating && stored {
-                    add("Idempotent-Replayed", "true on replays, else absent");
-                    add("Original-Request", "the req_… that executed");
-                    add(
-                        "Idempotency-Expires",
-                        "when the stored outcome dies (RFC 3339)",
-                    );
-                }
-                if matches!(status.as_str(), "409" | "429" | "503") {
-                    let about = "whole seconds until a retry makes sense; absent on resource_busy";
-                    add("Retry-After", about);
-                }
-                if status == "201" {
-                    add("Location", "the path of what was created");
-                }
-            }
-        }
-    }
-}
-
-fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &mut Operation> {
+/// Every operation of the document.
+pub(super) fn operations(
+    document: &mut utoipa::openapi::OpenApi,
+) -> impl Iterator<Item = &mut Operation> {
     document.paths.paths.values_mut().flat_map(
         |PathItem {
              get, post, delete, ..
@@ -611,5 +777,13 @@ fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &
                 .into_iter()
                 .flatten()
         },
+    )
+}
+
+/// Whether an operation changes something: then it needs a key.
+pub(super) fn is_mutating(operation: &Operation) -> bool {
+    let parameters = operation.parameters.iter().flatten();
+    parameters.into_iter().any(
+        |parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == IDEMPOTENCY_KEY),
     )
 }

@@ -24,7 +24,7 @@ use crate::{
             (super::openapi::CreateOrderBody = "application/json"),
             (super::openapi::CreateOrderBody = "application/x-www-form-urlencoded"),
         ),
-        description = "The total is computed here.",
+        description = "The total is computed here. In a form: `items[0][quantity]=2`.",
     ),
     responses(
         (status = 201, description = "The order.", body = Order),
@@ -137,7 +137,10 @@ pub async fn cancel(
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        ("expand[]" = Option<Vec<String>>, Query, description = "`charge` shows the whole charge."),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandCharge>>, Query,
+            description = "`charge` shows the whole charge.", max_items = 20,
+        ),
     ),
     responses((status = 200, description = "The order.", body = Order)),
 )]
@@ -171,14 +174,17 @@ pub async fn retrieve(
     get, path = "/orders", tag = "Orders", operation_id = "listOrders",
     params(
         super::openapi::PageQuery,
-        ("customer" = Option<String>, Query, description = "Only orders with this reference."),
         (
-            "client_order_id" = Option<String>, Query,
-            description = "Only the order with this id of your own.",
+            "customer" = Option<String>, Query, description = "Only orders with this reference.",
+            max_length = 255,
         ),
         (
-            "expand[]" = Option<Vec<String>>, Query,
-            description = "`data.charge` shows the whole charge in each.",
+            "client_order_id" = Option<String>, Query,
+            description = "Only the order with this id of your own.", max_length = 255,
+        ),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
     responses((status = 200, description = "A page, newest first.", body = List<Order>)),

@@ -75,7 +75,10 @@ pub async fn update(
     get, path = "/refunds/{id}", tag = "Refunds", operation_id = "retrieveRefund",
     params(
         ("id" = String, Path, description = "The refund's id: re_…"),
-        ("expand[]" = Option<Vec<String>>, Query, description = "`charge` shows the whole charge."),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandCharge>>, Query,
+            description = "`charge` shows the whole charge.", max_items = 20,
+        ),
     ),
     responses((status = 200, description = "The refund.", body = Refund)),
 )]
@@ -109,10 +112,13 @@ pub async fn retrieve(
     get, path = "/refunds", tag = "Refunds", operation_id = "listRefunds",
     params(
         super::openapi::PageQuery,
-        ("charge" = Option<String>, Query, description = "Only refunds of this charge: ch_…"),
         (
-            "expand[]" = Option<Vec<String>>, Query,
-            description = "`data.charge` shows the whole charge in each.",
+            "charge" = Option<String>, Query, description = "Only refunds of this charge: ch_…",
+            pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+        ),
+        (
+            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
     responses((status = 200, description = "A page, newest first.", body = List<Refund>)),
@@ -135,8 +141,8 @@ pub async fn list(
         ("id" = String, Path, description = "The charge's id: ch_…"),
         super::openapi::PageQuery,
         (
-            "expand[]" = Option<Vec<String>>, Query,
-            description = "`data.charge` shows the whole charge in each.",
+            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
     responses((status = 200, description = "A page, newest first.", body = List<Refund>)),

@@ -1,6 +1,6 @@
 //! What is published: the OpenAPI document, Swagger UI, the page of errors, health.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use charge_once::{domain::error::ErrorCode, http::openapi};
 use reqwest::Method;
@@ -43,6 +43,22 @@ fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
+#[test]
+fn every_reference_in_the_document_leads_somewhere() {
+    fn follow(document: &Value, value: &Value) {
+        resolve(document, value);
+        match value {
+            Value::Object(members) => members.values().for_each(|value| follow(document, value)),
+            Value::Array(items) => items.iter().for_each(|value| follow(document, value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let document = document();
+    for part in ["paths", "components"] {
+        follow(&document, &document[part]);
+    }
+}
+
 #[tokio::test]
 async fn the_committed_document_is_the_generated_and_the_served_one() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/openapi.json");
@@ -52,8 +68,44 @@ async fn the_committed_document_is_the_generated_and_the_served_one() {
     assert_eq!(server.client.get("/openapi.json").await.json(), committed);
 }
 
+/// A body as a form, written as the document says: `metadata[order_id]=6735` where a member's style
+/// is deepObject, one pair for each element of another list. An object without a style would be
+/// written otherwise, and refused.
+fn as_form(body: &Value, encoding: &Value) -> String {
+    fn write(form: &mut form_urlencoded::Serializer<'_, String>, name: &str, value: &Value) {
+        match value {
+            Value::Object(members) => {
+                for (member, value) in members {
+                    write(form, &format!("{name}[{member}]"), value);
+                }
+            }
+            Value::Array(items) => {
+                for (index, value) in items.iter().enumerate() {
+                    write(form, &format!("{name}[{index}]"), value);
+                }
+            }
+            Value::String(text) => drop(form.append_pair(name, text)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                form.append_pair(name, &value.to_string());
+            }
+        }
+    }
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in body.as_object().unwrap() {
+        if encoding[name] == json!({"style": "deepObject", "explode": true}) {
+            write(&mut form, name, value);
+            continue;
+        }
+        assert!(!value.is_object(), "{name} has no encoding");
+        for value in value.as_array().unwrap_or(&vec![value.clone()]) {
+            write(&mut form, name, value);
+        }
+    }
+    form.finish()
+}
+
 #[tokio::test]
-async fn every_documented_example_request_works_as_json_in_both_dialects() {
+async fn every_documented_example_request_works_in_both_encodings_and_dialects() {
     let server = TestServer::start().await;
     let document = document();
     let mut tried = 0;
@@ -68,21 +120,107 @@ async fn every_documented_example_request_works_as_json_in_both_dialects() {
                 example.is_object(),
                 "{method} {path} has no example as {media_type}"
             );
-            if media_type == "application/json" {
-                for prefix in ["", "/v1"] {
-                    tried += 1;
-                    let path = format!("{prefix}{path}");
-                    let (path, example) = with_ids(&server.client, &path, example).await;
-                    let key = format!("{method} {path}").replace(' ', "-");
-                    let answer = server.client.post(&path, &key, &example).await;
-                    let documented = operation["responses"].get(answer.status.as_str());
-                    assert!(answer.status.is_success(), "{path}: {}", answer.json());
-                    assert!(documented.is_some(), "{path}: {}", answer.status);
-                }
+            for prefix in ["", "/v1"] {
+                tried += 1;
+                let path = format!("{prefix}{path}");
+                let (path, example) = with_ids(&server.client, &path, example).await;
+                let written = match media_type.as_str() {
+                    "application/json" => example.to_string(),
+                    "application/x-www-form-urlencoded" => as_form(&example, &content["encoding"]),
+                    other => panic!("{method} {path} takes {other}"),
+                };
+                let answer = server
+                    .client
+                    .post_raw(&path, &format!("{tried}"), media_type, written.as_bytes())
+                    .await;
+                let documented = operation["responses"].get(answer.status.as_str());
+                assert!(answer.status.is_success(), "{path}: {}", answer.json());
+                assert!(documented.is_some(), "{path}: {}", answer.status);
             }
         }
     }
-    assert!(tried >= 18, "{tried}");
+    assert!(tried >= 36, "{tried}");
+}
+
+#[tokio::test]
+async fn a_body_may_be_left_out_where_no_parameter_is_required() {
+    let server = TestServer::start().await;
+    let document = document();
+    let mut optional = 0;
+    for (path, method, operation) in operations(&document) {
+        let Some(body) = operation.get("requestBody") else {
+            continue;
+        };
+        let (path, _) = with_ids(&server.client, &path, &json!({})).await;
+        let request = server.client.request(method, &path);
+        let answer = Answer::of(request.header("idempotency-key", path.as_str())).await;
+        let is_required = body["required"] == json!(true);
+        assert_eq!(is_required, answer.status == 400, "{path}: {answer:?}");
+        optional += usize::from(!is_required);
+    }
+    assert!(optional >= 6, "{optional}");
+}
+
+#[test]
+fn a_list_of_texts_has_brackets_in_a_form() {
+    let document = document();
+    for (path, _, operation) in operations(&document) {
+        let content = &operation["requestBody"]["content"];
+        let expand = |media_type: &str, name: &str| {
+            let schema = resolve(&document, &content[media_type]["schema"]);
+            schema["properties"].get(name).is_some()
+        };
+        assert_eq!(
+            expand("application/json", "expand"),
+            expand("application/x-www-form-urlencoded", "expand[]"),
+            "{path}"
+        );
+        assert!(
+            !expand("application/x-www-form-urlencoded", "expand"),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn metadata_is_bounded_as_documented() {
+    let server = TestServer::start().await;
+    let document = document();
+    let documented = &document["components"]["schemas"]["Metadata"];
+    let limit = |pointer: &str| {
+        let limit = documented.pointer(pointer).and_then(Value::as_u64);
+        usize::try_from(limit.expect(pointer)).unwrap()
+    };
+    let (keys, key, value) = (
+        limit("/maxProperties"),
+        limit("/propertyNames/maxLength"),
+        limit("/additionalProperties/maxLength"),
+    );
+    let of_size = |keys: usize, key: usize, value: usize| -> Value {
+        let named = |index| (format!("{index:0>key$}"), "ü".repeat(value).into());
+        Value::Object((0..keys).map(named).collect())
+    };
+    let cases = [
+        (of_size(keys, 2, 1), 201),
+        (of_size(keys + 1, 2, 1), 400),
+        (of_size(1, key, value), 201),
+        (of_size(1, key + 1, value), 400),
+        (of_size(1, key, value + 1), 400),
+    ];
+    for (index, (metadata, status)) in cases.into_iter().enumerate() {
+        let mut body = charge();
+        body["metadata"] = metadata;
+        let answer = server
+            .client
+            .post("/charges", &format!("key-{index}"), &body)
+            .await;
+        assert_eq!(answer.status, status, "{index}: {}", answer.json());
+    }
+    // One description for all requests.
+    for name in ["CreateCharge", "CreateOrder"] {
+        let member = &document["components"]["schemas"][name]["properties"]["metadata"];
+        assert_eq!(member, &json!({"$ref": "#/components/schemas/Metadata"}));
+    }
 }
 
 /// Puts ids of new objects in the place of those in a documented path and body.
@@ -113,8 +251,9 @@ async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, Valu
 }
 
 #[test]
-fn every_post_requires_an_idempotency_key_and_shows_one() {
+fn every_post_requires_an_idempotency_key_and_shows_one_of_its_own() {
     let document = document();
+    let mut shown = BTreeSet::new();
     for (path, method, operation) in operations(&document) {
         let parameters = operation["parameters"]
             .as_array()
@@ -134,6 +273,8 @@ fn every_post_requires_an_idempotency_key_and_shows_one() {
         );
         let example = key["example"].as_str().unwrap_or_default();
         assert!(charge_once::idempotency::IdempotencyKey::parse(example.as_bytes()).is_ok());
+        // Tried one after the other in Swagger UI, one key for two operations would be a reuse.
+        assert!(shown.insert(example.to_owned()), "{path}: {example}");
     }
 }
 
@@ -158,6 +299,50 @@ fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
 }
 
 #[tokio::test]
+async fn only_health_is_not_served_under_v1_too() {
+    let server = TestServer::start().await;
+    let document = document();
+    let urls = |servers: &Value| -> Vec<Value> {
+        let servers = servers.as_array().unwrap();
+        servers.iter().map(|server| server["url"].clone()).collect()
+    };
+    assert_eq!(urls(&document["servers"]), ["/", "/v1"]);
+    for (path, method, operation) in operations(&document) {
+        let only_at_the_root = operation
+            .get("servers")
+            .is_some_and(|servers| urls(servers) == ["/"]);
+        let answer = Answer::of(server.client.bare(method, &format!("/v1{path}"))).await;
+        assert_eq!(only_at_the_root, answer.status == 404, "{path}: {answer:?}");
+    }
+}
+
+/// Every header of the reply is documented, and every one that is documented as required is there.
+fn assert_headers_are_documented(document: &Value, documented: &Value, answer: &Answer) {
+    let documented: BTreeMap<String, bool> = documented["headers"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, header)| {
+            let required = resolve(document, header)["required"] == json!(true);
+            (name.to_lowercase(), required)
+        })
+        .collect();
+    let observed: BTreeSet<&str> = answer
+        .headers
+        .keys()
+        .map(|name| name.as_str())
+        .filter(|name| !["content-type", "content-length", "date", "connection"].contains(name))
+        .collect();
+    for name in &observed {
+        assert!(documented.contains_key(*name), "{name}: {answer:?}");
+    }
+    for (name, required) in documented {
+        let is_there = observed.contains(name.as_str());
+        assert!(!required || is_there, "{name} is missing: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn every_answer_that_is_observed_is_documented_with_its_code() {
     let server = TestServer::start().await;
     let client = &server.client;
@@ -170,6 +355,14 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
         let card = json!({"a": "4242424242424242"});
         let mut answers = vec![
             ("post", client.post(path, "held", &charge()).await),
+            ("post", client.post(path, &key("reused"), &json!({})).await),
+            ("post", client.post(path, &key("reused"), &charge()).await),
+            (
+                "post",
+                client
+                    .post(&format!("/v1{path}"), &key("reused"), &json!({}))
+                    .await,
+            ),
             ("post", client.post(path, &key("unknown"), &slow_body).await),
             ("post", client.post(path, &key("unknown"), &json!({})).await),
             ("post", client.post(path, &key("missing"), &json!({})).await),
@@ -178,6 +371,12 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
             (
                 "post",
                 Answer::of(client.request(Method::POST, path).json(&charge())).await,
+            ),
+            (
+                "post",
+                client
+                    .post_waiting(1, path, &key("waiting"), &json!({}))
+                    .await,
             ),
             (
                 "post",
@@ -246,6 +445,7 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
                     "{method} {path}: {code} is not in {description}"
                 );
             }
+            assert_headers_are_documented(&document, documented, answer);
         }
         for method in ["get", "post"] {
             let limited = &document["paths"][template][method]["responses"]["429"];
@@ -254,11 +454,10 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
             assert!(header.is_object(), "{method} {path}");
         }
         let missing = client.get(&format!("{path}/nobody")).await;
-        assert!(
-            document["paths"][format!("{path}/{{id}}")]["get"]["responses"]
-                [missing.status.as_str()]
-            .is_object()
-        );
+        let documented = &document["paths"][format!("{path}/{{id}}")]["get"]["responses"]
+            [missing.status.as_str()];
+        assert!(documented.is_object());
+        assert_headers_are_documented(&document, documented, &missing);
     }
     held.rollback().await.unwrap();
 }

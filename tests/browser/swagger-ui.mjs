@@ -1,0 +1,105 @@
+// What a person does first, in a real browser: open Swagger UI, authorize, charge, and charge again.
+//
+//   CHARGE_ONCE_URL=… DEV_API_KEY=… CHROMIUM=… SCREENSHOT=… node swagger-ui.mjs
+
+import assert from 'node:assert/strict';
+import { chromium } from 'playwright-core';
+
+const FORM = 'application/x-www-form-urlencoded';
+
+const { CHARGE_ONCE_URL: url, DEV_API_KEY: apiKey, CHROMIUM, SCREENSHOT } = process.env;
+
+const browser = await chromium.launch({
+  executablePath: CHROMIUM,
+  args: [
+    '--headless',
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ],
+});
+const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
+page.setDefaultTimeout(15_000);
+
+const errors = [];
+page.on('pageerror', (error) => errors.push(error.message));
+
+// An inlined image is no request to anybody.
+const elsewhere = [];
+page.on('request', (request) => {
+  const isInlined = request.url().startsWith('data:');
+  if (!isInlined && new URL(request.url()).origin !== url) elsewhere.push(request.url());
+});
+
+// Opens an operation and prepares it: everything that Swagger UI fills in stays as it is.
+async function tryOut(operation) {
+  const block = page.locator(`#operations-${operation}`);
+  await block.locator('.opblock-summary-control').click();
+  await block.locator('.try-out__btn').click();
+  return block;
+}
+
+// Clicks Execute; returns what was created, once it is on the page as well.
+async function execute(block, path) {
+  const [response] = await Promise.all([
+    page.waitForResponse((response) => new URL(response.url()).pathname === path),
+    block.locator('.execute').click(),
+  ]);
+  const body = await response.json();
+  assert.equal(response.status(), 201, JSON.stringify(body));
+  const shown = block.locator('.live-responses-table');
+  await shown.locator('.response-col_status', { hasText: '201' }).waitFor();
+  await shown.getByText(body.id).first().waitFor();
+  return { headers: response.headers(), body };
+}
+
+try {
+  await page.goto(`${url}/swagger-ui/`);
+
+  await page.locator('.auth-wrapper .authorize').click();
+  const bearer = page.locator('.auth-container', { has: page.locator('#auth-bearer-value') });
+  await bearer.locator('#auth-bearer-value').fill(apiKey);
+  await bearer.locator('button[type=submit]').click();
+  await page.locator('.modal-ux').getByText('Authorized', { exact: true }).waitFor();
+  await page.locator('.modal-ux .btn-done').first().click();
+
+  const charges = await tryOut('Charges-createCharge');
+  const first = await execute(charges, '/charges');
+  assert.match(first.body.id, /^ch_/);
+  assert.equal(first.body.status, 'succeeded');
+  assert.equal(first.headers['idempotent-replayed'], undefined);
+
+  // A second click is what a retry looks like from here: the key is still the same.
+  await charges.locator('.btn-clear').click();
+  const second = await execute(charges, '/charges');
+  assert.equal(second.headers['idempotent-replayed'], 'true');
+  assert.deepEqual(second.body, first.body);
+  await charges.getByText('idempotent-replayed: true').first().scrollIntoViewIfNeeded();
+  await page.screenshot({ path: SCREENSHOT });
+
+  // As a form, with metadata in brackets as the document says; another request, so another key.
+  await charges.locator('.opblock-section-request-body select').first().selectOption(FORM);
+  await charges.locator('tr[data-param-name="Idempotency-Key"] input').fill('as-a-form');
+  const form = await execute(charges, '/charges');
+  assert.notEqual(form.body.id, first.body.id);
+  assert.equal(form.body.metadata.additionalProp1, 'string');
+
+  // Every operation has a key of its own filled in: the charge's would be refused here.
+  const orders = await tryOut('Orders-createOrder');
+  const { body: order } = await execute(orders, '/orders');
+  assert.match(order.id, /^or_/);
+
+  assert.deepEqual(elsewhere, [], 'requests to other hosts');
+  assert.deepEqual(errors, [], 'errors on the page');
+  console.log(`browser-test: charged once, ${first.body.id}, and got it twice`);
+} catch (error) {
+  await page.screenshot({ path: SCREENSHOT });
+  throw error;
+} finally {
+  console.log(`browser-test: screenshot in ${SCREENSHOT}`);
+  await browser.close();
+}
