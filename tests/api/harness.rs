@@ -234,6 +234,8 @@ pub struct Client {
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
+        // The program gives its own client a provider of cryptography; this one needs a default.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         // No pool of connections: a test that kills servers must not meet a half-dead one.
         let http = reqwest::Client::builder()
             .pool_max_idle_per_host(0)

@@ -16,6 +16,8 @@ mod bodies;
 mod captures;
 mod charges;
 mod check_order;
+#[cfg(feature = "client")]
+mod client;
 mod copied_folder;
 mod database_failures;
 mod disconnects;
@@ -28,6 +30,8 @@ mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
+#[cfg(feature = "client")]
+mod go_between;
 mod harness;
 mod headers;
 mod in_flight;
