@@ -154,7 +154,11 @@ impl KeyStore for FileKeyStore {
     fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError> {
         let file = self.file(&operation.key);
         let draft = self.folder.join(format!(".{}.draft", Uuid::new_v4()));
-        write_durably(&draft, &written(operation))?;
+        if let Err(error) = write_durably(&draft, &written(operation)) {
+            // Half a draft is no operation. What couldn't be written may not be removable either.
+            let _ = fs::remove_file(&draft);
+            return Err(error);
+        }
         // A link, not a rename: it never replaces what another process has put there. The file has
         // its whole content before it has its name, and its name is on disk before this returns.
         let linked = fs::hard_link(&draft, &file);

@@ -119,7 +119,8 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key_with_the_same_bytes
 #[tokio::test]
 async fn two_requests_are_two_operations_and_one_named_by_its_caller_is_one_on_two_machines() {
     let server = TestServer::start().await;
-    let url = format!("http://{}", server.client.address);
+    // Under /v1 a duplicate waits for the first one, however fast a test's clock runs.
+    let url = format!("http://{}/v1", server.client.address);
     let client = builder(url, &TestClock::default()).build().unwrap();
     assert_ne!(payment(&client).key(), payment(&client).key());
     let named = || payment(&client).with_key("order-2001").unwrap();
@@ -555,6 +556,11 @@ async fn a_store_keeps_the_oldest_of_the_same_request_and_refuses_another_one_un
         request.with_key(key).unwrap().operation().clone()
     };
     let store = store(&folder);
+    // What a crash leaves behind that came before the operation had its name: it was never sent.
+    let draft = folder.path().join(".0.draft");
+    std::fs::write(&draft, "half an operat").unwrap();
+    assert_eq!(store.unfinished().unwrap(), []);
+    std::fs::remove_file(&draft).unwrap();
     let oldest = named(2000);
     assert_eq!(store.save(&oldest).unwrap(), Saved::New);
     clock.advance(60 * SECOND);
@@ -584,6 +590,32 @@ async fn a_store_keeps_the_oldest_of_the_same_request_and_refuses_another_one_un
     store.remove(oldest.key()).unwrap();
     store.remove(oldest.key()).unwrap();
     assert_eq!(store.unfinished().unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_newer_service_is_read_and_what_can_not_be_read_was_done_all_the_same() {
+    let server = TestServer::start().await;
+    let newer = r#"{"object":"list","data":[],"has_more":false,"since":2031}"#;
+    let odd = r#"{"object":"charge","id":7}"#;
+    let acts = [
+        Act::Answer("200 OK", newer),
+        Act::Answer("201 Created", odd),
+    ];
+    let between = GoBetween::in_front_of(server.client.address, acts).await;
+    let folder = TempDir::new().unwrap();
+    let client = builder(between.url(), &TestClock::default())
+        .key_store(store(&folder))
+        .build()
+        .unwrap();
+    let page = client.list_charges(&ListQuery::default()).await.unwrap();
+    assert_eq!(page.data, []);
+    let error = payment(&client).send().await.unwrap_err();
+    assert!(error.is_outcome(), "{error}");
+    let Error::Unreadable { reply, .. } = error else {
+        panic!("it should say so: {error}");
+    };
+    assert_eq!((reply.status, reply.body), (201, odd.as_bytes().to_vec()));
+    assert!(files(&folder).is_empty());
 }
 
 #[tokio::test]

@@ -44,6 +44,8 @@ mod obstacle;
 mod order_payments;
 mod orders;
 mod outcomes;
+#[cfg(feature = "client")]
+mod pay;
 mod program;
 mod proxy;
 mod rate_limit;
