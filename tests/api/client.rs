@@ -91,6 +91,34 @@ fn assert_all_alike(seen: &[Seen], attempts: usize) {
     }
 }
 
+/// As `docs/client.md` shows it.
+async fn buy_a_mug(url: &str, api_key: &str, folder: &Path) -> Result<(), Error> {
+    let client = Client::builder(url, api_key)
+        .key_store(FileKeyStore::open(folder)?)
+        .build()?;
+    // First what an earlier process left unfinished.
+    let _reports = client.resume().await?;
+    // The key is made here.
+    let payment = client.create_charge(&NewCharge::new(2000, "usd"))?;
+    match payment.send().await {
+        Ok(charge) => println!("charged: {}", charge.id),
+        Err(Error::Declined(refusal)) => println!("declined: {}", refusal.message),
+        // Never to be shown as "failed".
+        Err(Error::GaveUp(unknown)) => println!("not known yet: {unknown}"),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_example_of_the_document_charges() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    let folder = TempDir::new().unwrap();
+    buy_a_mug(&url, API_KEY, folder.path()).await.unwrap();
+    one_charge_and_its_record(&server.database).await;
+}
+
 #[tokio::test]
 async fn a_lost_answer_is_asked_for_again_under_the_same_key_with_the_same_bytes() {
     let server = TestServer::start().await;
@@ -590,6 +618,20 @@ async fn a_store_keeps_the_oldest_of_the_same_request_and_refuses_another_one_un
     store.remove(oldest.key()).unwrap();
     store.remove(oldest.key()).unwrap();
     assert_eq!(store.unfinished().unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_because_the_api_key_would_go_with_it() {
+    let server = TestServer::start().await;
+    let elsewhere = Act::Answer("307 Temporary Redirect\r\nlocation: /v1/charges", "");
+    let between = GoBetween::in_front_of(server.client.address, [elsewhere]).await;
+    let client = builder(between.url(), &TestClock::default())
+        .build()
+        .unwrap();
+    let refused = payment(&client).send().await;
+    assert!(matches!(refused, Err(Error::Invalid(refusal)) if refusal.status == 307));
+    assert_eq!(between.seen().len(), 1);
+    assert_eq!(server.database.charges().await, 0);
 }
 
 #[tokio::test]
