@@ -16,6 +16,9 @@
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
 //!
+//! On the other end of the network, [`client`] keeps its half of the promise. It knows the rest of
+//! the crate as any client does: by its replies.
+//!
 //! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/layers.rs`).
 
 pub mod server;
@@ -40,3 +43,6 @@ pub mod database;
 pub mod operations;
 
 pub mod telemetry;
+
+#[cfg(feature = "client")]
+pub mod client;

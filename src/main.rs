@@ -35,6 +35,12 @@ const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a command says that was told to stop before it was done.
 const STOPPED_EARLY: &str = "stopped before it was done";
 
+/// A command that was brought to the wrong place: a defect.
+const NOT_HERE: &str = "this command doesn't run here";
+
+#[cfg(feature = "client")]
+mod pay;
+
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A payments API in which a retried request never charges twice.
@@ -71,6 +77,9 @@ enum Command {
         #[arg(long)]
         processor: bool,
     },
+    /// Charges a test card through a running service; killed and run again with --store, once.
+    #[cfg(feature = "client")]
+    Pay(pay::Arguments),
 }
 
 #[derive(Subcommand)]
@@ -117,7 +126,7 @@ enum ApiKeyCommand {
 fn main() -> ExitCode {
     let mut command = CommandLine::parse().command.unwrap_or(Command::Serve);
     match read_input(&mut command).and_then(|()| run(command)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Nothing to do if standard error is gone.
             let _ = writeln!(std::io::stderr(), "charge-once: {error}");
@@ -139,7 +148,16 @@ fn read_input(command: &mut Command) -> Result<(), BoxError> {
     Ok(())
 }
 
-fn run(command: Command) -> Result<(), BoxError> {
+fn run(command: Command) -> Result<ExitCode, BoxError> {
+    #[cfg(feature = "client")]
+    if let Command::Pay(arguments) = &command {
+        return pay::run(arguments);
+    }
+    done(command).map(|()| ExitCode::SUCCESS)
+}
+
+/// The commands that either succeed or fail.
+fn done(command: Command) -> Result<(), BoxError> {
     match command {
         Command::Openapi => print(&openapi::document().to_pretty_json()?),
         Command::ConfigTable => print(config::markdown_table().trim_end()),
@@ -160,6 +178,8 @@ fn run(command: Command) -> Result<(), BoxError> {
                 .build()?
                 .block_on(with_database(command, config))
         }
+        #[cfg(feature = "client")]
+        Command::Pay(_) => Err(NOT_HERE.into()),
     }
 }
 
@@ -254,7 +274,9 @@ async fn once(command: Command, database: &Database, config: &Config) -> Result<
         | Command::Processor
         | Command::Openapi
         | Command::ConfigTable
-        | Command::Healthcheck { .. } => Err("this command doesn't work on the database".into()),
+        | Command::Healthcheck { .. } => Err(NOT_HERE.into()),
+        #[cfg(feature = "client")]
+        Command::Pay(_) => Err(NOT_HERE.into()),
     }
 }
 

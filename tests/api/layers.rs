@@ -141,3 +141,8 @@ fn handlers_hold_no_sql() {
         &["sqlx::", "SELECT ", "INSERT ", "UPDATE ", "DELETE "],
     );
 }
+
+#[test]
+fn the_client_knows_the_service_by_its_replies_only() {
+    assert_names_none_of("client", &["crate::", "charge_once::", "actix", "sqlx"]);
+}

@@ -12,10 +12,14 @@
     reason = "a table of cases is read top to bottom"
 )]
 
+#[cfg(feature = "client")]
+#[cfg(feature = "client")]
+#[cfg(feature = "client")]
 mod bodies;
 mod captures;
 mod charges;
 mod check_order;
+mod client;
 mod copied_folder;
 mod crash_table;
 mod database_failures;
@@ -29,6 +33,7 @@ mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
+mod go_between;
 mod harness;
 mod headers;
 mod in_flight;
@@ -42,6 +47,7 @@ mod operations;
 mod order_payments;
 mod orders;
 mod outcomes;
+mod pay;
 mod phases;
 mod processor;
 mod processor_client;

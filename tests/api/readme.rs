@@ -28,10 +28,11 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// Every text that describes the project.
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "docs/client.md",
     "docs/contract.md",
     "docs/webhooks.md",
     "docs/processor.md",
@@ -354,6 +355,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
         "docs/",
         "openapi/",
         ".ci/",
+        "examples/",
     ];
     for document in DOCUMENTS {
         let prose = prose(&read(document));
@@ -370,14 +372,19 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
 }
 
 #[test]
-fn the_example_of_the_copied_folder_is_the_one_that_is_compiled() {
-    let examples: Vec<_> = blocks(&read("src/idempotency/README.md"))
-        .into_iter()
-        .filter(|(language, _)| language == "rust")
-        .collect();
-    assert!(!examples.is_empty());
-    let compiled = read("tests/api/copied_folder.rs");
-    for (_, example) in examples {
-        assert!(compiled.contains(&example), "not compiled:\n{example}");
+fn every_example_in_rust_is_one_that_is_compiled() {
+    for (document, compiled) in [
+        ("src/idempotency/README.md", "tests/api/copied_folder.rs"),
+        ("docs/client.md", "tests/api/client.rs"),
+    ] {
+        let examples: Vec<_> = blocks(&read(document))
+            .into_iter()
+            .filter(|(language, _)| language == "rust")
+            .collect();
+        assert!(!examples.is_empty(), "{document}");
+        let compiled = read(compiled);
+        for (_, example) in examples {
+            assert!(compiled.contains(&example), "not compiled:\n{example}");
+        }
     }
 }

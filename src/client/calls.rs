@@ -1,0 +1,183 @@
+//! One function for each call of the API.
+//!
+//! Promise: a function that changes something returns a [`Request`], which has its key already and
+//! has sent nothing yet. A function that reads just reads.
+
+use std::{
+    marker::PhantomData,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Client,
+    error::Error,
+    operation::Operation,
+    sending::{Message, Reply, send},
+    types::{
+        Capture, Charge, ChargeUpdate, Event, KeyStatus, ListQuery, MetadataUpdate, NewCharge,
+        NewOrder, NewRefund, Order, Page, Payment, Refund, with_query,
+    },
+};
+
+/// A change, prepared: sent never, once or several times, it happens at most once.
+#[derive(Debug)]
+#[must_use = "nothing happens until it is sent"]
+pub struct Request<T> {
+    client: Client,
+    operation: Operation,
+    was_sent: AtomicBool,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Request<T> {
+    /// Names the operation by something of your own that exists once for it, an order's number say.
+    /// Whoever names it so again, on another machine too, means the same operation.
+    pub fn with_key(mut self, key: impl Into<String>) -> Result<Self, Error> {
+        self.operation.set_key(key.into())?;
+        Ok(self)
+    }
+
+    /// The idempotency key.
+    pub fn key(&self) -> &str {
+        self.operation.key()
+    }
+
+    /// What will be sent.
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// Sends until the outcome is known. After [`Error::GaveUp`], call it again: same key, same bytes.
+    pub async fn send(&self) -> Result<T, Error> {
+        self.send_for_reply().await?.object()
+    }
+
+    /// The same, for the reply as it came.
+    pub async fn send_for_reply(&self) -> Result<Reply, Error> {
+        let was_sent = self.was_sent.swap(true, Ordering::SeqCst);
+        self.client.execute(&self.operation, was_sent).await
+    }
+}
+
+impl Client {
+    /// Charges a card.
+    pub fn create_charge(&self, charge: &NewCharge) -> Result<Request<Charge>, Error> {
+        self.change("/charges".to_owned(), charge)
+    }
+
+    /// Reads a charge.
+    pub async fn retrieve_charge(&self, id: &str) -> Result<Charge, Error> {
+        self.read(below("/charges", id, "")?).await
+    }
+
+    /// Changes what is written on a charge, never its money.
+    pub fn update_charge(&self, id: &str, update: &ChargeUpdate) -> Result<Request<Charge>, Error> {
+        self.change(below("/charges", id, "")?, update)
+    }
+
+    /// Takes money that was promised.
+    pub fn capture_charge(&self, id: &str, capture: &Capture) -> Result<Request<Charge>, Error> {
+        self.change(below("/charges", id, "/capture")?, capture)
+    }
+
+    /// Lists charges; filters `customer`, `order`.
+    pub async fn list_charges(&self, query: &ListQuery) -> Result<Page<Charge>, Error> {
+        self.read(query.after("/charges")).await
+    }
+
+    /// Gives money back.
+    pub fn create_refund(&self, refund: &NewRefund) -> Result<Request<Refund>, Error> {
+        self.change("/refunds".to_owned(), refund)
+    }
+
+    /// Reads a refund.
+    pub async fn retrieve_refund(&self, id: &str) -> Result<Refund, Error> {
+        self.read(below("/refunds", id, "")?).await
+    }
+
+    /// Changes a refund's metadata.
+    pub fn update_refund(
+        &self,
+        id: &str,
+        update: &MetadataUpdate,
+    ) -> Result<Request<Refund>, Error> {
+        self.change(below("/refunds", id, "")?, update)
+    }
+
+    /// Lists refunds; filter `charge`.
+    pub async fn list_refunds(&self, query: &ListQuery) -> Result<Page<Refund>, Error> {
+        self.read(query.after("/refunds")).await
+    }
+
+    /// Opens an order.
+    pub fn create_order(&self, order: &NewOrder) -> Result<Request<Order>, Error> {
+        self.change("/orders".to_owned(), order)
+    }
+
+    /// Reads an order.
+    pub async fn retrieve_order(&self, id: &str) -> Result<Order, Error> {
+        self.read(below("/orders", id, "")?).await
+    }
+
+    /// Changes an order's metadata.
+    pub fn update_order(&self, id: &str, update: &MetadataUpdate) -> Result<Request<Order>, Error> {
+        self.change(below("/orders", id, "")?, update)
+    }
+
+    /// Makes the order's one charge.
+    pub fn pay_order(&self, id: &str, payment: &Payment) -> Result<Request<Order>, Error> {
+        self.change(below("/orders", id, "/pay")?, payment)
+    }
+
+    /// Closes an open order for good.
+    pub fn cancel_order(&self, id: &str) -> Result<Request<Order>, Error> {
+        self.change(below("/orders", id, "/cancel")?, &serde_json::Map::new())
+    }
+
+    /// Lists orders; filters `customer`, `client_order_id`.
+    pub async fn list_orders(&self, query: &ListQuery) -> Result<Page<Order>, Error> {
+        self.read(query.after("/orders")).await
+    }
+
+    /// Reads an event.
+    pub async fn retrieve_event(&self, id: &str) -> Result<Event, Error> {
+        self.read(below("/events", id, "")?).await
+    }
+
+    /// Lists events; filter `event_type`.
+    pub async fn list_events(&self, query: &ListQuery) -> Result<Page<Event>, Error> {
+        self.read(query.after("/events")).await
+    }
+
+    /// What the service knows about a key. That it knows nothing never means that a new key is safe.
+    pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus, Error> {
+        self.read(with_query("/idempotency-keys", [("key", key.to_owned())]))
+            .await
+    }
+
+    fn change<T>(&self, path: String, parameters: &impl Serialize) -> Result<Request<T>, Error> {
+        let now = self.inner.clock.unix_time();
+        Ok(Request {
+            client: self.clone(),
+            operation: Operation::new(&self.inner.server, path, parameters, now)?,
+            was_sent: AtomicBool::new(false),
+            answer: PhantomData,
+        })
+    }
+
+    async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {
+        let reply = send(&self.inner, &Message::Read(&path), false).await?;
+        reply.object()
+    }
+}
+
+/// A path with an id in it. Ids are letters, digits and `_`; anything else could be another path.
+fn below(collection: &str, id: &str, verb: &str) -> Result<String, Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if id.is_empty() || !id.bytes().all(plain) {
+        return Err(Error::Unusable(format!("this is no id: {id:?}")));
+    }
+    Ok(format!("{collection}/{id}{verb}"))
+}

@@ -1,0 +1,86 @@
+//! One change to be made, decided before anything is sent.
+//!
+//! Promise: key, path and body are fixed when the value is made. Whatever is sent of it, by this
+//! process or by one that found it in a [`KeyStore`](super::KeyStore), is the same request.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::error::Error;
+
+/// Longest key that the service takes.
+const KEY_MAX_BYTES: usize = 255;
+
+/// A POST with its idempotency key: the exact bytes of every attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    pub(super) key: String,
+    pub(super) server: String,
+    pub(super) path: String,
+    pub(super) body: String,
+    pub(super) created_at: u64,
+}
+
+impl Operation {
+    /// Serialises `parameters` once, and makes the key.
+    pub(super) fn new(
+        server: &str,
+        path: String,
+        parameters: &impl Serialize,
+        now: Duration,
+    ) -> Result<Self, Error> {
+        let body = serde_json::to_string(parameters)
+            .map_err(|error| Error::Unusable(format!("the parameters can't be sent: {error}")))?;
+        Ok(Self {
+            key: Uuid::new_v4().to_string(),
+            server: server.to_owned(),
+            path,
+            body,
+            created_at: now.as_secs(),
+        })
+    }
+
+    /// The idempotency key: one for each thing that is to happen once.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The service it is for, as a URL without a trailing slash.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Below the service's URL: `/charges`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// JSON, sent as it stands here.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+
+    /// Unix seconds, by this machine's clock.
+    pub fn created_at(&self) -> u64 {
+        self.created_at
+    }
+
+    /// Whether both ask for the same thing, under whichever key.
+    pub fn asks_the_same_as(&self, other: &Self) -> bool {
+        (&self.server, &self.path, &self.body) == (&other.server, &other.path, &other.body)
+    }
+
+    pub(super) fn set_key(&mut self, key: String) -> Result<(), Error> {
+        let plain = |byte: u8| matches!(byte, 0x21..=0x7E) && !b"\"\\,".contains(&byte);
+        if key.is_empty() || key.len() > KEY_MAX_BYTES || !key.bytes().all(plain) {
+            return Err(Error::Unusable(
+                "a key is 1 to 255 bytes of visible ASCII without quotes, backslashes and commas"
+                    .to_owned(),
+            ));
+        }
+        self.key = key;
+        Ok(())
+    }
+}

@@ -1,0 +1,353 @@
+//! What is asked for and what comes back.
+//!
+//! Promise: what is left out is not sent, so that the service's defaults hold; what a newer service
+//! adds to an object is ignored, so that an old client reads it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Your own names for things; on an update an empty value removes a name.
+pub type Metadata = BTreeMap<String, String>;
+
+/// A new charge. Cards are given as tokens only: requests may be kept on disk, and a card number
+/// must not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewCharge {
+    /// Minor units.
+    pub amount: i64,
+    /// ISO 4217.
+    pub currency: String,
+    /// A test token; the service's default is `tok_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// `false` only promises the money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<bool>,
+    /// Your own reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// For the card statement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement_descriptor: Option<String>,
+    /// Where the receipt goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt_email: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+impl NewCharge {
+    /// Of so many minor units.
+    pub fn new(amount: i64, currency: impl Into<String>) -> Self {
+        Self {
+            amount,
+            currency: currency.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// A change to a charge: what is `None` stays, what is empty is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ChargeUpdate {
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Where the receipt goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt_email: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// A change to a refund or an order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct MetadataUpdate {
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// Taking promised money.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Capture {
+    /// Minor units; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount: Option<i64>,
+}
+
+/// A new refund.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewRefund {
+    /// `ch_…`
+    pub charge: String,
+    /// Minor units; `None` for what remains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount: Option<i64>,
+    /// `duplicate`, `fraudulent` or `requested_by_customer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// A new order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewOrder {
+    /// ISO 4217.
+    pub currency: String,
+    /// The lines.
+    pub items: Vec<NewItem>,
+    /// Your own reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// Your own id of the order: a second key to it, which never expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_order_id: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// A line of a new order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewItem {
+    /// Your stock-keeping unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sku: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How many.
+    pub quantity: i64,
+    /// Minor units each.
+    pub unit_amount: i64,
+}
+
+/// Paying an order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Payment {
+    /// A test token; the service's default is `tok_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// Which part of a list. Each list takes the filters that its function names; the service refuses
+/// all others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListQuery {
+    /// 1 to 100; 10.
+    pub limit: Option<u32>,
+    /// What comes after this id: older.
+    pub starting_after: Option<String>,
+    /// What comes before it: newer.
+    pub ending_before: Option<String>,
+    /// Created at this second or later, in unix seconds.
+    pub created_from: Option<i64>,
+    /// Created before this second.
+    pub created_before: Option<i64>,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// `or_…`
+    pub order: Option<String>,
+    /// `ch_…`
+    pub charge: Option<String>,
+    /// Your own id of an order.
+    pub client_order_id: Option<String>,
+    /// `charge.succeeded`, …
+    pub event_type: Option<String>,
+}
+
+impl ListQuery {
+    /// The path with this query.
+    pub(super) fn after(&self, path: &str) -> String {
+        let pairs = [
+            ("limit", self.limit.map(|limit| limit.to_string())),
+            ("starting_after", self.starting_after.clone()),
+            ("ending_before", self.ending_before.clone()),
+            ("created[gte]", self.created_from.map(|at| at.to_string())),
+            ("created[lt]", self.created_before.map(|at| at.to_string())),
+            ("customer", self.customer.clone()),
+            ("order", self.order.clone()),
+            ("charge", self.charge.clone()),
+            ("client_order_id", self.client_order_id.clone()),
+            ("type", self.event_type.clone()),
+        ];
+        let given = pairs
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        with_query(path, given)
+    }
+}
+
+pub(super) fn with_query(
+    path: &str,
+    pairs: impl IntoIterator<Item = (&'static str, String)>,
+) -> String {
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs)
+        .finish();
+    if query.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{query}")
+    }
+}
+
+/// A page of a list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Page<T> {
+    /// The objects.
+    pub data: Vec<T>,
+    /// Whether there are more beyond it.
+    pub has_more: bool,
+}
+
+/// A charge.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Charge {
+    /// `ch_…`
+    pub id: String,
+    /// Minor units.
+    pub amount: i64,
+    /// Minor units taken.
+    pub amount_captured: i64,
+    /// Minor units given back.
+    pub amount_refunded: i64,
+    /// Whether the money was taken.
+    pub captured: bool,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// Why it failed.
+    pub failure_code: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// The order that it pays.
+    pub order: Option<String>,
+    /// Whether the money is promised or taken.
+    pub paid: bool,
+    /// Where the receipt goes.
+    pub receipt_email: Option<String>,
+    /// Whether all of it was given back.
+    pub refunded: bool,
+    /// On the card statement.
+    pub statement_descriptor: Option<String>,
+    /// `succeeded`, `pending` or `failed`.
+    pub status: String,
+}
+
+/// A refund.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Refund {
+    /// `re_…`
+    pub id: String,
+    /// Minor units.
+    pub amount: i64,
+    /// `ch_…`
+    pub charge: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// Why.
+    pub reason: Option<String>,
+    /// `succeeded`, …
+    pub status: String,
+}
+
+/// An order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Order {
+    /// `or_…`
+    pub id: String,
+    /// The sum, in minor units.
+    pub amount: i64,
+    /// The charge that paid it.
+    pub charge: Option<String>,
+    /// Your own id.
+    pub client_order_id: Option<String>,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// The lines.
+    pub items: Vec<Item>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// `open`, `paid`, `canceled` or `refunded`.
+    pub status: String,
+}
+
+/// A line of an order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Item {
+    /// Quantity times unit amount.
+    pub amount: i64,
+    /// For people.
+    pub description: Option<String>,
+    /// How many.
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    pub sku: Option<String>,
+    /// Minor units each.
+    pub unit_amount: i64,
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Event {
+    /// `evt_…`
+    pub id: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// `charge.succeeded`, …
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// What it happened to.
+    pub data: EventData,
+}
+
+/// What an event happened to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EventData {
+    /// The object as it was right after.
+    pub object: serde_json::Value,
+}
+
+/// What the service knows about a key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KeyStatus {
+    /// The key.
+    pub key: String,
+    /// `completed` or `in_flight`.
+    pub status: String,
+    /// Of its request.
+    pub method: Option<String>,
+    /// Of its request.
+    pub path: Option<String>,
+    /// The status that every retry gets.
+    pub response_status: Option<u16>,
+    /// The id of what was made.
+    pub resource: Option<String>,
+    /// Unix seconds.
+    pub created: Option<i64>,
+    /// Unix seconds.
+    pub expires: Option<i64>,
+}
