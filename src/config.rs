@@ -27,6 +27,9 @@ const WEBHOOK_RETRY_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 const ADDRESS_EXPECTED: &str = "an IP address and a port, such as 127.0.0.1:8080";
 
+/// What part of the processor's key window is left unused: an hour of a day, for clocks that differ.
+const KEY_WINDOW_MARGIN: u32 = 24;
+
 /// One environment variable.
 #[derive(Debug)]
 pub struct Variable {
@@ -222,8 +225,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "PROCESSOR_KEY_WINDOW",
         Some("24h"),
-        "How long `charge-once processor` remembers a key. The same instruction sent later is a \
-         new one.",
+        "How long the processor remembers a key, `charge-once processor` too. The same instruction \
+         sent later is a new one, so past this nothing is sent again.",
     ),
     variable(
         "LOG_FORMAT",
@@ -317,6 +320,10 @@ pub enum DatabaseLocation {
 pub struct ProcessorConfig {
     /// `PROCESSOR_URL`
     pub url: String,
+    /// Its scheme, host and port: what an operation remembers of whom it was sent to.
+    pub name: String,
+    /// `PROCESSOR_KEY_WINDOW` less a margin: how old an operation may be to be sent again.
+    pub send_again_within: Duration,
     /// `PROCESSOR_TIMEOUT`
     pub timeout: Duration,
     /// `IDEMPOTENCY_LEASE`
@@ -609,9 +616,12 @@ fn processor<F: Fn(&str) -> Option<String>>(
     let Some(url) = source.optional("PROCESSOR_URL") else {
         return Ok(None);
     };
-    if !url.starts_with("http://") && !url.starts_with("https://") {
-        return Err(bad("PROCESSOR_URL", "a URL such as http://processor:8081"));
-    }
+    let name = match url::Url::parse(&url) {
+        Ok(parsed) if ["http", "https"].contains(&parsed.scheme()) => {
+            parsed.origin().ascii_serialization()
+        }
+        Ok(_) | Err(_) => return Err(bad("PROCESSOR_URL", "a URL such as http://processor:8081")),
+    };
     let least = timeout + timeouts.database_deadline + SETTLE_RESERVE;
     if lease <= least {
         let least = humantime::format_duration(least);
@@ -619,8 +629,17 @@ fn processor<F: Fn(&str) -> Option<String>>(
             format!("longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}");
         return Err(bad("IDEMPOTENCY_LEASE", expected));
     }
+    let window = key_window(source)?;
+    let margin = lease + timeout + window / KEY_WINDOW_MARGIN;
+    if window <= margin {
+        let expected = "the time that the processor remembers keys, much longer than \
+                        IDEMPOTENCY_LEASE and PROCESSOR_TIMEOUT together";
+        return Err(bad("PROCESSOR_KEY_WINDOW", expected));
+    }
     Ok(Some(ProcessorConfig {
         url,
+        name,
+        send_again_within: window - margin,
         timeout,
         lease,
     }))
@@ -737,6 +756,23 @@ mod tests {
                 Ok(_) => assert!(value.is_empty(), "{name}={value} was accepted"),
             }
         }
+    }
+
+    #[test]
+    fn the_processor_s_memory_of_keys_must_outlast_a_lease_by_far() {
+        let with = |window| {
+            let url = (
+                "PROCESSOR_URL",
+                "https://user:secret@processor.example:8443/v2",
+            );
+            config(&[url, ("PROCESSOR_KEY_WINDOW", window)]).map(|config| config.processor.unwrap())
+        };
+        assert_eq!(with("41s").unwrap_err().variable, "PROCESSOR_KEY_WINDOW");
+        let processor = with("24h").unwrap();
+        // Less an hour of the day, the lease, and one call.
+        let within = Duration::from_secs(23 * 3600 - 40);
+        assert_eq!(processor.send_again_within, within);
+        assert_eq!(processor.name, "https://processor.example:8443");
     }
 
     #[test]

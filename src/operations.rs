@@ -3,6 +3,8 @@
 //! Promise: settling by hand goes the same way as settling by the processor's answer, under a lease
 //! of its own, so it can't cross with somebody who is still at work.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::{
@@ -78,6 +80,8 @@ pub async fn settle(
     // Nobody is asked: the word is all that this needs.
     let operations = ProcessorOperations {
         processor: SimulatedProcessor::new(config.pool_connections),
+        name: "an operator's word".to_owned(),
+        send_again_within: Duration::ZERO,
     };
     let lease = LeaseSettings {
         lease: config.timeouts.idle_in_transaction * 2,

@@ -17,6 +17,7 @@ use crate::{
         self, App, NetworkPhases, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit,
     },
     idempotency::{Idempotency, LeaseSettings, Phases, Settings},
+    operations,
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
     telemetry::RequestSpan,
     workers::{
@@ -72,6 +73,9 @@ pub async fn serve(
         None => None,
         Some(processor) => Some(phases(&idempotency, processor)?),
     };
+    if phases.is_none() {
+        tell_of_unsettled_operations(&database).await;
+    }
     let reconciler = phases
         .clone()
         .map(|phases| tokio::spawn(workers::reconciler::run(phases, is_stopping.clone())));
@@ -117,7 +121,9 @@ pub async fn serve(
         .await
         .is_err()
     {
-        tracing::warn!("still executing at the drain limit; Postgres rolls back what is cut off");
+        tracing::warn!(
+            "still executing at the drain limit; what is cut off is rolled back, or gone on with later"
+        );
     }
     handle.stop(true).await;
     server.await.map_err(std::io::Error::other)??;
@@ -136,6 +142,19 @@ pub async fn serve(
     Ok(())
 }
 
+/// Without PROCESSOR_URL nobody goes on with what was begun with it, and the objects stay busy.
+async fn tell_of_unsettled_operations(database: &Database) {
+    match operations::list(database).await {
+        Ok(unsettled) if unsettled.is_empty() => {}
+        Ok(unsettled) => tracing::error!(
+            operations = unsettled.len(),
+            "operations wait for a processor's answer: set PROCESSOR_URL again, or see \
+             `charge-once operations list`"
+        ),
+        Err(error) => tracing::warn!(%error, "unsettled operations can't be counted"),
+    }
+}
+
 fn phases(
     idempotency: &Idempotency,
     processor: &ProcessorConfig,
@@ -143,6 +162,8 @@ fn phases(
     let operations = ProcessorOperations {
         processor: HttpProcessor::new(&processor.url, processor.timeout)
             .map_err(ServeError::Processor)?,
+        name: processor.name.clone(),
+        send_again_within: processor.send_again_within,
     };
     let settings = LeaseSettings {
         lease: processor.lease,

@@ -106,6 +106,7 @@ impl Origin {
             expand: false,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),
+            processor: String::new(),
             age: std::time::Duration::ZERO,
         };
         fill(&mut operation);

@@ -27,14 +27,15 @@ use crate::{
     store,
 };
 
-/// For how long the processor remembers keys, less a margin for an instruction on its way. After
-/// that it would execute an instruction again, so it is only asked what became of it.
-const SAFE_TO_SEND_AGAIN: Duration = Duration::from_secs(23 * 3600);
-
 /// The operations of a card processor across a network.
 pub struct ProcessorOperations<P> {
     /// Whom to ask.
     pub processor: P,
+    /// Its scheme, host and port.
+    pub name: String,
+    /// For how long it remembers keys, less a margin for an instruction on its way. After that it
+    /// would execute an instruction again, so it is only asked what became of it.
+    pub send_again_within: Duration,
 }
 
 impl<P: CardProcessor> Operations for ProcessorOperations<P> {
@@ -47,13 +48,17 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
         account_id: Uuid,
         operation: Uuid,
     ) -> Result<Operation, Failure> {
-        store::operations::find(tx, AccountId(account_id), operation)
+        store::operations::find(tx, AccountId(account_id), operation, &self.name)
             .await?
             .ok_or_else(|| Failure::internal("a key in flight has no operation"))
     }
 
     async fn call(&self, operation: &Operation) -> Called<Answer> {
-        let asked = if operation.age < SAFE_TO_SEND_AGAIN {
+        if operation.processor != self.name {
+            let cause = "it was sent to another processor, which is for an operator to ask";
+            return Called::Unknown(Failure::unavailable(cause));
+        }
+        let asked = if operation.age < self.send_again_within {
             let Operation {
                 id, instruction, ..
             } = operation;

@@ -119,6 +119,8 @@ pub struct Operation {
     pub request_id: String,
     /// The client's key.
     pub idempotency_key: String,
+    /// Whom it was sent to: another processor doesn't know its key, and would execute it again.
+    pub processor: String,
     /// How long ago it was written down, by the database's clock.
     pub age: Duration,
 }

@@ -374,9 +374,11 @@ impl<'a> Fields<'a> {
                 ApiError::new(ErrorCode::ParameterInvalid, message)
                     .with_param(root.within(Step::Name(key)).to_param())
             };
-            if key.is_empty() || key.chars().count() > METADATA_KEY_MAX_CHARS {
+            // With brackets no form could ever name it again, to unset it.
+            let is_bracketed = key.contains(['[', ']']);
+            if key.is_empty() || key.chars().count() > METADATA_KEY_MAX_CHARS || is_bracketed {
                 return Err(refuse(format!(
-                    "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters."
+                    "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters, none of them a bracket."
                 )));
             }
             let change = match value {

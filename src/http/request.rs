@@ -113,7 +113,8 @@ impl Mutation {
     ) -> Result<Self, EdgeError> {
         let until = before_work(app);
         let Caller { account, dialect } = Caller::of(app, request, until).await?;
-        if path(request).len() > PATH_MAX_BYTES {
+        // NUL can't be stored as text, and no route has one.
+        if path(request).len() > PATH_MAX_BYTES || path(request).contains('\0') {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         }
         let headers = request.headers();

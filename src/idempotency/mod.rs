@@ -4,8 +4,9 @@
 //! stored outcome are in one Postgres transaction, so either both exist or neither does, whatever
 //! crashes, and no handler can forget a step.
 //!
-//! This folder and `migrations/0001_idempotency_keys.sql` can be copied as they are: nothing here
-//! names the rest of the crate or a web framework. See README.md beside this file.
+//! This folder, `migrations/0001_idempotency_keys.sql` and `migrations/0009_leases.sql` can be copied
+//! as they are: nothing here names the rest of the crate or a web framework. See README.md beside
+//! this file.
 
 mod claim;
 mod connection;
@@ -259,7 +260,7 @@ impl Idempotency {
                     let lead = lead(self.clone(), request.clone(), leadership);
                     let ended = self.runtime.spawn(lead.in_current_span()).await;
                     let panicked = |_| {
-                        tracing::error!("the work panicked; the key is free");
+                        tracing::error!("the work panicked");
                         Conclusion::Failed(Failure::internal("the work panicked"))
                     };
                     (ended.unwrap_or_else(panicked), false)

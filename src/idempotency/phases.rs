@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    ATTEMPTS_MAX, Ended, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection,
-    Reply, Request, Work, Worked, commit_failure, conclude,
+    ATTEMPTS_MAX, Ended, Failure, FailureKind, GuardedConnection, Idempotency, Outcome, Record,
+    Rejection, Reply, Request, Work, Worked, commit_failure, conclude,
     in_flight::Conclusion,
     lease::{self, Lease, Leased},
-    log, reply,
+    reply,
 };
 
 /// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
@@ -169,9 +169,10 @@ impl<O: Operations> Phases<O> {
             .share(request, |_, request, leadership| {
                 let (this, begin) = (self.clone(), Arc::clone(&begin));
                 async move {
-                    let first = FirstPhase {
+                    let mut first = FirstPhase {
                         phases: &this,
                         begin: &*begin,
+                        may_begin: true,
                     };
                     let mut conclusion = Conclusion::HeldElsewhere;
                     for _ in 0..LOST_LEASES_MAX {
@@ -197,7 +198,9 @@ impl<O: Operations> Phases<O> {
                                 conclusion = Conclusion::Failed(failure);
                                 break;
                             }
-                            Finished::Lost => {}
+                            // Whatever became of the operation, it is not for this request to
+                            // begin another one.
+                            Finished::Lost => first.may_begin = false,
                         }
                     }
                     conclude(&request, leadership, conclusion)
@@ -210,20 +213,33 @@ impl<O: Operations> Phases<O> {
     /// is none now.
     pub async fn recover_one(&self) -> Result<bool, Failure> {
         let deadline = self.idempotency.settings.database_deadline;
+        let late = |_| Failure::unavailable("the database deadline is over");
         let taking_over = tokio::time::timeout(deadline, self.take_over_any());
-        let Some(held) = taking_over
-            .await
-            .map_err(|_| Failure::unavailable("the database deadline is over"))??
-        else {
+        let Some(lease) = taking_over.await.map_err(late)?? else {
             return Ok(false);
         };
-        let operation = held.lease.operation;
+        let operation = lease.operation;
+        // The takeover is committed by now, so that one operation that can't be read, or whose work
+        // panics, waits for its turn again and doesn't keep the others from theirs.
+        let reading = tokio::time::timeout(deadline, self.read_aside(&lease));
+        let held = match reading.await.map_err(late).flatten() {
+            Ok(operation) => Held { lease, operation },
+            Err(failure) => {
+                let cause = failure.cause;
+                tracing::error!(%operation, %cause, "an operation can't be read");
+                let putting_back = tokio::time::timeout(deadline, self.put_back(&lease));
+                putting_back.await.map_err(late)??;
+                return Ok(true);
+            }
+        };
         match self.finish(held).await {
             Finished::Settled(record) => {
                 let status = record.reply.status;
                 tracing::info!(%operation, status, "went on with an abandoned operation");
             }
-            Finished::Failed(failure) => log("none", &failure),
+            Finished::Failed(Failure { cause, .. }) => {
+                tracing::warn!(%operation, %cause, "an operation stays without a known outcome");
+            }
             Finished::Lost => tracing::info!(%operation, "somebody else took it over"),
         }
         Ok(true)
@@ -266,30 +282,48 @@ impl<O: Operations> Phases<O> {
         }
     }
 
-    async fn take_over_any(&self) -> Result<Option<Held<O::Operation>>, Failure> {
+    async fn take_over_any(&self) -> Result<Option<Lease>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
         let since = Instant::now();
         let mut tx = connection.begin().await?;
         let token = Uuid::new_v4();
         let taken = lease::take_over_any(&mut tx, token, &self.lease).await?;
-        let held = match taken {
-            None => None,
-            Some((account_id, key, operation)) => {
-                let lease = Lease {
-                    account_id,
-                    key,
-                    operation,
-                    token,
-                    since,
-                    in_doubt: true,
-                    taken_over: true,
-                };
-                Some(self.held(&mut tx, lease).await?)
-            }
-        };
         tx.commit().await.map_err(commit_failure)?;
         connection.release();
-        Ok(held)
+        Ok(taken.map(|(account_id, key, operation)| Lease {
+            account_id,
+            key,
+            operation,
+            token,
+            since,
+            in_doubt: true,
+            taken_over: true,
+        }))
+    }
+
+    /// Reads an operation in a transaction of its own.
+    async fn read_aside(&self, lease: &Lease) -> Result<O::Operation, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut tx = connection.begin().await?;
+        let operation = self
+            .operations
+            .read(&mut tx, lease.account_id, lease.operation)
+            .await?;
+        tx.commit().await.map_err(commit_failure)?;
+        connection.release();
+        Ok(operation)
+    }
+
+    /// Gives a lease back unused: the reconciler comes back to the operation after a pause.
+    async fn put_back(&self, lease: &Lease) -> Result<(), Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut tx = connection.begin().await?;
+        if lease::hold(&mut tx, lease).await? {
+            lease::give_back(&mut tx, lease).await?;
+        }
+        tx.commit().await.map_err(commit_failure)?;
+        connection.release();
+        Ok(())
     }
 
     /// The operation that the lease is about, as `begin` wrote it down.
@@ -321,8 +355,14 @@ impl<O: Operations> Phases<O> {
         };
         let deadline = self.idempotency.settings.database_deadline;
         match tokio::time::timeout(deadline, self.write_down(&held, &called)).await {
-            Ok(Ok(finished)) => finished,
-            Ok(Err(failure)) => Finished::Failed(failure),
+            Ok(Ok(finished)) => {
+                if matches!((&finished, &called), (Finished::Lost, Called::Answered(_))) {
+                    let operation = held.lease.operation;
+                    tracing::error!(%operation, "answered, but no longer this holder's to settle");
+                }
+                finished
+            }
+            Ok(Err(failure)) => Finished::Failed(in_doubt(failure)),
             // The lease runs out, and whoever goes on then asks under the same key again.
             Err(_) => Finished::Failed(Failure::unavailable(
                 "the database deadline is over before the outcome was written",
@@ -383,10 +423,24 @@ impl<O: Operations> Phases<O> {
     }
 }
 
+/// A failure once the effect may have happened: a row that stayed locked doesn't mean that nothing
+/// was done.
+fn in_doubt(failure: Failure) -> Failure {
+    match failure.kind {
+        FailureKind::Busy => Failure::unavailable(format!(
+            "the outcome could not be written: {}",
+            failure.cause
+        )),
+        FailureKind::Unavailable | FailureKind::Internal => failure,
+    }
+}
+
 /// What the claiming transaction does for a verb in phases.
 struct FirstPhase<'a, O, B> {
     phases: &'a Phases<O>,
     begin: &'a B,
+    /// No more once this request has begun an operation and lost it.
+    may_begin: bool,
 }
 
 impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
@@ -398,6 +452,10 @@ impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
         request: &Request,
         began: Instant,
     ) -> Result<Worked<Self::Rest>, Rejection> {
+        if !self.may_begin {
+            let released = "the operation of this request was released by somebody else";
+            return Err(Rejection::Failed(Failure::unavailable(released)));
+        }
         let lease = Lease {
             account_id: request.account_id,
             key: request.key.as_str().to_owned(),
@@ -433,9 +491,15 @@ impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
             in_doubt: true,
             taken_over: true,
         };
-        if !lease::take_over(tx, &lease, leased.token, &self.phases.lease).await? {
+        let taken = lease::take_over(tx, &lease, leased.token, &self.phases.lease).await;
+        // "Busy" would say that nothing was done, and that isn't known of this operation.
+        if !taken.map_err(|error| in_doubt(error.into()))? {
             return Ok(None);
         }
-        self.phases.held(tx, lease).await.map(Some)
+        self.phases
+            .held(tx, lease)
+            .await
+            .map(Some)
+            .map_err(in_doubt)
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::{
     operation::{Answer, Instruction, Operation, Verb},
 };
 
-/// Writes an operation down before anything is sent; its `age` is not kept. Locks nothing that
+/// Writes an operation down before anything is sent; its `age` and `processor` are not kept. Locks nothing that
 /// exists but the objects it names, against their deletion.
 ///
 /// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a second
@@ -42,24 +42,28 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
     Ok(())
 }
 
-/// One operation of the account. Takes no lock: what is read here never changes.
+/// One operation of the account, which from now on belongs to `processor` if it was nobody's. Locks
+/// it.
 pub async fn find(
-    connection: &mut PgConnection,
+    tx: &mut PgConnection,
     account_id: AccountId,
     id: Uuid,
+    processor: &str,
 ) -> Result<Option<Operation>, sqlx::Error> {
     let found = sqlx::query!(
         r#"
-        SELECT verb, instruction AS "instruction: Json<Instruction>", charge_id, refund_id, order_id,
-               dialect, expand, request_id, idempotency_key,
-               extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
-          FROM operations
+        UPDATE operations
+           SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
+        RETURNING verb, instruction AS "instruction: Json<Instruction>", charge_id, refund_id,
+                  order_id, dialect, expand, request_id, idempotency_key, processor AS "processor!",
+                  extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
         id,
+        processor,
     )
-    .fetch_optional(connection)
+    .fetch_optional(tx)
     .await?;
     let Some(found) = found else {
         return Ok(None);
@@ -80,6 +84,7 @@ pub async fn find(
         expand: found.expand,
         request_id: found.request_id,
         idempotency_key: found.idempotency_key,
+        processor: found.processor,
         age: Duration::from_secs(found.age_seconds.max(0).unsigned_abs()),
     }))
 }
@@ -108,9 +113,10 @@ pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettl
     let rows = sqlx::query!(
         r#"
         SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
-               record.in_doubt, record.takeovers
+               coalesce(record.in_doubt, true) AS "in_doubt!",
+               coalesce(record.takeovers, 0) AS "takeovers!"
           FROM operations
-          JOIN idempotency_keys AS record
+          LEFT JOIN idempotency_keys AS record
             ON record.account_id = operations.account_id AND record.operation = operations.id
          WHERE settled_at IS NULL
          ORDER BY operations.created_at

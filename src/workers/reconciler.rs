@@ -6,14 +6,18 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, time::MissedTickBehavior};
+use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::http::NetworkPhases;
 
 /// Pause between two looks for abandoned operations: short against a lease, cheap by its index.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Goes on with one operation after the other until `stopping`.
+/// Operations that one replica goes on with at a time. Each waits for the processor without a
+/// connection.
+const AT_A_TIME_MAX: usize = 4;
+
+/// Goes on with operations until `stopping`.
 pub async fn run(phases: NetworkPhases, mut stopping: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -30,16 +34,29 @@ pub async fn run(phases: NetworkPhases, mut stopping: watch::Receiver<bool>) {
     }
 }
 
+/// Several at a time, each in a task of its own: a processor that is silent about one operation
+/// holds up no other, and a panic ends nothing but its task.
 async fn recover_all(phases: &NetworkPhases) {
-    loop {
-        match phases.recover_one().await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(failure) => {
-                let cause = failure.cause;
-                tracing::warn!(%cause, "the reconciler failed; it will look again");
-                return;
+    let mut tasks = JoinSet::new();
+    for _ in 0..AT_A_TIME_MAX {
+        let phases = phases.clone();
+        tasks.spawn(async move {
+            loop {
+                match phases.recover_one().await {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(failure) => {
+                        let cause = failure.cause;
+                        tracing::warn!(%cause, "the reconciler failed; it will look again");
+                        return;
+                    }
+                }
             }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(panicked) = ended {
+            tracing::error!(%panicked, "going on with an operation panicked");
         }
     }
 }

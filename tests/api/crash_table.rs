@@ -425,6 +425,52 @@ async fn two_partial_refunds_are_two_effects_and_a_retry_of_each_is_none() {
 }
 
 #[tokio::test]
+async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
+    let world = World::new().await;
+    let switch = json!({"fault": "delay_after", "milliseconds": 60_000});
+    world.processor.switch(switch).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    let sending = {
+        let (client, path, body) = (world.client(), path.clone(), body.clone());
+        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
+    };
+    world.processor.delays(1).await;
+    let mut locked = world.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM charges WHERE status = 'pending' FOR UPDATE")
+        .execute(&mut *locked)
+        .await
+        .unwrap();
+    world.processor.reset_switches().await;
+    // "Busy" says that nothing was done; here the card is charged.
+    let answer = sending.await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("stripe-should-retry"), Some("true"));
+    assert_eq!(world.processor.lines().await, 1);
+    locked.rollback().await.unwrap();
+    assert_eq!(world.until_definite(&path, &body).await.status, 201);
+    world.assert_the_ledgers_agree("locked").await;
+}
+
+#[tokio::test]
+async fn what_one_processor_was_asked_is_never_sent_to_another() {
+    let mut world = World::new().await;
+    world.processor.switch(json!({"fault": "drop_after"})).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    let other = Processor::start().await;
+    let started = start(&world.database, &other);
+    std::mem::replace(&mut world.server, started).kill();
+    for _ in 0..2 {
+        assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    }
+    assert_eq!(other.lines().await, 0);
+    world.kill_and_start();
+    assert_eq!(world.until_definite(&path, &body).await.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("two processors").await;
+}
+
+#[tokio::test]
 async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back() {
     let mut world = World::new().await;
     let switch = json!({"fault": "delay_after", "milliseconds": 60_000});

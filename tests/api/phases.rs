@@ -8,8 +8,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    Begin, Begun, Called, Failure, Idempotency, Inspected, LeaseSettings, Operations, Outcome,
-    Phases, Rejection, Reply, sweep,
+    Begin, Begun, Called, Failure, Idempotency, IdempotencyKey, Inspected, LeaseSettings,
+    Operations, Outcome, Phases, Rejection, Reply, sweep,
 };
 use sqlx::PgConnection;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -442,6 +442,53 @@ async fn a_holder_of_a_released_key_can_not_settle_what_was_begun_after_it() {
     assert_eq!(stored(second.await.unwrap()).0.reply.status, 201);
     let calls = world.network.calls();
     assert_ne!(calls[0], calls[1]);
+}
+
+#[tokio::test]
+async fn a_late_holder_with_an_answer_begins_nothing_new() {
+    let world = World::new().await;
+    world.network.will(&[Far::ExecutesLater]);
+    let late = world.asking(Duration::ZERO);
+    world.network.is_asked(1).await;
+    world.the_lease_runs_out().await;
+    // An operator who is wrong: the call is still on its way.
+    let operation = world.network.calls()[0];
+    let word = Called::NotExecuted(Failure::unavailable("an operator's word"));
+    let settled = world.replica().settle_by_hand(operation, word).await;
+    assert!(settled.unwrap().is_some());
+    world.network.answer_now();
+    assert!(is_failed(&late.await.unwrap()));
+    assert_eq!(world.network.calls(), [operation]);
+    assert_eq!(world.network.executed(), 1);
+}
+
+#[tokio::test]
+async fn an_operation_that_can_not_be_read_keeps_no_other_from_its_turn() {
+    let world = World::new().await;
+    world.network.will(&[Far::DropsBefore, Far::DropsBefore]);
+    for key in ["unreadable", "readable"] {
+        let mut request = request("A", Duration::ZERO);
+        request.key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+        let outcome = world.replica().run(request, Start { refuses: false }).await;
+        assert!(is_failed(&outcome));
+    }
+    sqlx::query("DELETE FROM far_operations WHERE id = $1")
+        .bind(world.network.calls()[0])
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    sqlx::query(
+        "UPDATE idempotency_keys SET leased_until = now() - interval '2 s', recover_after =
+           now() - CASE key WHEN 'unreadable' THEN interval '2 s' ELSE interval '1 s' END",
+    )
+    .execute(&world.database.pool)
+    .await
+    .unwrap();
+    while world.replica().recover_one().await.unwrap() {}
+    let left = "SELECT count(*) FROM idempotency_keys
+                 WHERE key = 'unreadable' AND recover_after > now() AND in_doubt";
+    assert_eq!(world.database.count(left).await, 1);
+    assert_eq!(world.counts().await, (1, 1, 1));
 }
 
 #[tokio::test]
