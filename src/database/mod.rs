@@ -195,6 +195,24 @@ impl Database {
         }
     }
 
+    /// The same as [`Database::read`] for a read of several statements, which all see one moment.
+    pub async fn snapshot<T, F>(&self, read: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        self.read(|connection| {
+            Box::pin(async move {
+                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+                let mut tx = connection.begin_with(begin).await?;
+                let value = read(&mut tx).await?;
+                tx.commit().await?;
+                Ok(value)
+            })
+        })
+        .await
+    }
+
     /// Runs a read on a pooled connection, in a task of its own and under the database deadline,
     /// so that neither a disconnect nor a dead server leaves the connection in doubt.
     pub async fn read<T, F>(&self, read: F) -> Result<T, ReadError>

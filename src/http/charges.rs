@@ -123,7 +123,7 @@ pub async fn retrieve(
         .ok_or_else(|| EdgeError::missing("id"))?;
     let (account, prefix) = (caller.account, caller.dialect.prefix());
     let charge = app
-        .read(move |connection| {
+        .snapshot(move |connection| {
             Box::pin(async move {
                 let mut charge = store::charges::find(&mut *connection, account, id).await?;
                 if expand_refunds {
@@ -174,7 +174,7 @@ pub async fn list(
     fields.finish()?;
     let (account, prefix, cursor) = (caller.account, caller.dialect.prefix(), page.cursor);
     let listed = app
-        .read(move |connection| {
+        .snapshot(move |connection| {
             Box::pin(async move {
                 let mut listed =
                     store::charges::list(&mut *connection, account, &page, &filter).await?;

@@ -72,6 +72,18 @@ pub struct App {
 }
 
 impl App {
+    /// The same as [`App::read`] for a read of several statements, which all see one moment.
+    pub async fn snapshot<T, F>(&self, read: F) -> Result<T, EdgeError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        self.database
+            .snapshot(read)
+            .await
+            .map_err(EdgeError::failed_read)
+    }
+
     /// Reads on a pooled connection; a failure is logged here and opaque to the client.
     pub async fn read<T, F>(&self, read: F) -> Result<T, EdgeError>
     where

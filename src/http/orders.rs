@@ -154,7 +154,7 @@ pub async fn retrieve(
         OrderId::parse(request.match_info().query("id")).ok_or_else(|| EdgeError::missing("id"))?;
     let account = caller.account;
     let order = app
-        .read(move |connection| {
+        .snapshot(move |connection| {
             Box::pin(async move {
                 let mut order = store::orders::find(&mut *connection, account, id).await?;
                 if expand_charge {
@@ -205,7 +205,7 @@ pub async fn list(
     fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
-        .read(move |connection| {
+        .snapshot(move |connection| {
             Box::pin(async move {
                 let mut listed =
                     store::orders::list(&mut *connection, account, &page, &filter).await?;

@@ -92,7 +92,7 @@ pub async fn retrieve(
         .ok_or_else(|| EdgeError::missing("id"))?;
     let account = caller.account;
     let refund = app
-        .read(move |connection| {
+        .snapshot(move |connection| {
             Box::pin(async move {
                 let mut refund = store::refunds::find(&mut *connection, account, id).await?;
                 if expand_charge {
@@ -176,7 +176,7 @@ async fn page(
     fields.finish()?;
     let (account, cursor, filter) = (caller.account, page.cursor, Filter { charge });
     let listed = app
-        .read(move |connection| {
+        .snapshot(move |connection| {
             Box::pin(async move {
                 let mut listed =
                     store::refunds::list(&mut *connection, account, &page, &filter).await?;

@@ -159,3 +159,34 @@ async fn what_can_not_be_expanded_is_refused_by_its_index() {
         (400, "parameter_unknown".into(), Some("expand".into()))
     );
 }
+
+#[tokio::test]
+async fn what_is_expanded_is_of_the_same_moment_as_what_it_is_in() {
+    let server = TestServer::start().await;
+    let client = server.client.clone();
+    let charge = client.charge("key-1").await.id();
+    let part = json!({"charge": charge, "amount": 100});
+    let refunding = tokio::spawn(async move {
+        for _ in 0..9 {
+            assert_eq!(client.post_new("/refunds", &part).await.status, 201);
+        }
+    });
+    let paths = [
+        format!("/charges/{charge}?expand[]=refunds"),
+        "/charges?expand[]=data.refunds".to_owned(),
+    ];
+    while !refunding.is_finished() {
+        for path in &paths {
+            let mut shown = server.client.get(path).await.json();
+            if shown["object"] == "list" {
+                shown = shown["data"][0].take();
+            }
+            let refunds = shown["refunds"]["data"].as_array().unwrap().iter();
+            let sum: i64 = refunds
+                .map(|refund| refund["amount"].as_i64().unwrap())
+                .sum();
+            assert_eq!(shown["amount_refunded"], sum, "{path}");
+        }
+    }
+    refunding.await.unwrap();
+}
