@@ -66,22 +66,31 @@ pub struct Claimed {
     pub secret: Option<Secret>,
 }
 
-/// Claims the delivery that has been due for the longest, except for those to the endpoints in
-/// `busy`; `None` if nothing is due. Until `lease` is over nobody else gets it.
+/// Who is sent nothing more for the moment.
+#[derive(Debug)]
+pub struct Busy {
+    /// With all of their endpoints.
+    pub accounts: Vec<Uuid>,
+    /// Of whichever account.
+    pub endpoints: Vec<Uuid>,
+}
+
+/// Claims the delivery that has been due for the longest, except for those to whom is `busy`; `None` if nothing is due. Until `lease` is over nobody else gets it.
 ///
 /// Locks its row; `SKIP LOCKED` leaves those alone that another replica is just claiming.
 pub async fn claim(
     tx: &mut PgConnection,
     claim: Uuid,
     lease: Duration,
-    busy: &[Uuid],
+    busy: &Busy,
 ) -> Result<Option<Claimed>, sqlx::Error> {
     let claimed = sqlx::query!(
         r#"
         WITH due AS MATERIALIZED (
             SELECT account_id, id
               FROM webhook_deliveries
-             WHERE status = 'pending' AND next_attempt_at <= now() AND endpoint_id <> ALL ($3)
+             WHERE status = 'pending' AND next_attempt_at <= now()
+               AND endpoint_id <> ALL ($3) AND account_id <> ALL ($4)
              ORDER BY next_attempt_at
              LIMIT 1
                FOR UPDATE SKIP LOCKED
@@ -101,7 +110,8 @@ pub async fn claim(
         "#,
         claim,
         interval(lease)?,
-        busy,
+        &busy.endpoints,
+        &busy.accounts,
     )
     .fetch_optional(tx)
     .await?;

@@ -395,6 +395,34 @@ async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests()
 }
 
 #[tokio::test]
+async fn an_account_whose_endpoints_never_answer_delays_no_other_account() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
+    let client = &server.client;
+    let (mut stuck, mut lively) = (Receiver::start().await, Receiver::start().await);
+    // As many as an account may have, and for each more than one replica sends to it at once:
+    // together, more than one replica sends at all.
+    for _ in 0..16 {
+        Endpoint::at(client, &stuck.url()).await;
+    }
+    for number in 0..5 {
+        client.charge(&format!("key-{number}")).await;
+    }
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(stuck.next().await);
+    }
+    let other = client_of_account(&server, "other").await;
+    let endpoint = Endpoint::at(&other, &lively.url()).await;
+    other.charge("key-1").await;
+    lively.next().await.answer(200).await;
+    endpoint.newest_succeeds(&other).await;
+    assert!(stuck.arrived().is_none(), "sixteen at once are enough");
+    // A place that is free again is used.
+    held.remove(0).answer(200).await;
+    stuck.next().await;
+}
+
+#[tokio::test]
 async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     let server = TestServer::start_with(&quick_but(&[("WEBHOOK_ALLOW_PRIVATE", "false")])).await;
     let client = &server.client;
