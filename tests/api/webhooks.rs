@@ -365,7 +365,7 @@ async fn a_receiver_that_never_answers_times_out_and_one_that_is_gone_refuses() 
 
 #[tokio::test]
 async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests() {
-    // One connection, so that a delivery that held one would be felt.
+    // Two connections, so that deliveries that held them would be felt.
     let variables = quick_but(&[("WEBHOOK_TIMEOUT", "60s"), ("POOL_CONNECTIONS", "2")]);
     let server = TestServer::start_with(&variables).await;
     let client = &server.client;
