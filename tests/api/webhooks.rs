@@ -1,7 +1,8 @@
 //! Webhooks: delivered at least once, signed, retried, and never in anybody's way.
 
-use std::{collections::BTreeSet, io::Read};
+use std::{collections::BTreeSet, io::Read, time::Duration};
 
+use charge_once::store::webhook_deliveries::{Busy, claim};
 use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -522,6 +523,76 @@ async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
     received.answer(200).await;
     everything_is_delivered(database).await;
     drop(replica);
+}
+
+#[tokio::test]
+async fn an_endpoint_whose_deliveries_are_all_being_claimed_is_passed_over() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_POLL_INTERVAL", "60s")])).await;
+    let (client, database) = (&server.client, &server.database);
+    let (claimed, mut receiver) = (Receiver::start().await, Receiver::start().await);
+    Endpoint::at(client, &claimed.url()).await;
+    client.charge("key-1").await;
+    let other_replica = hold_deliveries(database).await;
+    Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-2").await;
+    let replica = ServerProcess::start(database, QUICK);
+    receiver.next().await.answer(200).await;
+    other_replica.rollback().await.unwrap();
+    drop(replica);
+}
+
+#[tokio::test]
+async fn a_claim_reads_one_delivery_of_a_busy_endpoint_whatever_its_backlog() {
+    let server = TestServer::start_with(&[("WEBHOOK_POLL_INTERVAL", "60s")]).await;
+    let client = &server.client;
+    for _ in 0..2 {
+        Endpoint::at(client, "https://example.invalid/").await;
+    }
+    client.charge("key-1").await;
+    let database = server.stop().await;
+    let mut tx = database.pool.begin().await.unwrap();
+    // Rows without their events: what would refuse them is off.
+    sqlx::raw_sql(
+        "SET LOCAL session_replication_role = replica;
+         UPDATE webhook_deliveries SET status = 'pending', next_attempt_at = now(), claim = NULL,
+                                       attempts = '[]', delivered_at = NULL;
+         INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, next_attempt_at)
+         SELECT account_id, gen_random_uuid(), endpoint_id, gen_random_uuid(), now() - interval '1 d'
+           FROM (SELECT * FROM webhook_deliveries ORDER BY endpoint_id LIMIT 1) AS busy,
+                generate_series(1, 5000)",
+    )
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    let endpoints: Vec<uuid::Uuid> =
+        sqlx::query_scalar("SELECT id FROM webhook_endpoints ORDER BY id")
+            .fetch_all(&database.pool)
+            .await
+            .unwrap();
+    let busy = Busy {
+        accounts: Vec::new(),
+        endpoints: vec![endpoints[0]],
+    };
+
+    let mut tx = database.pool.begin().await.unwrap();
+    let claimed = claim(
+        &mut tx,
+        uuid::Uuid::new_v4(),
+        Duration::from_secs(60),
+        &busy,
+    )
+    .await;
+    assert_eq!(claimed.unwrap().unwrap().endpoint_id.0, endpoints[1]);
+    let read: i64 = sqlx::query_scalar(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+          WHERE relname = 'webhook_deliveries'",
+    )
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
+    assert!((1..50).contains(&read), "{read}");
+    tx.rollback().await.unwrap();
 }
 
 /// Holds every delivery, so that marking one has to wait.
