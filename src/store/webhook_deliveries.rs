@@ -229,7 +229,8 @@ pub async fn list(
                 r#"
                 SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
-                       event.type AS event_type, next_attempt_at, status
+                       event.type AS event_type,
+                       CASE WHEN claim IS NULL THEN next_attempt_at END AS next_attempt_at, status
                   FROM webhook_deliveries AS delivery
                   JOIN events AS event
                     ON event.account_id = delivery.account_id AND event.id = delivery.event_id

@@ -138,6 +138,9 @@ async fn an_event_arrives_as_the_api_shows_it_with_a_signature_that_verifies() {
     assert!(!verifies(secret, &moved, body));
 
     let (event, at) = (received.event_id(), sent_at(&received));
+    let under_way = endpoint.deliveries(client).await.remove(0);
+    assert_eq!(under_way["status"], "pending");
+    assert_eq!(under_way["next_attempt"], Value::Null);
     received.answer(204).await;
     let delivery = endpoint.newest_succeeds(client).await;
     assert_eq!(client.get(&path).await.json()["pending_webhooks"], 0);
