@@ -6,23 +6,25 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// IANA's special-purpose IPv4 blocks that are not globally reachable, and what can't be unicast:
-/// <https://www.iana.org/assignments/iana-ipv4-special-registry>.
+/// <https://www.iana.org/assignments/iana-ipv4-special-registry>. And what a cloud serves inside the
+/// host at an address of the public space.
 const NOT_PUBLIC_V4: &[(Ipv4Addr, u32)] = &[
-    (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
-    (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
-    (Ipv4Addr::new(100, 64, 0, 0), 10),   // carriers' NAT
-    (Ipv4Addr::new(127, 0, 0, 0), 8),     // loopback
-    (Ipv4Addr::new(169, 254, 0, 0), 16),  // link-local: clouds' metadata services
-    (Ipv4Addr::new(172, 16, 0, 0), 12),   // private
-    (Ipv4Addr::new(192, 0, 0, 0), 24),    // protocol assignments
-    (Ipv4Addr::new(192, 0, 2, 0), 24),    // documentation
-    (Ipv4Addr::new(192, 88, 99, 0), 24),  // relays to IPv6, withdrawn
-    (Ipv4Addr::new(192, 168, 0, 0), 16),  // private
-    (Ipv4Addr::new(198, 18, 0, 0), 15),   // benchmarks
-    (Ipv4Addr::new(198, 51, 100, 0), 24), // documentation
-    (Ipv4Addr::new(203, 0, 113, 0), 24),  // documentation
-    (Ipv4Addr::new(224, 0, 0, 0), 4),     // multicast
-    (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved, broadcast
+    (Ipv4Addr::new(0, 0, 0, 0), 8),        // this network
+    (Ipv4Addr::new(10, 0, 0, 0), 8),       // private
+    (Ipv4Addr::new(100, 64, 0, 0), 10),    // carriers' NAT
+    (Ipv4Addr::new(127, 0, 0, 0), 8),      // loopback
+    (Ipv4Addr::new(168, 63, 129, 16), 32), // Azure's WireServer
+    (Ipv4Addr::new(169, 254, 0, 0), 16),   // link-local: clouds' metadata services
+    (Ipv4Addr::new(172, 16, 0, 0), 12),    // private
+    (Ipv4Addr::new(192, 0, 0, 0), 24),     // protocol assignments
+    (Ipv4Addr::new(192, 0, 2, 0), 24),     // documentation
+    (Ipv4Addr::new(192, 88, 99, 0), 24),   // relays to IPv6, withdrawn
+    (Ipv4Addr::new(192, 168, 0, 0), 16),   // private
+    (Ipv4Addr::new(198, 18, 0, 0), 15),    // benchmarks
+    (Ipv4Addr::new(198, 51, 100, 0), 24),  // documentation
+    (Ipv4Addr::new(203, 0, 113, 0), 24),   // documentation
+    (Ipv4Addr::new(224, 0, 0, 0), 4),      // multicast
+    (Ipv4Addr::new(240, 0, 0, 0), 4),      // reserved, broadcast
 ];
 
 /// All of IPv6 that is unicast and global. Everything outside is local, multicast or unassigned.
@@ -81,6 +83,7 @@ mod tests {
             ("10.0.0.0", "10.255.255.255"),
             ("100.64.0.0", "100.127.255.255"),
             ("127.0.0.0", "127.255.255.255"),
+            ("168.63.129.16", "168.63.129.16"),
             ("169.254.0.0", "169.254.255.255"),
             ("172.16.0.0", "172.31.255.255"),
             ("192.0.0.0", "192.0.0.255"),

@@ -102,7 +102,7 @@ pub struct WebhookDelivery {
     /// What happened.
     #[schema(example = "charge.succeeded")]
     pub event_type: String,
-    /// The earliest time of the next attempt, in unix seconds; null if there will be none.
+    /// Unix seconds, at the earliest; null while an attempt is made, and if there will be none.
     #[schema(required = true)]
     pub next_attempt: Option<i64>,
     /// `pending`, `succeeded` or `failed`.

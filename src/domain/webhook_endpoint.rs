@@ -3,7 +3,7 @@
 use std::{fmt, net::IpAddr};
 
 use serde::Serialize;
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use super::{
     charge::DESCRIPTION_MAX_CHARS,
@@ -54,7 +54,7 @@ impl fmt::Debug for Secret {
 /// The checked parameters of a new endpoint.
 #[derive(Debug, Clone)]
 pub struct NewWebhookEndpoint {
-    /// As the client wrote it.
+    /// As the client wrote it, which is as it is parsed.
     pub url: String,
     /// [`EVERY_EVENT`], or names of [`EventType`]s.
     pub enabled_events: Vec<String>,
@@ -98,10 +98,30 @@ fn check_url(text: &str, allow_private: bool) -> Result<(), &'static str> {
     if url.fragment().is_some() {
         return Err("Must not have a fragment.");
     }
+    if url.port() == Some(0) {
+        return Err("Must not name port 0.");
+    }
     if !allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
         return Err("Must not name a private, local or reserved address.");
     }
+    if !is_written_plainly(text, &url) {
+        return Err(
+            "Must be written in the form that is sent to: no space, // after the scheme, scheme and \
+             host in lower case, no default port, an address or a path in its shortest usual form, \
+             and what is not ASCII encoded.",
+        );
+    }
     Ok(())
+}
+
+/// Whether the text is the URL itself, up to the slash of an empty path, and not something that a
+/// parser makes one of: what is stored and shown is what is sent to, whoever reads it.
+fn is_written_plainly(text: &str, url: &Url) -> bool {
+    if text == url.as_str() {
+        return true;
+    }
+    let (before, after) = (&url[..Position::BeforePath], &url[Position::AfterPath..]);
+    url.path() == "/" && text.strip_prefix(before) == Some(after)
 }
 
 /// The address that the URL names in place of a host name, in any of the forms that URLs have for it.
@@ -229,6 +249,12 @@ mod tests {
             "https://[2606:4700::1111]/",
             // Checked when something is sent.
             "http://localhost/",
+            // The slash of an empty path may be missing.
+            "https://example.com",
+            "https://example.com:8443",
+            "https://example.com?a=b",
+            "https://example.com/a//b/?a=/&b=%20",
+            "https://xn--bcher-kva.example/",
         ] {
             assert!(with_url(good, false).is_ok(), "{good}");
         }
@@ -241,6 +267,24 @@ mod tests {
             "https://user@example.com/",
             "https://:password@example.com/",
             "https://example.com/#part",
+            "https://example.com:0/",
+            // What a parser makes another text of.
+            " http://example.com/ ",
+            "http://example.com/\ta",
+            "http://exam\nple.com/",
+            "http:example.com",
+            "http:/example.com/",
+            "http:///example.com/",
+            "http:\\\\example.com\\",
+            "https://Example.com/",
+            "HTTPS://example.com/",
+            "https://example.com:443/",
+            "https://example.com:/",
+            "https://@example.com/",
+            "https://example.com/a/../b",
+            "https://example.com/a b",
+            "https://example.com/?a b",
+            "https://bücher.example/",
         ] {
             let refused = with_url(bad, true).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some("url"), "{bad}");
@@ -250,21 +294,24 @@ mod tests {
 
     #[test]
     fn a_private_address_is_refused_in_every_way_of_writing_it_unless_it_is_allowed() {
-        for private in [
-            "http://127.0.0.1/",
-            "http://127.1/",
-            "http://2130706433/",
-            "http://0x7f000001/",
-            "http://0177.0.0.1/",
-            "http://127。0。0。1/",
-            "http://169.254.169.254/latest/meta-data",
-            "http://[::1]/",
-            "http://[::ffff:10.0.0.1]/",
-            "http://[fd00::1]/",
+        // Whether the way of writing it is accepted at all.
+        for (private, plain) in [
+            ("http://127.0.0.1/", true),
+            ("http://127.1/", false),
+            ("http://2130706433/", false),
+            ("http://0x7f000001/", false),
+            ("http://0177.0.0.1/", false),
+            ("http://127。0。0。1/", false),
+            ("http://169.254.169.254/latest/meta-data", true),
+            ("http://[::1]/", true),
+            ("http://[::ffff:10.0.0.1]/", false),
+            ("http://[::ffff:a00:1]/", true),
+            ("http://[fd00::1]/", true),
         ] {
             let refused = with_url(private, false).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some("url"), "{private}");
-            assert!(with_url(private, true).is_ok(), "{private}");
+            assert!(refused.message.contains("private"), "{private}");
+            assert_eq!(with_url(private, true).is_ok(), plain, "{private}");
         }
     }
 

@@ -66,25 +66,65 @@ pub struct Claimed {
     pub secret: Option<Secret>,
 }
 
-/// Claims the delivery that has been due for the longest, except for those to the endpoints in
-/// `busy`; `None` if nothing is due. Until `lease` is over nobody else gets it.
+/// Who is sent nothing more for the moment.
+#[derive(Debug)]
+pub struct Busy {
+    /// With all of their endpoints.
+    pub accounts: Vec<Uuid>,
+    /// Of whichever account.
+    pub endpoints: Vec<Uuid>,
+}
+
+/// Claims the delivery that has been due for the longest, except for those to whom is `busy`; `None` if nothing is due. Until `lease` is over nobody else gets it.
 ///
-/// Locks its row; `SKIP LOCKED` leaves those alone that another replica is just claiming.
+/// It walks from endpoint to endpoint along an index, so its cost is that of the endpoints that have
+/// something pending, deleted ones included, and not that of what is pending to them.
+///
+/// Locks its row and no other: endpoints are tried one by one, the one that has waited for the
+/// longest first, until one has a row to lock. `SKIP LOCKED` leaves those alone that another replica
+/// is just claiming.
 pub async fn claim(
     tx: &mut PgConnection,
     claim: Uuid,
     lease: Duration,
-    busy: &[Uuid],
+    busy: &Busy,
 ) -> Result<Option<Claimed>, sqlx::Error> {
     let claimed = sqlx::query!(
         r#"
-        WITH due AS MATERIALIZED (
-            SELECT account_id, id
-              FROM webhook_deliveries
-             WHERE status = 'pending' AND next_attempt_at <= now() AND endpoint_id <> ALL ($3)
+        WITH RECURSIVE oldest AS (
+            (SELECT account_id, endpoint_id, next_attempt_at
+               FROM webhook_deliveries
+              WHERE status = 'pending'
+              ORDER BY account_id, endpoint_id, next_attempt_at
+              LIMIT 1)
+            UNION ALL
+            SELECT next.*
+              FROM oldest CROSS JOIN LATERAL (
+                   SELECT account_id, endpoint_id, next_attempt_at
+                     FROM webhook_deliveries AS delivery
+                    WHERE status = 'pending'
+                      AND (delivery.account_id, delivery.endpoint_id)
+                          > (oldest.account_id, oldest.endpoint_id)
+                    ORDER BY account_id, endpoint_id, next_attempt_at
+                    LIMIT 1) AS next
+        ), candidate AS MATERIALIZED (
+            SELECT account_id, endpoint_id
+              FROM oldest
+             WHERE next_attempt_at <= now()
+               AND endpoint_id <> ALL ($3) AND account_id <> ALL ($4)
              ORDER BY next_attempt_at
+        ), due AS MATERIALIZED (
+            SELECT first.account_id, first.id
+              FROM candidate CROSS JOIN LATERAL (
+                   SELECT account_id, id
+                     FROM webhook_deliveries AS delivery
+                    WHERE status = 'pending' AND next_attempt_at <= now()
+                      AND delivery.account_id = candidate.account_id
+                      AND delivery.endpoint_id = candidate.endpoint_id
+                    ORDER BY next_attempt_at
+                    LIMIT 1
+                      FOR UPDATE SKIP LOCKED) AS first
              LIMIT 1
-               FOR UPDATE SKIP LOCKED
         )
         UPDATE webhook_deliveries AS delivery
            SET claim = $1, next_attempt_at = now() + $2::interval
@@ -101,7 +141,8 @@ pub async fn claim(
         "#,
         claim,
         interval(lease)?,
-        busy,
+        &busy.endpoints,
+        &busy.accounts,
     )
     .fetch_optional(tx)
     .await?;
@@ -188,7 +229,8 @@ pub async fn list(
                 r#"
                 SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
-                       event.type AS event_type, next_attempt_at, status
+                       event.type AS event_type,
+                       CASE WHEN claim IS NULL THEN next_attempt_at END AS next_attempt_at, status
                   FROM webhook_deliveries AS delivery
                   JOIN events AS event
                     ON event.account_id = delivery.account_id AND event.id = delivery.event_id

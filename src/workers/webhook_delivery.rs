@@ -29,7 +29,7 @@ use crate::{
     },
     store::{
         self,
-        webhook_deliveries::{Claimed, Next},
+        webhook_deliveries::{Busy, Claimed, Next},
     },
 };
 
@@ -38,6 +38,10 @@ const SENDS_MAX: usize = 64;
 
 /// Of those, attempts to one endpoint: one that doesn't answer must leave room for the others.
 const SENDS_PER_ENDPOINT_MAX: usize = 4;
+
+/// Of those, attempts of one account, which may have so many endpoints that don't answer that they
+/// would take every place. Four such accounts still do, until their attempts time out.
+const SENDS_PER_ACCOUNT_MAX: usize = 16;
 
 /// A claim lives this many times as long as an attempt may take: for a claim to run out under a
 /// process that lives, marking what it sent must have taken twice as long as sending it.
@@ -78,7 +82,7 @@ struct Worker {
     deadline: Duration,
     sends: JoinSet<Ended>,
     // By task rather than in its result: a task that panics has none, and its place must be free.
-    sending: HashMap<task::Id, WebhookEndpointId>,
+    sending: HashMap<task::Id, (AccountId, WebhookEndpointId)>,
     // Kept through a lost connection: marked late is better than sent again.
     ended: VecDeque<Ended>,
 }
@@ -137,7 +141,7 @@ impl Worker {
     async fn claim(&mut self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
         let claim = Uuid::new_v4();
         let lease = self.webhooks.timeout * LEASE_TIMEOUTS;
-        let busy = self.busy_endpoints();
+        let busy = self.busy();
         let claimed = claim_next(connection, claim, lease, &busy);
         let Some((claimed, message)) = self.within_deadline(claimed).await? else {
             return Ok(false);
@@ -164,18 +168,19 @@ impl Worker {
                 next,
             }
         });
-        self.sending.insert(sending.id(), endpoint_id);
+        self.sending.insert(sending.id(), (account_id, endpoint_id));
         Ok(true)
     }
 
-    /// The endpoints that this replica sends as much to as it may.
-    fn busy_endpoints(&self) -> Vec<Uuid> {
-        let mut sends = HashMap::<Uuid, usize>::new();
-        for endpoint in self.sending.values() {
-            *sends.entry(endpoint.0).or_default() += 1;
+    /// To whom this replica sends as much as it may.
+    fn busy(&self) -> Busy {
+        let sending = self.sending.values();
+        let accounts = sending.clone().map(|(account, _)| account.0);
+        let endpoints = sending.map(|(_, endpoint)| endpoint.0);
+        Busy {
+            accounts: at_least(SENDS_PER_ACCOUNT_MAX, accounts),
+            endpoints: at_least(SENDS_PER_ENDPOINT_MAX, endpoints),
         }
-        sends.retain(|_, sends| *sends >= SENDS_PER_ENDPOINT_MAX);
-        sends.into_keys().collect()
     }
 
     fn collect(&mut self, ended: Result<(task::Id, Ended), JoinError>) {
@@ -193,6 +198,16 @@ impl Worker {
     }
 }
 
+/// The ids that come up `times` times or more.
+fn at_least(times: usize, ids: impl Iterator<Item = Uuid>) -> Vec<Uuid> {
+    let mut counts = HashMap::<Uuid, usize>::new();
+    for id in ids {
+        *counts.entry(id).or_default() += 1;
+    }
+    counts.retain(|_, count| *count >= times);
+    counts.into_keys().collect()
+}
+
 /// What an attempt sends.
 struct Message {
     secret: Secret,
@@ -204,7 +219,7 @@ async fn claim_next(
     connection: &mut PgConnection,
     claim: Uuid,
     lease: Duration,
-    busy: &[Uuid],
+    busy: &Busy,
 ) -> Result<Option<(Claimed, Option<Message>)>, sqlx::Error> {
     let mut tx = connection.begin().await?;
     let claimed = store::webhook_deliveries::claim(&mut tx, claim, lease, busy).await?;

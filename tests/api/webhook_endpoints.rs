@@ -129,6 +129,11 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
             "url",
         ),
         (
+            json!({"url": "https://example.com/\t", "enabled_events": ["*"]}),
+            "parameter_invalid",
+            "url",
+        ),
+        (
             json!({"url": "http://[::ffff:127.0.0.1]/", "enabled_events": ["*"]}),
             "parameter_invalid",
             "url",

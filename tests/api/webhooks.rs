@@ -1,7 +1,8 @@
 //! Webhooks: delivered at least once, signed, retried, and never in anybody's way.
 
-use std::{collections::BTreeSet, io::Read};
+use std::{collections::BTreeSet, io::Read, time::Duration};
 
+use charge_once::store::webhook_deliveries::{Busy, claim};
 use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -137,6 +138,9 @@ async fn an_event_arrives_as_the_api_shows_it_with_a_signature_that_verifies() {
     assert!(!verifies(secret, &moved, body));
 
     let (event, at) = (received.event_id(), sent_at(&received));
+    let under_way = endpoint.deliveries(client).await.remove(0);
+    assert_eq!(under_way["status"], "pending");
+    assert_eq!(under_way["next_attempt"], Value::Null);
     received.answer(204).await;
     let delivery = endpoint.newest_succeeds(client).await;
     assert_eq!(client.get(&path).await.json()["pending_webhooks"], 0);
@@ -365,7 +369,7 @@ async fn a_receiver_that_never_answers_times_out_and_one_that_is_gone_refuses() 
 
 #[tokio::test]
 async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests() {
-    // One connection, so that a delivery that held one would be felt.
+    // Two connections, so that deliveries that held them would be felt.
     let variables = quick_but(&[("WEBHOOK_TIMEOUT", "60s"), ("POOL_CONNECTIONS", "2")]);
     let server = TestServer::start_with(&variables).await;
     let client = &server.client;
@@ -389,6 +393,34 @@ async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests()
         server.database.count(PENDING).await == 71
     })
     .await;
+    // A place that is free again is used.
+    held.remove(0).answer(200).await;
+    stuck.next().await;
+}
+
+#[tokio::test]
+async fn an_account_whose_endpoints_never_answer_delays_no_other_account() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
+    let client = &server.client;
+    let (mut stuck, mut lively) = (Receiver::start().await, Receiver::start().await);
+    // As many as an account may have, and for each more than one replica sends to it at once:
+    // together, more than one replica sends at all.
+    for _ in 0..16 {
+        Endpoint::at(client, &stuck.url()).await;
+    }
+    for number in 0..5 {
+        client.charge(&format!("key-{number}")).await;
+    }
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(stuck.next().await);
+    }
+    let other = client_of_account(&server, "other").await;
+    let endpoint = Endpoint::at(&other, &lively.url()).await;
+    other.charge("key-1").await;
+    lively.next().await.answer(200).await;
+    endpoint.newest_succeeds(&other).await;
+    assert!(stuck.arrived().is_none(), "sixteen at once are enough");
     // A place that is free again is used.
     held.remove(0).answer(200).await;
     stuck.next().await;
@@ -494,6 +526,76 @@ async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
     received.answer(200).await;
     everything_is_delivered(database).await;
     drop(replica);
+}
+
+#[tokio::test]
+async fn an_endpoint_whose_deliveries_are_all_being_claimed_is_passed_over() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_POLL_INTERVAL", "60s")])).await;
+    let (client, database) = (&server.client, &server.database);
+    let (claimed, mut receiver) = (Receiver::start().await, Receiver::start().await);
+    Endpoint::at(client, &claimed.url()).await;
+    client.charge("key-1").await;
+    let other_replica = hold_deliveries(database).await;
+    Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-2").await;
+    let replica = ServerProcess::start(database, QUICK);
+    receiver.next().await.answer(200).await;
+    other_replica.rollback().await.unwrap();
+    drop(replica);
+}
+
+#[tokio::test]
+async fn a_claim_reads_one_delivery_of_a_busy_endpoint_whatever_its_backlog() {
+    let server = TestServer::start_with(&[("WEBHOOK_POLL_INTERVAL", "60s")]).await;
+    let client = &server.client;
+    for _ in 0..2 {
+        Endpoint::at(client, "https://example.invalid/").await;
+    }
+    client.charge("key-1").await;
+    let database = server.stop().await;
+    let mut tx = database.pool.begin().await.unwrap();
+    // Rows without their events: what would refuse them is off.
+    sqlx::raw_sql(
+        "SET LOCAL session_replication_role = replica;
+         UPDATE webhook_deliveries SET status = 'pending', next_attempt_at = now(), claim = NULL,
+                                       attempts = '[]', delivered_at = NULL;
+         INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, next_attempt_at)
+         SELECT account_id, gen_random_uuid(), endpoint_id, gen_random_uuid(), now() - interval '1 d'
+           FROM (SELECT * FROM webhook_deliveries ORDER BY endpoint_id LIMIT 1) AS busy,
+                generate_series(1, 5000)",
+    )
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    let endpoints: Vec<uuid::Uuid> =
+        sqlx::query_scalar("SELECT id FROM webhook_endpoints ORDER BY id")
+            .fetch_all(&database.pool)
+            .await
+            .unwrap();
+    let busy = Busy {
+        accounts: Vec::new(),
+        endpoints: vec![endpoints[0]],
+    };
+
+    let mut tx = database.pool.begin().await.unwrap();
+    let claimed = claim(
+        &mut tx,
+        uuid::Uuid::new_v4(),
+        Duration::from_secs(60),
+        &busy,
+    )
+    .await;
+    assert_eq!(claimed.unwrap().unwrap().endpoint_id.0, endpoints[1]);
+    let read: i64 = sqlx::query_scalar(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+          WHERE relname = 'webhook_deliveries'",
+    )
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
+    assert!((1..50).contains(&read), "{read}");
+    tx.rollback().await.unwrap();
 }
 
 /// Holds every delivery, so that marking one has to wait.
