@@ -517,7 +517,8 @@ pub struct CreateWebhookEndpointBody {
     components(schemas(Envelope<'static>, EventTypeParam, ExpandDataCharge, ExpandDataRefunds)),
     security(("bearer" = []), ("basic" = [])),
     modifiers(
-        &SecuritySchemes, &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
+        &SecuritySchemes,
+        &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
         &RequestBodies,
     ),
 )]
@@ -623,7 +624,12 @@ impl Modify for MetadataLimits {
                 "Your own names. An empty or null value is none; in an update it unsets the name.",
             ))
             .max_properties(Some(50))
-            .property_names(Some(text().min_length(Some(1)).max_length(Some(40))))
+            .property_names(Some(
+                text()
+                    .min_length(Some(1))
+                    .max_length(Some(40))
+                    .pattern(Some(r"^[^\[\]]+$")),
+            ))
             .additional_properties(Some(text().schema_type(value).max_length(Some(500))));
         let components = document.components.get_or_insert_default();
         for schema in components.schemas.values_mut() {
