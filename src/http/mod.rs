@@ -13,6 +13,7 @@ pub mod health;
 pub mod idempotency_keys;
 pub mod list;
 pub mod openapi;
+mod openapi_cards;
 mod openapi_encoding;
 mod openapi_headers;
 pub mod orders;

@@ -26,6 +26,7 @@ use utoipa_swagger_ui::Config;
 
 use super::{
     error::EdgeError,
+    openapi_cards::CardExamples,
     openapi_encoding::RequestBodies,
     openapi_headers::{ReplyHeaders, add_error_headers},
 };
@@ -518,7 +519,7 @@ pub struct CreateWebhookEndpointBody {
     security(("bearer" = []), ("basic" = [])),
     modifiers(
         &SecuritySchemes,
-        &ErrorResponses, &ReplyHeaders, &ExampleKeys, &MetadataLimits,
+        &ErrorResponses, &ReplyHeaders, &ExampleKeys, &CardExamples, &MetadataLimits,
         &RequestBodies,
     ),
 )]

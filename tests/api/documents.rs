@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use charge_once::{domain::error::ErrorCode, http::openapi};
+use charge_once::{
+    domain::{error::ErrorCode, test_cards::TEST_CARDS},
+    http::openapi,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -248,6 +251,28 @@ async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, Valu
         (true, other) => panic!("no object for {other}"),
     };
     (path.replace("{id}", &id), example)
+}
+
+#[tokio::test]
+async fn every_test_card_has_an_example_that_is_answered_as_it_says() {
+    let server = TestServer::start().await;
+    let document = document();
+    let charges = &document["paths"]["/charges"]["post"]["requestBody"]["content"];
+    let examples = charges["application/json"]["examples"].as_object().unwrap();
+    assert_eq!(examples.len(), TEST_CARDS.len());
+    for (token, example) in examples {
+        let answer = server.client.post_new("/charges", &example["value"]).await;
+        let said = match answer.status.as_u16() {
+            201 => "succeeds".to_owned(),
+            402 => format!("402 {}", answer.code()),
+            status => status.to_string(),
+        };
+        let summary = example["summary"].as_str().unwrap();
+        assert!(
+            summary.starts_with(&format!("{token}: {said}")),
+            "{summary}: {said}"
+        );
+    }
 }
 
 #[test]

@@ -12,13 +12,11 @@
     reason = "a table of cases is read top to bottom"
 )]
 
-#[cfg(feature = "client")]
-#[cfg(feature = "client")]
-#[cfg(feature = "client")]
 mod bodies;
 mod captures;
 mod charges;
 mod check_order;
+#[cfg(feature = "client")]
 mod client;
 mod copied_folder;
 mod crash_table;
@@ -33,6 +31,7 @@ mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
+#[cfg(feature = "client")]
 mod go_between;
 mod harness;
 mod headers;
@@ -47,6 +46,7 @@ mod operations;
 mod order_payments;
 mod orders;
 mod outcomes;
+#[cfg(feature = "client")]
 mod pay;
 mod phases;
 mod processor;
