@@ -69,6 +69,8 @@ error_codes! {
         "The order was paid before. An order has one charge.";
     OrderCanceled = "order_canceled", 400, InvalidRequest:
         "The order was canceled, which is final.";
+    OutOfStock = "out_of_stock", 400, InvalidRequest:
+        "An item is not in stock in the quantity that was asked for. The checkout's charge was given back and its order canceled; nothing was taken from the inventory.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
         "The request holds a card number. Only test tokens, and test cards in source[number], may be sent. Nothing of the request was stored or logged.";
     ApiKeyMissing = "api_key_missing", 401, Authentication:

@@ -9,6 +9,7 @@ pub mod dialect;
 pub mod error;
 pub mod event;
 pub mod ids;
+pub mod inventory;
 pub mod list;
 pub mod money;
 pub mod operation;

@@ -13,7 +13,7 @@ use super::{
 const ITEMS_MAX: usize = 100;
 const QUANTITY_MAX: i64 = 10_000;
 /// Longest stock-keeping unit and item description, in characters.
-const ITEM_TEXT_MAX_CHARS: usize = 255;
+pub const ITEM_TEXT_MAX_CHARS: usize = 255;
 
 /// One line of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

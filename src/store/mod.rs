@@ -7,6 +7,7 @@
 pub mod api_keys;
 pub mod charges;
 pub mod events;
+pub mod inventory;
 pub mod operations;
 pub mod orders;
 pub mod page;

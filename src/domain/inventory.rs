@@ -1,0 +1,207 @@
+//! How much of what is there, and who gets it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    error::{ApiError, ErrorCode},
+    order::{ITEM_TEXT_MAX_CHARS, Item},
+    params::Params,
+};
+
+/// Highest level that can be set.
+pub const LEVEL_MAX: i64 = 1_000_000_000;
+
+/// The stock-keeping unit that a path names; `None` for bytes that no item of an order could have.
+pub fn sku(segment: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(segment).ok()?;
+    let is_sku = (1..=ITEM_TEXT_MAX_CHARS).contains(&text.chars().count());
+    (is_sku && !text.contains('\0')).then_some(text)
+}
+
+/// The checked parameters of a new level.
+#[derive(Debug, Clone, Copy)]
+pub struct NewLevel {
+    /// What is there, not what comes or goes.
+    pub quantity: i64,
+}
+
+impl NewLevel {
+    /// Checks the parameters of `PUT /inventory/{sku}`.
+    pub fn parse(params: &Params) -> Result<Self, ApiError> {
+        let mut fields = params.fields()?;
+        let Some(quantity) = fields.integer("quantity", 0..=LEVEL_MAX)? else {
+            return Err(fields.missing("quantity"));
+        };
+        fields.finish()?;
+        Ok(Self { quantity })
+    }
+}
+
+/// The first line that can't be served in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfStock {
+    /// Which line, counted from 0.
+    pub item: usize,
+}
+
+impl From<OutOfStock> for ApiError {
+    fn from(OutOfStock { item }: OutOfStock) -> Self {
+        Self::explained(ErrorCode::OutOfStock).with_param(format!("items[{item}][quantity]"))
+    }
+}
+
+/// What all `items` together take from each level, sorted by sku, or the first line for which there
+/// isn't enough after the lines before it. A sku without a level has nothing left; a line without a
+/// sku takes nothing.
+pub fn allocate(
+    levels: &BTreeMap<String, i64>,
+    items: &[Item],
+) -> Result<Vec<(String, i64)>, OutOfStock> {
+    let mut taken = BTreeMap::<&str, i64>::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(sku) = item.sku.as_deref() else {
+            continue;
+        };
+        let level = levels.get(sku).copied().unwrap_or_default();
+        let in_all = taken.entry(sku).or_default();
+        // At most 100 lines of 10^4: no overflow.
+        *in_all += item.quantity;
+        if *in_all > level {
+            return Err(OutOfStock { item: index });
+        }
+    }
+    let owned = |(sku, quantity): (&str, i64)| (sku.to_owned(), quantity);
+    Ok(taken.into_iter().map(owned).collect())
+}
+
+/// How much of one stock-keeping unit is there, as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Inventory {
+    /// Always `inventory`.
+    #[schema(example = "inventory")]
+    pub object: &'static str,
+    /// What is left to sell, 0 to 1 000 000 000.
+    #[schema(example = 40)]
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    #[schema(example = "mug")]
+    pub sku: String,
+    /// When it was last set or taken from, in unix seconds.
+    #[schema(example = 1_795_000_000)]
+    pub updated: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn item(sku: Option<&str>, quantity: i64) -> Item {
+        Item {
+            amount: quantity,
+            description: None,
+            quantity,
+            sku: sku.map(str::to_owned),
+            unit_amount: 1,
+        }
+    }
+
+    fn levels(levels: &[(&str, i64)]) -> BTreeMap<String, i64> {
+        let owned = |(sku, level): &(&str, i64)| ((*sku).to_owned(), *level);
+        levels.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn lines_of_one_sku_are_taken_together_and_the_first_that_lacks_is_named() {
+        let (mug, cup) = (Some("mug"), Some("cup"));
+        type Case<'a> = (
+            &'a [(Option<&'a str>, i64)],
+            Result<&'a [(&'a str, i64)], usize>,
+        );
+        let cases: &[Case<'_>] = &[
+            (&[], Ok(&[])),
+            (&[(mug, 5)], Ok(&[("mug", 5)])),
+            (&[(mug, 6)], Err(0)),
+            (
+                &[(mug, 2), (cup, 1), (mug, 3)],
+                Ok(&[("cup", 1), ("mug", 5)]),
+            ),
+            (&[(mug, 2), (cup, 1), (mug, 4)], Err(2)),
+            (&[(mug, 5), (cup, 2), (mug, 1)], Err(1)),
+            // Set to nothing, and never set.
+            (&[(mug, 1), (Some("pan"), 1)], Err(1)),
+            (&[(mug, 1), (Some("Mug"), 1)], Err(1)),
+            // Nothing is counted where there is nothing to count by.
+            (&[(None, 10_000), (mug, 5)], Ok(&[("mug", 5)])),
+        ];
+        let levels = levels(&[("cup", 1), ("mug", 5), ("pan", 0)]);
+        for (lines, expected) in cases {
+            let items: Vec<_> = lines.iter().map(|(sku, n)| item(*sku, *n)).collect();
+            let expected = match expected {
+                Ok(taken) => Ok(taken
+                    .iter()
+                    .map(|(sku, n)| ((*sku).to_owned(), *n))
+                    .collect()),
+                Err(item) => Err(OutOfStock { item: *item }),
+            };
+            assert_eq!(allocate(&levels, &items), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_names_the_line() {
+        let error = ApiError::from(OutOfStock { item: 7 });
+        assert_eq!(
+            (error.code, error.param.as_deref()),
+            (ErrorCode::OutOfStock, Some("items[7][quantity]"))
+        );
+    }
+
+    proptest! {
+        /// Whatever is asked for: all of it and no more is taken, or the lines before the one that
+        /// is named could be served and the ones up to it couldn't.
+        #[test]
+        fn an_allocation_is_whole_or_names_the_line_that_breaks_it(
+            left in vec(0..20_i64, 3),
+            lines in vec((0..4_usize, 1..10_i64), 0..12),
+        ) {
+            const SKUS: [&str; 4] = ["a", "b", "c", "never set"];
+            let levels: BTreeMap<_, _> =
+                SKUS.iter().map(|sku| (*sku).to_owned()).zip(left).collect();
+            let items: Vec<_> = lines
+                .iter()
+                .map(|(sku, quantity)| item(SKUS.get(*sku).copied(), *quantity))
+                .collect();
+            match allocate(&levels, &items) {
+                Ok(taken) => {
+                    prop_assert!(taken.is_sorted_by(|one, next| one.0 < next.0));
+                    let asked: i64 = items.iter().map(|item| item.quantity).sum();
+                    prop_assert_eq!(taken.iter().map(|(_, n)| n).sum::<i64>(), asked);
+                    prop_assert!(taken.iter().all(|(sku, n)| levels.get(sku) >= Some(n)));
+                }
+                Err(OutOfStock { item }) => {
+                    let (before, _) = items.split_at(item);
+                    prop_assert!(allocate(&levels, before).is_ok());
+                    let (up_to, _) = items.split_at(item + 1);
+                    prop_assert_eq!(allocate(&levels, up_to), Err(OutOfStock { item }));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sku_is_what_an_item_could_have() {
+        let longest = "é".repeat(255);
+        for text in ["m", "a b", "/", "%2F", "..", &longest] {
+            assert_eq!(sku(text.as_bytes()), Some(text));
+        }
+        let too_long = "é".repeat(256);
+        for bytes in [&b""[..], b"\xff", b"mug\0", too_long.as_bytes()] {
+            assert_eq!(sku(bytes), None, "{bytes:?}");
+        }
+    }
+}
