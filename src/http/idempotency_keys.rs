@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{
     App,
     error::EdgeError,
-    request::{Caller, no_query, query_params},
+    request::{Caller, last_segment, no_query, query_params},
 };
 use crate::{
     domain::error::{ApiError, ErrorCode},
@@ -116,10 +116,7 @@ pub async fn retrieve(
     request: HttpRequest,
 ) -> Result<HttpResponse, EdgeError> {
     no_query(&request)?;
-    // The router has decoded the segment, except for characters that would change the path.
-    let raw = request.match_info().query("key");
-    let key = percent_decoded(raw);
-    inspect(&app, caller, &key, "key").await
+    inspect(&app, caller, &last_segment(&request), "key").await
 }
 
 /// Look an idempotency key up, by query
@@ -167,8 +164,4 @@ async fn inspect(
             .with_param(param.to_owned())
             .into()),
     }
-}
-
-fn percent_decoded(segment: &str) -> Vec<u8> {
-    percent_encoding::percent_decode_str(segment).collect()
 }

@@ -4,10 +4,11 @@
 //! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
 //! type, size and time, idempotency key, card numbers. Nothing that fails here is stored.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
 use futures_util::future::LocalBoxFuture;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -24,6 +25,7 @@ use crate::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         ids::{AccountId, RequestId},
+        order::ITEM_TEXT_MAX_CHARS,
         params::{Encoding, Params},
     },
     idempotency::{Failure, Fingerprint, Fingerprinted, IdempotencyKey, Parameters, Request},
@@ -101,9 +103,9 @@ impl FromRequest for Mutation {
     }
 }
 
-/// Longest path of a mutating request, in bytes. It is stored with the key; the longest route with
-/// an id has about 60.
-const PATH_MAX_BYTES: usize = 512;
+/// Longest path of a mutating request, in bytes. It is stored with the key; the longest is that of a
+/// level of inventory, whose sku may be all characters of four bytes.
+const PATH_MAX_BYTES: usize = "/v1/inventory/".len() + 4 * ITEM_TEXT_MAX_CHARS;
 
 impl Mutation {
     async fn of(
@@ -113,17 +115,16 @@ impl Mutation {
     ) -> Result<Self, EdgeError> {
         let until = before_work(app);
         let Caller { account, dialect } = Caller::of(app, request, until).await?;
-        // NUL can't be stored as text, and no route has one.
-        if path(request).len() > PATH_MAX_BYTES || path(request).contains('\0') {
+        let Some(decoded_path) = decoded_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
-        }
+        };
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
         let bytes = body::read(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
         let mut params = body::decode(encoding, &bytes)?;
-        // The path is stored with the key, for whoever looks it up.
-        if holds_card_number(path(request)) {
+        // The path is stored with the key, for whoever looks it up; an id in it may be stored too.
+        if holds_card_number(path(request)) || holds_card_number(&decoded_path) {
             return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
         }
         let query = query(request)?;
@@ -270,6 +271,26 @@ impl<'a> Identity<'a> {
 /// The path as the router understood it: `/charge%73` is `/charges`, to the fingerprint too.
 fn path(request: &HttpRequest) -> &str {
     request.match_info().as_str()
+}
+
+/// The same without any percent-encoding, or `None` if it can't be stored: it is too long, or no
+/// text. PostgreSQL has no NUL, and in the place of what is not UTF-8 the router has always the same
+/// character, which would make one path of two.
+fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
+    let decoded = percent_decode_str(request.uri().path())
+        .decode_utf8()
+        .ok()?;
+    let is_storable = path(request).len() <= PATH_MAX_BYTES && !decoded.contains('\0');
+    is_storable.then_some(decoded)
+}
+
+/// What the path ends with, for names that may hold any character.
+///
+/// It is decoded once, from the path as it was sent. The router's own text is decoded but for `%`,
+/// `/` and `+`: decoding that would decode some characters twice.
+pub fn last_segment(request: &HttpRequest) -> Vec<u8> {
+    let segment = request.uri().path().rsplit('/').next().unwrap_or_default();
+    percent_decode_str(segment).collect()
 }
 
 /// The request's own id, as the outermost layer made it.

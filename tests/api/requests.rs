@@ -296,13 +296,16 @@ async fn messages_never_echo_values() {
 #[tokio::test]
 async fn a_path_that_would_be_stored_is_bounded_and_holds_no_card_number() {
     let server = TestServer::start().await;
-    let long = format!("/charges/{}", "x".repeat(600));
+    let long = format!("/charges/{}", "x".repeat(1100));
     for (path, status, code) in [
         (long.as_str(), 404, "route_not_found"),
         ("/charges/%00", 404, "route_not_found"),
         ("/v1/charges/a%00b/capture", 404, "route_not_found"),
         ("/orders/%00/pay", 404, "route_not_found"),
+        ("/charges/%ff", 404, "route_not_found"),
         ("/charges/4242424242424242", 400, "card_number_forbidden"),
+        ("/charges/%2F4242424242424242", 400, "card_number_forbidden"),
+        ("/charges/%254242424242424242", 400, "card_number_forbidden"),
         (
             "/v1/charges/4242%2D4242%204242-4242/capture",
             400,
