@@ -41,7 +41,8 @@ pub async fn retrieve(
 
 /// List events
 ///
-/// Every change writes one, in the transaction that makes the change. A replay writes none.
+/// Every change of a charge, a refund or an order writes one, in the transaction that makes it. A
+/// replay writes none.
 #[utoipa::path(
     get, path = "/events", tag = "Events", operation_id = "listEvents",
     params(

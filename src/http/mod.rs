@@ -11,6 +11,7 @@ mod errors_page;
 pub mod events;
 pub mod health;
 pub mod idempotency_keys;
+pub mod inventory;
 pub mod list;
 pub mod openapi;
 mod openapi_cards;
@@ -169,6 +170,11 @@ fn api(config: &mut ServiceConfig) {
         )
         .service(allow("/orders/{id}/pay", "POST").route(web::post().to(orders::pay)))
         .service(allow("/orders/{id}/cancel", "POST").route(web::post().to(orders::cancel)))
+        .service(
+            allow("/inventory/{sku}", "GET, HEAD, PUT")
+                .route(web::put().to(inventory::set))
+                .route(get().to(inventory::retrieve)),
+        )
         .service(allow("/events", "GET, HEAD").route(get().to(events::list)))
         .service(allow("/events/{id}", "GET, HEAD").route(get().to(events::retrieve)))
         .service(

@@ -455,6 +455,20 @@ pub struct ItemParam {
     unit_amount: i64,
 }
 
+/// A level of inventory.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SetInventory, example = json!({"quantity": 40}))]
+#[serde(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "describes a body; domain/inventory.rs reads it by hand"
+)]
+pub struct SetInventoryBody {
+    /// How many are there to be sold.
+    #[schema(minimum = 0, maximum = 1_000_000_000_i64)]
+    quantity: i64,
+}
+
 /// The parameters of a new webhook endpoint.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = CreateWebhookEndpoint, example = json!({
@@ -490,8 +504,8 @@ pub struct CreateWebhookEndpointBody {
     info(
         title = "charge-once",
         description = "A payments API in which a retried request never charges twice.\n\nEvery \
-            POST needs an `Idempotency-Key`. Send a request twice with the same key and you get \
-            the same answer twice, and one charge.\n\n**Try it:** Authorize with the API key that \
+            POST and PUT needs an `Idempotency-Key`. Send a request twice with the same key and \
+            you get the same answer twice, and one charge.\n\n**Try it:** Authorize with the API key that \
             the start-up banner shows, open `POST /charges`, Try it out, Execute. Execute again: \
             the same charge, and the header `idempotent-replayed: true`.\n\nEvery error code is \
             explained at [/errors](/errors).",
@@ -507,6 +521,7 @@ pub struct CreateWebhookEndpointBody {
         super::refunds::update, super::refunds::list_of_charge,
         super::orders::create, super::orders::list, super::orders::retrieve,
         super::orders::update, super::orders::pay, super::orders::cancel,
+        super::inventory::set, super::inventory::retrieve,
         super::events::list, super::events::retrieve,
         super::webhook_endpoints::create, super::webhook_endpoints::list,
         super::webhook_endpoints::retrieve, super::webhook_endpoints::delete,
@@ -707,6 +722,7 @@ fn codes(operation: &str, mutating: bool) -> Vec<ErrorCode> {
             ErrorCode::OrderAlreadyPaid,
             ErrorCode::OrderCanceled,
         ],
+        "setInventory" => &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
         "createWebhookEndpoint" => &[ErrorCode::ParameterMissing],
         "deleteWebhookEndpoint" => &[ErrorCode::ResourceMissing, ErrorCode::ResourceBusy],
         "listCharges" | "listOrders" | "listRefunds" | "listEvents" | "listWebhookEndpoints" => &[],
@@ -778,9 +794,13 @@ pub(super) fn operations(
 ) -> impl Iterator<Item = &mut Operation> {
     document.paths.paths.values_mut().flat_map(
         |PathItem {
-             get, post, delete, ..
+             get,
+             put,
+             post,
+             delete,
+             ..
          }| {
-            [get.as_mut(), post.as_mut(), delete.as_mut()]
+            [get.as_mut(), put.as_mut(), post.as_mut(), delete.as_mut()]
                 .into_iter()
                 .flatten()
         },

@@ -24,6 +24,7 @@ fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (name, method) in [
             ("get", Method::GET),
+            ("put", Method::PUT),
             ("post", Method::POST),
             ("delete", Method::DELETE),
         ] {
@@ -134,7 +135,13 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
                 };
                 let answer = server
                     .client
-                    .post_raw(&path, &format!("{tried}"), media_type, written.as_bytes())
+                    .send_raw(
+                        method.clone(),
+                        &path,
+                        &format!("{tried}"),
+                        media_type,
+                        written.as_bytes(),
+                    )
                     .await;
                 let documented = operation["responses"].get(answer.status.as_str());
                 assert!(answer.status.is_success(), "{path}: {}", answer.json());
@@ -142,7 +149,7 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
             }
         }
     }
-    assert!(tried >= 36, "{tried}");
+    assert!(tried >= 40, "{tried}");
 }
 
 #[tokio::test]
@@ -250,7 +257,8 @@ async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, Valu
         }
         (true, other) => panic!("no object for {other}"),
     };
-    (path.replace("{id}", &id), example)
+    let path = path.replace("{id}", &id).replace("{sku}", "mug");
+    (path, example)
 }
 
 #[tokio::test]
@@ -276,7 +284,8 @@ async fn every_test_card_has_an_example_that_is_answered_as_it_says() {
 }
 
 #[test]
-fn every_post_requires_an_idempotency_key_and_shows_one_of_its_own() {
+fn every_post_and_put_requires_an_idempotency_key_and_shows_one_of_its_own() {
+    let is_mutating = |method: &Method| [Method::POST, Method::PUT].contains(method);
     let document = document();
     let mut shown = BTreeSet::new();
     for (path, method, operation) in operations(&document) {
@@ -288,10 +297,10 @@ fn every_post_requires_an_idempotency_key_and_shows_one_of_its_own() {
             .iter()
             .find(|parameter| parameter["name"] == "Idempotency-Key");
         let Some(key) = key else {
-            assert_ne!(method, Method::POST, "{path}");
+            assert!(!is_mutating(&method), "{method} {path}");
             continue;
         };
-        assert_eq!(method, Method::POST, "{path}");
+        assert!(is_mutating(&method), "{method} {path}");
         assert_eq!(
             (&key["in"], &key["required"]),
             (&json!("header"), &json!(true))
@@ -509,6 +518,13 @@ async fn the_objects_have_exactly_the_documented_members() {
         (
             "Order",
             client.post("/orders", "key-2", &order).await.json(),
+        ),
+        (
+            "Inventory",
+            client
+                .put("/inventory/mug", "key-5", &json!({"quantity": 1}))
+                .await
+                .json(),
         ),
         ("Event", newest_event().await),
         ("WebhookEndpoint", endpoint.json()),

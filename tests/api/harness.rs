@@ -296,11 +296,29 @@ impl Client {
         self.post(path, &Uuid::now_v7().to_string(), body).await
     }
 
+    /// Sets a level of inventory.
+    pub async fn put(&self, path: &str, key: &str, body: &Value) -> Answer {
+        let body = body.to_string();
+        self.send_raw(Method::PUT, path, key, "application/json", body.as_bytes())
+            .await
+    }
+
     /// A raw body.
     pub async fn post_raw(&self, path: &str, key: &str, media_type: &str, body: &[u8]) -> Answer {
-        let request = self
-            .request(Method::POST, path)
-            .header("idempotency-key", key);
+        self.send_raw(Method::POST, path, key, media_type, body)
+            .await
+    }
+
+    /// The same with another method.
+    pub async fn send_raw(
+        &self,
+        method: Method,
+        path: &str,
+        key: &str,
+        media_type: &str,
+        body: &[u8],
+    ) -> Answer {
+        let request = self.request(method, path).header("idempotency-key", key);
         Answer::of(
             request
                 .header("content-type", media_type)

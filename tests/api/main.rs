@@ -36,6 +36,7 @@ mod go_between;
 mod harness;
 mod headers;
 mod in_flight;
+mod inventory;
 mod key_inspection;
 mod keys;
 mod layers;

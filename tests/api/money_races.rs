@@ -224,6 +224,14 @@ fn cancel(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     })
 }
 
+/// Of the five that are there.
+fn take_three_mugs(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(async move {
+        let allocation = [("mug".to_owned(), 3)];
+        store::inventory::take(tx, target.account, &allocation).await
+    })
+}
+
 /// Interleaves two transactions: the second one's statement meets the first one's uncommitted row.
 async fn interleave(
     database: &TestDatabase,
@@ -253,6 +261,11 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     let server = TestServer::start().await;
     let client = &server.client;
     let captured = client.charge("key-1").await.id();
+    let five = json!({"quantity": 5});
+    assert_eq!(
+        client.put("/inventory/mug", "key-2", &five).await.status,
+        200
+    );
     let cases: &[(bool, Step, Step, &str)] = &[
         (
             true,
@@ -275,6 +288,12 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
         (false, pay, pay, "an_order_has_one_succeeded_charge"),
         (false, pay, cancel, "only_a_paid_order_has_a_charge"),
         (false, cancel, pay, "a_canceled_order_stays_canceled"),
+        (
+            false,
+            take_three_mugs,
+            take_three_mugs,
+            "inventory_is_never_negative",
+        ),
     ];
     for (use_captured, first, second, constraint) in cases {
         let charge = if *use_captured {
