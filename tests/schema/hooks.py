@@ -107,6 +107,8 @@ def name_what_exists(case):
             case.path_parameters["key"] = quoted
     if "{id}" in case.path and (known := fresh(case.path) or one_of(made[collection])):
         case.path_parameters["id"] = known
+    if "{sku}" in case.path and case.method == "GET" and (known := one_of(made[collection])):
+        case.path_parameters["sku"] = known
     if isinstance(case.body, dict) and "charge" in case.body:
         if known := fresh(case.path) or one_of(made["charges"]):
             case.body = {**case.body, "charge": known}
@@ -144,6 +146,8 @@ def after_call(context, case, response):
         for item in reply.get("data", [reply]):
             if "id" in item:
                 made[case.path.strip("/")].append(item["id"])
+    if response.status_code == 200 and case.method == "PUT":
+        made["inventory"].append(case.path_parameters["sku"])
 
 
 def is_positive(case):
