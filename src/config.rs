@@ -106,8 +106,9 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "IDEMPOTENCY_LEASE",
         Some("30s"),
-        "With PROCESSOR_URL: how long a request is trusted to be at work before another may go on \
-         with it; longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.",
+        "How long a request of several transactions, a checkout or with PROCESSOR_URL a payment, is \
+         trusted to be at work before another may go on with it; longer than PROCESSOR_TIMEOUT, \
+         DATABASE_DEADLINE and 5s together.",
     ),
     variable(
         "EXPIRY_SWEEP_INTERVAL",
@@ -251,6 +252,8 @@ pub struct Config {
     pub dev_api_key: Option<String>,
     /// `IDEMPOTENCY_TTL`
     pub idempotency_ttl: Duration,
+    /// `IDEMPOTENCY_LEASE`
+    pub lease: Duration,
     /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
     pub processor: Option<ProcessorConfig>,
     /// `EXPIRY_SWEEP_INTERVAL`
@@ -326,8 +329,6 @@ pub struct ProcessorConfig {
     pub send_again_within: Duration,
     /// `PROCESSOR_TIMEOUT`
     pub timeout: Duration,
-    /// `IDEMPOTENCY_LEASE`
-    pub lease: Duration,
 }
 
 /// Each longer than the one before, so that the innermost limit fires first and is told apart.
@@ -430,6 +431,7 @@ impl Config {
         let source = Source(lookup);
         let database = database(&source, "DATABASE_URL", "DATA_DIR")?;
         let timeouts = timeouts(&source)?;
+        let lease = lease(&source, &timeouts)?;
         let workers = source.number("WORKERS", 0..=1024, "a number from 0 to 1024")?;
         Ok(Self {
             bind_address: source.parse("BIND_ADDRESS", ADDRESS_EXPECTED)?,
@@ -443,7 +445,8 @@ impl Config {
                 2..=1000,
                 "a number from 2 to 1000",
             )?,
-            processor: processor(&source, &timeouts)?,
+            lease,
+            processor: processor(&source, lease)?,
             timeouts,
             body_limit: source.number(
                 "BODY_LIMIT",
@@ -607,12 +610,29 @@ fn webhooks<F: Fn(&str) -> Option<String>>(source: &Source<F>) -> Result<Webhook
     })
 }
 
-fn processor<F: Fn(&str) -> Option<String>>(
+/// Longer than one call of the processor and the transaction after it, so that whoever holds a lease
+/// can use it.
+fn lease<F: Fn(&str) -> Option<String>>(
     source: &Source<F>,
     timeouts: &Timeouts,
+) -> Result<Duration, ConfigError> {
+    let lease = source.duration("IDEMPOTENCY_LEASE")?;
+    let timeout = source.duration("PROCESSOR_TIMEOUT")?;
+    let least = timeout + timeouts.database_deadline + SETTLE_RESERVE;
+    if lease <= least {
+        let least = humantime::format_duration(least);
+        let expected =
+            format!("longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}");
+        return Err(bad("IDEMPOTENCY_LEASE", expected));
+    }
+    Ok(lease)
+}
+
+fn processor<F: Fn(&str) -> Option<String>>(
+    source: &Source<F>,
+    lease: Duration,
 ) -> Result<Option<ProcessorConfig>, ConfigError> {
     let timeout = source.duration("PROCESSOR_TIMEOUT")?;
-    let lease = source.duration("IDEMPOTENCY_LEASE")?;
     let Some(url) = source.optional("PROCESSOR_URL") else {
         return Ok(None);
     };
@@ -622,13 +642,6 @@ fn processor<F: Fn(&str) -> Option<String>>(
         }
         Ok(_) | Err(_) => return Err(bad("PROCESSOR_URL", "a URL such as http://processor:8081")),
     };
-    let least = timeout + timeouts.database_deadline + SETTLE_RESERVE;
-    if lease <= least {
-        let least = humantime::format_duration(least);
-        let expected =
-            format!("longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}");
-        return Err(bad("IDEMPOTENCY_LEASE", expected));
-    }
     let window = key_window(source)?;
     let margin = lease + timeout + window / KEY_WINDOW_MARGIN;
     if window <= margin {
@@ -641,7 +654,6 @@ fn processor<F: Fn(&str) -> Option<String>>(
         name,
         send_again_within: window - margin,
         timeout,
-        lease,
     }))
 }
 

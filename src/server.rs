@@ -6,17 +6,15 @@
 use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
 use actix_web::{App as ActixApp, HttpServer, middleware::from_fn, web};
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tracing_actix_web::TracingLogger;
 
 use crate::{
-    commands::ProcessorOperations,
+    commands::{NetworkPhases, ProcessorOperations},
     config::{Config, ProcessorConfig},
     database::Database,
-    http::{
-        self, App, NetworkPhases, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit,
-    },
-    idempotency::{Idempotency, LeaseSettings, Phases, Settings},
+    http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
+    idempotency::{Idempotency, LeaseSettings, Phases, SETTLE_RESERVE, Settings},
     operations,
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
     telemetry::RequestSpan,
@@ -24,6 +22,7 @@ use crate::{
         self,
         webhook_sender::{Sender, SenderError},
     },
+    workflows::{CheckoutPhases, CheckoutSteps},
 };
 
 /// Longer than the idle time of common client pools, so that a reused connection is rarely one
@@ -71,21 +70,29 @@ pub async fn serve(
         Idempotency::new(database.pool().clone(), settings).map_err(ServeError::Settings)?;
     let phases = match &config.processor {
         None => None,
-        Some(processor) => Some(phases(&idempotency, processor)?),
+        Some(processor) => Some(phases(&idempotency, processor, config.lease)?),
     };
     if phases.is_none() {
         tell_of_unsettled_operations(&database).await;
     }
-    let reconciler = phases
-        .clone()
-        .map(|phases| tokio::spawn(workers::reconciler::run(phases, is_stopping.clone())));
+    let processor = Arc::new(SimulatedProcessor::new(config.pool_connections));
+    let steps = CheckoutSteps {
+        idempotency: idempotency.clone(),
+        database: database.clone(),
+        processor: Arc::clone(&processor),
+        network: phases.clone(),
+        step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
+    };
+    let checkouts = checkouts(&idempotency, steps, config).map_err(ServeError::Settings)?;
+    let mut reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
         api_keys: ApiKeys::new(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),
-        processor: Arc::new(SimulatedProcessor::new(config.pool_connections)),
+        processor,
         phases,
+        checkouts,
         timeouts: config.timeouts,
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
@@ -136,9 +143,7 @@ pub async fn serve(
         tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
         webhooks.abort();
     }
-    if let Some(reconciler) = reconciler {
-        let _ = reconciler.await;
-    }
+    while reconcilers.join_next().await.is_some() {}
     Ok(())
 }
 
@@ -158,6 +163,7 @@ async fn tell_of_unsettled_operations(database: &Database) {
 fn phases(
     idempotency: &Idempotency,
     processor: &ProcessorConfig,
+    lease: Duration,
 ) -> Result<NetworkPhases, ServeError> {
     let operations = ProcessorOperations {
         processor: HttpProcessor::new(&processor.url, processor.timeout)
@@ -166,10 +172,40 @@ fn phases(
         send_again_within: processor.send_again_within,
     };
     let settings = LeaseSettings {
-        lease: processor.lease,
+        lease,
         call_limit: processor.timeout,
     };
     Phases::new(idempotency.clone(), operations, settings).map_err(ServeError::Settings)
+}
+
+/// A run of a checkout may last as long as its lease, but for what it takes to write the end.
+fn checkouts(
+    idempotency: &Idempotency,
+    steps: CheckoutSteps,
+    config: &Config,
+) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
+    let settings = LeaseSettings {
+        lease: config.lease,
+        call_limit: config.lease - config.timeouts.database_deadline - SETTLE_RESERVE,
+    };
+    Phases::new(idempotency.clone(), steps, settings)
+}
+
+/// What goes on for clients that never retry.
+fn reconcilers(
+    phases: Option<&NetworkPhases>,
+    checkouts: &CheckoutPhases,
+    stopping: &watch::Receiver<bool>,
+) -> JoinSet<()> {
+    let mut reconcilers = JoinSet::new();
+    if let Some(phases) = phases {
+        reconcilers.spawn(workers::reconciler::run(phases.clone(), stopping.clone()));
+    }
+    reconcilers.spawn(workers::reconciler::run(
+        checkouts.clone(),
+        stopping.clone(),
+    ));
+    reconcilers
 }
 
 /// Sets the HTTP server up with its limits, and its layers, the outermost last.

@@ -4,7 +4,7 @@
 //! Writes   its status
 //! Emits    order.canceled
 //! Refuses  an order that was paid or canceled
-//! Fails    while a payment is unsettled
+//! Fails    while a payment or the checkout that made it is unsettled
 
 use sqlx::PgConnection;
 
@@ -35,7 +35,9 @@ impl Command for CancelOrder {
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
-        if store::operations::is_order_unsettled(tx, account, id).await? {
+        if store::operations::is_order_unsettled(&mut *tx, account, id).await?
+            || store::checkouts::is_order_in_checkout(&mut *tx, account, id).await?
+        {
             return Err(unsettled());
         }
         order.status.must_be_open().map_err(ApiError::from)?;

@@ -15,7 +15,7 @@ use crate::{
         error::{ApiError, ErrorCode},
         event::EventType,
         ids::OrderId,
-        order::NewOrder,
+        order::{NewOrder, Order},
         params::Params,
     },
     idempotency::{Command, Failure, Rejection, Reply},
@@ -33,22 +33,39 @@ pub struct CreateOrder {
 impl Command for CreateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let new = NewOrder::parse(&self.params)?;
-        let content = serde_json_canonicalizer::to_vec(&new)
-            .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
-        let content_hash = Sha256::digest(&content);
+        let content_hash = content_hash(&new)?;
         let id = OrderId(Uuid::now_v7());
-        match store::orders::insert(tx, self.origin.account, id, &new, &content_hash).await? {
+        match open(&self.origin, tx, id, &new, &content_hash).await? {
             None => self.existing(tx, &new, &content_hash).await,
             Some(order) => {
-                self.origin
-                    .emit(tx, EventType::OrderCreated, &order)
-                    .await?;
                 self.origin
                     .order(tx, CREATED, order, new.expand_charge)
                     .await
             }
         }
     }
+}
+
+/// What tells the content of an order from another's.
+pub(super) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejection> {
+    let content = serde_json_canonicalizer::to_vec(new)
+        .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
+    Ok(Sha256::digest(&content).to_vec())
+}
+
+/// Opens an order and says so. `None`: its natural key names one already.
+pub(super) async fn open(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    id: OrderId,
+    new: &NewOrder,
+    content_hash: &[u8],
+) -> Result<Option<Order>, Rejection> {
+    let order = store::orders::insert(tx, origin.account, id, new, content_hash).await?;
+    if let Some(order) = &order {
+        origin.emit(tx, EventType::OrderCreated, order).await?;
+    }
+    Ok(order)
 }
 
 impl CreateOrder {

@@ -6,7 +6,7 @@
 //! Emits    refund.created, charge.refunded, order.refunded
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
 //!          promised
-//! Fails    while another operation on the charge is unsettled
+//! Fails    while another operation on the charge, or the checkout that made it, is unsettled
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -49,7 +49,9 @@ impl CreateRefund {
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
             .ok_or_else(|| missing("charge"))?;
-        if store::operations::is_charge_unsettled(tx, account, charge_id).await? {
+        if store::operations::is_charge_unsettled(&mut *tx, account, charge_id).await?
+            || store::checkouts::is_charge_in_checkout(&mut *tx, account, charge_id).await?
+        {
             return Err(unsettled());
         }
         let amount = charge

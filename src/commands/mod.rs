@@ -6,7 +6,9 @@
 
 mod cancel_order;
 mod capture_charge;
+mod checkout_steps;
 mod create_charge;
+mod create_checkout;
 mod create_order;
 mod create_refund;
 mod create_webhook_endpoint;
@@ -19,11 +21,13 @@ mod update_refund;
 
 pub use cancel_order::CancelOrder;
 pub use capture_charge::CaptureCharge;
+pub use checkout_steps::RunStep;
 pub use create_charge::CreateCharge;
+pub use create_checkout::{CreateCheckout, end_checkout, set_out_for_next_step};
 pub use create_order::CreateOrder;
 pub use create_refund::CreateRefund;
 pub use create_webhook_endpoint::CreateWebhookEndpoint;
-pub use operations::ProcessorOperations;
+pub use operations::{NetworkPhases, ProcessorOperations};
 pub use pay_order::PayOrder;
 pub use set_inventory::SetInventory;
 pub use update_charge::UpdateCharge;
@@ -104,6 +108,7 @@ impl Origin {
             charge,
             refund: None,
             order: None,
+            checkout: None,
             dialect: self.dialect,
             expand: false,
             request_id: self.request_id.clone(),
@@ -198,15 +203,19 @@ fn missing(param: &str) -> Rejection {
 
 /// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.
 fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejection> {
-    let mut reply = error_reply(&ApiError {
+    let mut reply = error_reply(&decline_of(decline, charge))?;
+    reply.resource_id = Some(charge.id.clone());
+    Ok(reply)
+}
+
+fn decline_of(decline: Decline, charge: &Charge) -> ApiError {
+    ApiError {
         code: decline.code,
         message: decline.message.to_owned(),
         param: None,
         decline_code: decline.decline_code.map(str::to_owned),
         charge: Some(charge.id.clone()),
-    })?;
-    reply.resource_id = Some(charge.id.clone());
-    Ok(reply)
+    }
 }
 
 fn unserialisable(error: serde_json::Error) -> Rejection {
@@ -232,12 +241,17 @@ fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
     Ok(reply)
 }
 
+/// The reply of an error that is stored, and says so where a corrected request may follow.
+fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
+    if error.code.error_type() == ErrorType::InvalidRequest {
+        error.message.push_str(STORED_REFUSAL);
+    }
+    error_reply(&error)
+}
+
 /// A deterministic refusal: nothing that the command wrote survives, the reply is stored.
 impl From<ApiError> for Rejection {
-    fn from(mut error: ApiError) -> Self {
-        if error.code.error_type() == ErrorType::InvalidRequest {
-            error.message.push_str(STORED_REFUSAL);
-        }
-        error_reply(&error).map_or_else(|rejection| rejection, Rejection::Refused)
+    fn from(error: ApiError) -> Self {
+        stored_refusal(error).map_or_else(|rejection| rejection, Rejection::Refused)
     }
 }

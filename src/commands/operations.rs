@@ -1,7 +1,7 @@
 //! What every operation across the network has in common, whichever request began it: reading it,
 //! asking the processor, and writing down its answer.
 //!
-//! Locks    what the operation is about: the charge, the refund, the order
+//! Locks    what the operation is about: the checkout, the order, the charge, the refund
 //! Writes   the outcome, or the undoing of what `begin` reserved
 //! Emits    as the verb does in one transaction; refund.failed
 
@@ -11,8 +11,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    Origin, capture_charge::capture, create_charge, create_refund::refunded, declined,
-    pay_order::paid,
+    Origin, capture_charge::capture, checkout_steps, create_charge, create_refund::refunded,
+    declined, pay_order::paid,
 };
 use crate::{
     domain::{
@@ -22,10 +22,13 @@ use crate::{
         operation::{Answer, Instruction, Operation, Verb},
         test_cards::Decline,
     },
-    idempotency::{Called, Failure, Operations, Rejection, Reply},
-    processor::{Asked, CardProcessor},
+    idempotency::{Called, Failure, Operations, Phases, Rejection, Reply},
+    processor::{Asked, CardProcessor, HttpProcessor},
     store,
 };
+
+/// The phases of commands that ask a card processor across a network.
+pub type NetworkPhases = Phases<ProcessorOperations<HttpProcessor>>;
 
 /// The operations of a card processor across a network.
 pub struct ProcessorOperations<P> {
@@ -39,6 +42,7 @@ pub struct ProcessorOperations<P> {
 }
 
 impl<P: CardProcessor> Operations for ProcessorOperations<P> {
+    const KIND: &'static str = "processor";
     type Operation = Operation;
     type Answer = Answer;
 
@@ -89,6 +93,10 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
             request_id: operation.request_id.clone(),
             idempotency_key: operation.idempotency_key.clone(),
         };
+        // Before its steps: the same order of locks as in a step that is one transaction.
+        if let Some(checkout) = operation.checkout {
+            store::checkouts::lock(tx, operation.account, checkout).await?;
+        }
         // Before anything that looks for unsettled operations.
         store::operations::settle(tx, operation.account, operation.id, *answer).await?;
         let settled = match operation.verb {
@@ -148,9 +156,10 @@ async fn authorised(
         store::orders::lock(tx, account, order).await?;
     }
     let charge = store::charges::settle(tx, account, id, said, capture).await?;
-    match operation.order {
-        None => create_charge::answer(origin, tx, charge, said, operation.expand).await,
-        Some(order) => paid(origin, tx, order, charge, said, operation.expand).await,
+    match (operation.checkout, operation.order) {
+        (Some(checkout), _) => checkout_steps::charged(origin, tx, checkout, charge, said).await,
+        (None, Some(order)) => paid(origin, tx, order, charge, said, operation.expand).await,
+        (None, None) => create_charge::answer(origin, tx, charge, said, operation.expand).await,
     }
 }
 
@@ -181,11 +190,18 @@ async fn given_back(
     match answer {
         Answer::Done => {
             let refund = store::refunds::succeed(tx, account, id).await?;
+            if let Some(checkout) = operation.checkout {
+                return checkout_steps::given_back(origin, tx, checkout, charge, refund).await;
+            }
             refunded(origin, tx, charge, refund, operation.expand).await
         }
         Answer::Declined(decline) => {
             let refund = store::refunds::fail(tx, account, id).await?;
             origin.emit(tx, EventType::RefundFailed, &refund).await?;
+            if let Some(checkout) = operation.checkout {
+                // Money that was taken for nothing must go back: the step stays to be run.
+                store::checkouts::count_refused_refund(tx, account, checkout).await?;
+            }
             refused(origin, tx, operation, decline).await
         }
     }

@@ -5,7 +5,8 @@
 //!          network the charge is pending meanwhile
 //! Emits    charge.succeeded and order.paid, or charge.failed
 //! Refuses  an order that was paid or canceled
-//! Fails    when the processor is down or its slow lane is full; while a payment is unsettled
+//! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
+//!          that made it is unsettled
 
 use std::sync::Arc;
 
@@ -56,7 +57,9 @@ impl PayOrder {
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
-        if store::operations::is_order_unsettled(tx, account, id).await? {
+        if store::operations::is_order_unsettled(&mut *tx, account, id).await?
+            || store::checkouts::is_order_in_checkout(tx, account, id).await?
+        {
             return Err(unsettled());
         }
         order.status.must_be_open().map_err(ApiError::from)?;

@@ -17,6 +17,11 @@ macro_rules! error_codes {
             /// All of them, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
+            /// The error with this `code`.
+            pub fn parse(code: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|known| known.as_str() == code)
+            }
+
             /// The `code` in the envelope.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $code),+ }

@@ -42,6 +42,8 @@ event_types! {
     OrderPaid = "order.paid": "An order got its charge.";
     OrderCanceled = "order.canceled": "An open order was closed for good.";
     OrderRefunded = "order.refunded": "All of an order's charge was given back.";
+    CheckoutCompleted = "checkout.completed": "A checkout's order is paid and its items are allocated.";
+    CheckoutCanceled = "checkout.canceled": "A checkout was declined or out of stock, and is undone.";
 }
 
 /// An event, as clients see it and as webhooks carry it.

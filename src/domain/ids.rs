@@ -41,6 +41,7 @@ ids! {
     ChargeId, ChargePrefix, "ch", "a charge";
     RefundId, RefundPrefix, "re", "a refund";
     OrderId, OrderPrefix, "or", "an order";
+    CheckoutId, CheckoutPrefix, "co", "a checkout";
     EventId, EventPrefix, "evt", "an event";
     WebhookEndpointId, WebhookEndpointPrefix, "we", "a webhook endpoint";
     WebhookDeliveryId, WebhookDeliveryPrefix, "whd", "the delivery of an event to a webhook endpoint";

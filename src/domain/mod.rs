@@ -5,6 +5,7 @@
 
 pub mod card_numbers;
 pub mod charge;
+pub mod checkout;
 pub mod dialect;
 pub mod error;
 pub mod event;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     dialect::Dialect,
-    ids::{AccountId, ChargeId, OrderId, RefundId},
+    ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
     test_cards::Decline,
 };
 
@@ -111,6 +111,8 @@ pub struct Operation {
     pub refund: Option<RefundId>,
     /// The order that is paid.
     pub order: Option<OrderId>,
+    /// The checkout that it is a step of.
+    pub checkout: Option<CheckoutId>,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
     /// Whether the reply shows references as whole objects.

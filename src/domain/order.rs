@@ -10,7 +10,8 @@ use super::{
     params::{Fields, Metadata, MetadataChange, Params},
 };
 
-const ITEMS_MAX: usize = 100;
+/// The most lines that an order has.
+pub const ITEMS_MAX: usize = 100;
 const QUANTITY_MAX: i64 = 10_000;
 /// Longest stock-keeping unit and item description, in characters.
 pub const ITEM_TEXT_MAX_CHARS: usize = 255;
@@ -213,7 +214,8 @@ impl From<OrderRefusal> for ApiError {
     }
 }
 
-fn item(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
+/// One line.
+pub(super) fn item(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
     let sku = fields.text("sku", ITEM_TEXT_MAX_CHARS)?;
     let description = fields.text("description", ITEM_TEXT_MAX_CHARS)?;
     let Some(quantity) = fields.integer("quantity", 1..=QUANTITY_MAX)? else {
@@ -232,8 +234,8 @@ fn item(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
     })
 }
 
-/// At most 100 times 10^12: no overflow either.
-fn total(items: &[Item]) -> Result<i64, ApiError> {
+/// The sum of the lines. At most 100 times 10^12: no overflow either.
+pub(super) fn total(items: &[Item]) -> Result<i64, ApiError> {
     match items.iter().map(|item| item.amount).sum() {
         0 => Err(ApiError::new(
             ErrorCode::ParameterInvalid,

@@ -6,6 +6,7 @@
 pub mod api_keys;
 pub mod body;
 pub mod charges;
+pub mod checkouts;
 pub mod error;
 mod errors_page;
 pub mod events;
@@ -35,16 +36,14 @@ use tokio::sync::watch;
 
 use self::{api_keys::ApiKeys, error::EdgeError, rate_limit::RateLimit};
 use crate::{
-    commands::ProcessorOperations,
+    commands::NetworkPhases,
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::error::{ApiError, ErrorCode},
-    idempotency::{Failure, FailureKind, Idempotency, Phases},
-    processor::{HttpProcessor, SimulatedProcessor},
+    idempotency::{Failure, FailureKind, Idempotency},
+    processor::SimulatedProcessor,
+    workflows::CheckoutPhases,
 };
-
-/// The phases of commands that ask a card processor across a network.
-pub type NetworkPhases = Phases<ProcessorOperations<HttpProcessor>>;
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
 #[derive(Clone)]
@@ -61,6 +60,8 @@ pub struct App {
     pub processor: Arc<SimulatedProcessor>,
     /// The way to write where it does.
     pub phases: Option<NetworkPhases>,
+    /// The way to run several commands as one.
+    pub checkouts: CheckoutPhases,
     /// The timeout ladder.
     pub timeouts: Timeouts,
     /// Largest body, in bytes.
@@ -170,6 +171,12 @@ fn api(config: &mut ServiceConfig) {
         )
         .service(allow("/orders/{id}/pay", "POST").route(web::post().to(orders::pay)))
         .service(allow("/orders/{id}/cancel", "POST").route(web::post().to(orders::cancel)))
+        .service(
+            allow("/checkouts", "GET, HEAD, POST")
+                .route(web::post().to(checkouts::create))
+                .route(get().to(checkouts::list)),
+        )
+        .service(allow("/checkouts/{id}", "GET, HEAD").route(get().to(checkouts::retrieve)))
         .service(
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))

@@ -18,6 +18,10 @@ impl Modify for CardExamples {
             let body = match operation.operation_id.as_deref() {
                 Some("createCharge") => json!({"amount": 2000, "currency": "usd"}),
                 Some("payOrder") => json!({}),
+                Some("createCheckout") => json!({
+                    "currency": "usd",
+                    "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
+                }),
                 Some(_) | None => continue,
             };
             if let Some(RefOr::T(request)) = &mut operation.request_body

@@ -16,7 +16,7 @@ use super::{App, error::EdgeError, request::Mutation};
 use crate::{
     commands::Origin,
     domain::{dialect::Dialect, params::Params},
-    idempotency::{Begin, Command, Failure, FailureKind, Outcome, Record},
+    idempotency::{Begin, Command, Failure, FailureKind, Operations, Outcome, Phases, Record},
 };
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
@@ -36,16 +36,13 @@ pub async fn run<C: Command>(
     answer(outcome, dialect)
 }
 
-/// The same for a command that asks the card processor: one transaction where that is simulated in
-/// this process, phases where it is across a network.
-pub async fn run_with_processor<C: Command + Begin>(
+/// The same for a command in phases.
+pub async fn run_in_phases<O: Operations, B: Begin>(
     app: &App,
+    phases: &Phases<O>,
     mutation: Mutation,
-    command: impl FnOnce(Origin, Params) -> C,
+    begin: impl FnOnce(Origin, Params) -> B,
 ) -> Result<HttpResponse, EdgeError> {
-    let Some(phases) = &app.phases else {
-        return run(app, mutation, command).await;
-    };
     refuse_new_work_when_stopping(app)?;
     let Mutation {
         origin,
@@ -53,8 +50,21 @@ pub async fn run_with_processor<C: Command + Begin>(
         request,
     } = mutation;
     let dialect = origin.dialect;
-    let outcome = phases.run(request, command(origin, params)).await;
+    let outcome = phases.run(request, begin(origin, params)).await;
     answer(outcome, dialect)
+}
+
+/// The same for a command that asks the card processor: one transaction where that is simulated in
+/// this process, phases where it is across a network.
+pub async fn run_with_processor<C: Command + Begin>(
+    app: &App,
+    mutation: Mutation,
+    command: impl FnOnce(Origin, Params) -> C,
+) -> Result<HttpResponse, EdgeError> {
+    match &app.phases {
+        None => run(app, mutation, command).await,
+        Some(phases) => run_in_phases(app, phases, mutation, command).await,
+    }
 }
 
 /// New work would keep a stopping replica from ever being done; another one takes it.

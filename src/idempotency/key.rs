@@ -58,6 +58,16 @@ impl IdempotencyKey {
         Ok(Self(bare.iter().copied().map(char::from).collect()))
     }
 
+    /// A key that no client can send: it begins with a comma, which no header's key may hold. For the
+    /// steps of work that a client asked for under a key of its own.
+    pub fn reserved(name: &str) -> Result<Self, KeyError> {
+        let Self(name) = Self::parse(name.as_bytes())?;
+        if name.len() == KEY_MAX_BYTES {
+            return Err(KeyError::TooLong);
+        }
+        Ok(Self(format!(",{name}")))
+    }
+
     /// The key without quotes.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -95,6 +105,21 @@ mod tests {
         assert!(IdempotencyKey::parse(format!("\"{longest}\"").as_bytes()).is_ok());
         assert_eq!(
             IdempotencyKey::parse(format!("{longest}k").as_bytes()).unwrap_err(),
+            KeyError::TooLong
+        );
+    }
+
+    #[test]
+    fn no_header_names_a_reserved_key() {
+        let reserved = IdempotencyKey::reserved("step-1").unwrap();
+        assert_eq!(reserved.as_str(), ",step-1");
+        assert_eq!(
+            IdempotencyKey::parse(reserved.as_str().as_bytes()).unwrap_err(),
+            KeyError::ForbiddenByte
+        );
+        let too_long = "k".repeat(KEY_MAX_BYTES);
+        assert_eq!(
+            IdempotencyKey::reserved(&too_long).unwrap_err(),
             KeyError::TooLong
         );
     }

@@ -28,6 +28,8 @@ pub(super) struct Leased {
 pub(super) struct Lease {
     pub(super) account_id: Uuid,
     pub(super) key: String,
+    /// Whose operation it is: no other [`super::Operations`] takes it over.
+    pub(super) kind: &'static str,
     pub(super) operation: Uuid,
     pub(super) token: Uuid,
     /// Not later than the moment that the database counts the lease from.
@@ -48,7 +50,8 @@ pub(super) async fn take(
         r#"
         UPDATE idempotency_keys
            SET operation = $3, lease_token = $4, leased_until = now() + $5::interval,
-               recover_after = now() + $5::interval, takeovers = 0, in_doubt = false
+               recover_after = now() + $5::interval, takeovers = 0, in_doubt = false,
+               operation_kind = $6
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING account_id
         "#,
@@ -57,6 +60,7 @@ pub(super) async fn take(
         lease.operation,
         lease.token,
         length,
+        lease.kind,
     )
     .fetch_one(tx)
     .await?;
@@ -79,7 +83,7 @@ pub(super) async fn take_over(
            SET lease_token = $5, leased_until = now() + $6::interval,
                recover_after = now() + $6::interval, takeovers = takeovers + 1, in_doubt = true
          WHERE account_id = $1 AND key = $2 AND operation = $3 AND lease_token = $4
-           AND leased_until <= now()
+           AND operation_kind = $7 AND leased_until <= now()
         "#,
         lease.account_id,
         lease.key,
@@ -87,16 +91,18 @@ pub(super) async fn take_over(
         from,
         lease.token,
         length,
+        lease.kind,
     )
     .execute(tx)
     .await?;
     Ok(taken.rows_affected() == 1)
 }
 
-/// Takes over an operation that nobody works on, the one that waits longest; `None` if there is
-/// none. `SKIP LOCKED` lets replicas share the work.
+/// Takes over an operation of this kind that nobody works on, the one that waits longest; `None` if
+/// there is none. `SKIP LOCKED` lets replicas share the work.
 pub(super) async fn take_over_any(
     tx: &mut PgConnection,
+    kind: &str,
     token: Uuid,
     length: &PgInterval,
 ) -> Result<Option<(Uuid, String, Uuid)>, sqlx::Error> {
@@ -105,7 +111,7 @@ pub(super) async fn take_over_any(
         WITH abandoned AS MATERIALIZED (
             SELECT account_id, key
               FROM idempotency_keys
-             WHERE operation IS NOT NULL AND recover_after <= now() AND leased_until <= now()
+             WHERE operation_kind = $3 AND recover_after <= now() AND leased_until <= now()
              ORDER BY recover_after
              LIMIT 1
                FOR UPDATE SKIP LOCKED)
@@ -118,16 +124,18 @@ pub(super) async fn take_over_any(
         "#,
         token,
         length,
+        kind,
     )
     .fetch_optional(tx)
     .await?;
     Ok(taken.map(|taken| (taken.account_id, taken.key, taken.operation)))
 }
 
-/// Takes over the operation with this id, if its holder's lease is over; `None` if it isn't in flight
+/// Takes over the operation of this kind with this id, if its holder's lease is over; `None` if it isn't in flight
 /// or somebody is at work on it.
 pub(super) async fn take_over_operation(
     tx: &mut PgConnection,
+    kind: &str,
     operation: Uuid,
     token: Uuid,
     length: &PgInterval,
@@ -137,12 +145,13 @@ pub(super) async fn take_over_operation(
         UPDATE idempotency_keys
            SET lease_token = $2, leased_until = now() + $3::interval,
                recover_after = now() + $3::interval, takeovers = takeovers + 1, in_doubt = true
-         WHERE operation = $1 AND leased_until <= now()
+         WHERE operation = $1 AND operation_kind = $4 AND leased_until <= now()
         RETURNING account_id, key
         "#,
         operation,
         token,
         length,
+        kind,
     )
     .fetch_optional(tx)
     .await?;

@@ -4,9 +4,8 @@
 //! stored outcome are in one Postgres transaction, so either both exist or neither does, whatever
 //! crashes, and no handler can forget a step.
 //!
-//! This folder, `migrations/0001_idempotency_keys.sql` and `migrations/0009_leases.sql` can be copied
-//! as they are: nothing here names the rest of the crate or a web framework. See README.md beside
-//! this file.
+//! This folder and the migrations that its README.md names can be copied as they are: nothing here
+//! names the rest of the crate or a web framework.
 
 mod claim;
 mod connection;

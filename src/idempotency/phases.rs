@@ -56,6 +56,10 @@ pub enum Begun {
 /// The other steps: one implementation for all verbs, because whoever goes on after a crash has
 /// nothing but what `begin` wrote down.
 pub trait Operations: Send + Sync + 'static {
+    /// What tells its operations from those of another implementation, in the table: each goes on
+    /// with its own.
+    const KIND: &'static str;
+
     /// What was written down.
     type Operation: Send + Sync;
     /// The other side's definite answer.
@@ -257,13 +261,15 @@ impl<O: Operations> Phases<O> {
         let since = Instant::now();
         let mut tx = connection.begin().await?;
         let token = Uuid::new_v4();
-        let taken = lease::take_over_operation(&mut tx, operation, token, &self.lease).await?;
+        let taken =
+            lease::take_over_operation(&mut tx, O::KIND, operation, token, &self.lease).await?;
         let Some((account_id, key)) = taken else {
             return Ok(None);
         };
         let lease = Lease {
             account_id,
             key,
+            kind: O::KIND,
             operation,
             token,
             since,
@@ -287,12 +293,13 @@ impl<O: Operations> Phases<O> {
         let since = Instant::now();
         let mut tx = connection.begin().await?;
         let token = Uuid::new_v4();
-        let taken = lease::take_over_any(&mut tx, token, &self.lease).await?;
+        let taken = lease::take_over_any(&mut tx, O::KIND, token, &self.lease).await?;
         tx.commit().await.map_err(commit_failure)?;
         connection.release();
         Ok(taken.map(|(account_id, key, operation)| Lease {
             account_id,
             key,
+            kind: O::KIND,
             operation,
             token,
             since,
@@ -459,6 +466,7 @@ impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
         let lease = Lease {
             account_id: request.account_id,
             key: request.key.as_str().to_owned(),
+            kind: O::KIND,
             operation: Uuid::now_v7(),
             token: Uuid::new_v4(),
             since: began,
@@ -485,6 +493,7 @@ impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
         let lease = Lease {
             account_id: request.account_id,
             key: request.key.as_str().to_owned(),
+            kind: O::KIND,
             operation: leased.operation,
             token: Uuid::new_v4(),
             since: began,

@@ -199,8 +199,8 @@ pub(super) async fn save(
         UPDATE idempotency_keys
            SET status = $3, headers = $4, body = $5, resource_id = $6,
                expires_at = greatest(expires_at, now() + $7::interval),
-               operation = NULL, lease_token = NULL, leased_until = NULL, recover_after = NULL,
-               in_doubt = false
+               operation = NULL, operation_kind = NULL, lease_token = NULL, leased_until = NULL,
+               recover_after = NULL, in_doubt = false
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
                   expires_at, status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>",

@@ -1,11 +1,12 @@
 //! 5 · The SQL, one file per table.
 //!
-//! Promise: every function takes a connection, runs one statement, and neither begins nor commits;
-//! each says which locks it holds. The account leads every condition, so that no function can
+//! Promise: every function takes a connection and neither begins nor commits; each says which locks
+//! it holds. The account leads every condition, so that no function can
 //! return another account's row.
 
 pub mod api_keys;
 pub mod charges;
+pub mod checkouts;
 pub mod events;
 pub mod inventory;
 pub mod operations;

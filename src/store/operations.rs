@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::domain::{
     dialect::Dialect,
-    ids::{AccountId, ChargeId, OrderId, RefundId},
+    ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
     operation::{Answer, Instruction, Operation, Verb},
 };
 
@@ -22,8 +22,8 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         "
         INSERT INTO operations
                (account_id, id, verb, instruction, charge_id, refund_id, order_id, dialect, expand,
-                request_id, idempotency_key)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                request_id, idempotency_key, checkout_id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         ",
         operation.account.0,
         operation.id,
@@ -36,6 +36,7 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         operation.expand,
         operation.request_id,
         operation.idempotency_key,
+        operation.checkout.map(|checkout| checkout.0),
     )
     .execute(tx)
     .await?;
@@ -56,7 +57,7 @@ pub async fn find(
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
         RETURNING verb, instruction AS "instruction: Json<Instruction>", charge_id, refund_id,
-                  order_id, dialect, expand, request_id, idempotency_key, processor AS "processor!",
+                  order_id, checkout_id, dialect, expand, request_id, idempotency_key, processor AS "processor!",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
@@ -80,6 +81,7 @@ pub async fn find(
         charge: ChargeId(found.charge_id),
         refund: found.refund_id.map(RefundId),
         order: found.order_id.map(OrderId),
+        checkout: found.checkout_id.map(CheckoutId),
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
         expand: found.expand,
         request_id: found.request_id,

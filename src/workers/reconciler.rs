@@ -1,14 +1,14 @@
-//! Goes on with operations that nobody works on: their process died, or the processor's answer was
+//! Goes on with operations and checkouts that nobody works on: their process died, or an outcome was
 //! unknown, and the client never came back.
 //!
 //! Promise: it runs on every replica without a leader, does nothing that a client's retry would not
-//! do, and asks the processor under the same key, so it can't cause a second effect.
+//! do, and does it under the same keys, so it can't cause a second effect.
 
 use std::time::Duration;
 
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
-use crate::http::NetworkPhases;
+use crate::idempotency::{Operations, Phases};
 
 /// Pause between two looks for abandoned operations: short against a lease, cheap by its index.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const AT_A_TIME_MAX: usize = 4;
 
 /// Goes on with operations until `stopping`.
-pub async fn run(phases: NetworkPhases, mut stopping: watch::Receiver<bool>) {
+pub async fn run<O: Operations>(phases: Phases<O>, mut stopping: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -36,7 +36,7 @@ pub async fn run(phases: NetworkPhases, mut stopping: watch::Receiver<bool>) {
 
 /// Several at a time, each in a task of its own: a processor that is silent about one operation
 /// holds up no other, and a panic ends nothing but its task.
-async fn recover_all(phases: &NetworkPhases) {
+async fn recover_all<O: Operations>(phases: &Phases<O>) {
     let mut tasks = JoinSet::new();
     for _ in 0..AT_A_TIME_MAX {
         let phases = phases.clone();
@@ -47,7 +47,7 @@ async fn recover_all(phases: &NetworkPhases) {
                     Ok(false) => return,
                     Err(failure) => {
                         let cause = failure.cause;
-                        tracing::warn!(%cause, "the reconciler failed; it will look again");
+                        tracing::warn!(kind = O::KIND, %cause, "the reconciler failed; it will look again");
                         return;
                     }
                 }

@@ -125,6 +125,7 @@ struct Courier {
 }
 
 impl Operations for Courier {
+    const KIND: &'static str = "courier";
     type Operation = Parcel;
     type Answer = String;
 
@@ -275,6 +276,7 @@ async fn elsewhere(pool: &PgPool, url: &str) -> PgConnectOptions {
     for sql in [
         include_str!("../../migrations/0001_idempotency_keys.sql"),
         include_str!("../../migrations/0009_leases.sql"),
+        include_str!("../../migrations/0015_operation_kinds.sql"),
         "CREATE TABLE bookings (account_id uuid, seat text, PRIMARY KEY (seat));
          CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text);",
     ] {

@@ -39,7 +39,7 @@ const CRASHES: &[Crash] = &[
 
 /// What the client does after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Retry {
+pub enum Retry {
     AtOnce,
     AfterTheLease,
     Never,

@@ -220,6 +220,7 @@ pub const PATIENT: &[(&str, &str)] = &[
     ("DATABASE_DEADLINE", "45s"),
     ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),
     ("REQUEST_TIMEOUT", "60s"),
+    ("IDEMPOTENCY_LEASE", "90s"),
 ];
 
 /// Polls until `condition` holds, and fails after [`PATIENCE`].

@@ -16,6 +16,8 @@ mod bodies;
 mod captures;
 mod charges;
 mod check_order;
+mod checkout_crashes;
+mod checkouts;
 #[cfg(feature = "client")]
 mod client;
 mod copied_folder;

@@ -82,6 +82,7 @@ impl Network {
 }
 
 impl Operations for Network {
+    const KIND: &'static str = "network";
     type Operation = Uuid;
     type Answer = bool;
 

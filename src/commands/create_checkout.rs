@@ -1,0 +1,115 @@
+//! `POST /checkouts`: an order, its charge and its items in one request.
+//!
+//! No transaction covers it, because a charge may be across a network. The request begins here, in one
+//! transaction, and ends here, in another one; what lies between are the steps in `checkout_steps.rs`,
+//! each a transaction or an operation of its own.
+//!
+//! Locks    the checkout, at the end
+//! Writes   one checkout with the steps that it sets out to run; at the end its status
+//! Emits    checkout.completed or checkout.canceled
+//! Refuses  parameters that are missing, unknown or wrong; at the end, what a step refused for good
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{CREATED, Origin, stored_refusal};
+use crate::{
+    domain::{
+        checkout::{CheckoutRun, NewCheckout},
+        event::EventType,
+        ids::{AccountId, CheckoutId},
+        params::Params,
+    },
+    idempotency::{Begin, Begun, Failure, Rejection, Reply},
+    store::{self, checkouts::AskedBy},
+};
+
+/// Creates a checkout.
+pub struct CreateCheckout {
+    /// Who sells.
+    pub origin: Origin,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Begin for CreateCheckout {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        let new = NewCheckout::parse(&self.params)?;
+        let Origin {
+            account,
+            dialect,
+            request_id,
+            idempotency_key,
+        } = &self.origin;
+        let asked_by = AskedBy {
+            dialect: *dialect,
+            request_id,
+            idempotency_key,
+        };
+        store::checkouts::insert(tx, *account, CheckoutId(operation), &new, asked_by).await?;
+        Ok(Begun::Written)
+    }
+}
+
+/// Reads a checkout for whoever is about to go on with it, and counts the attempt.
+pub async fn set_out_for_next_step(
+    tx: &mut PgConnection,
+    account: AccountId,
+    id: CheckoutId,
+) -> Result<CheckoutRun, Failure> {
+    let run = store::checkouts::lock(&mut *tx, account, id)
+        .await?
+        .ok_or_else(gone)?;
+    store::checkouts::count_attempt(tx, account, id).await?;
+    Ok(run)
+}
+
+/// Ends a checkout whose steps have all been run.
+pub async fn end_checkout(
+    tx: &mut PgConnection,
+    account: AccountId,
+    id: CheckoutId,
+) -> Result<Reply, Failure> {
+    let run = store::checkouts::lock(&mut *tx, account, id)
+        .await?
+        .ok_or_else(gone)?;
+    end(tx, run).await.map_err(|rejection| match rejection {
+        Rejection::Failed(failure) => failure,
+        Rejection::Refused(_) => Failure::internal("the end of a checkout was refused"),
+    })
+}
+
+async fn end(tx: &mut PgConnection, run: CheckoutRun) -> Result<Reply, Rejection> {
+    let ended = store::checkouts::end(&mut *tx, run.account, run.id, run.ending()).await?;
+    let (origin, checkout) = (Origin::of(&run), ended.checkout);
+    match ended.refusal {
+        None => {
+            let completed = EventType::CheckoutCompleted;
+            origin.emit(tx, completed, &checkout).await?;
+            origin.reply(CREATED, "checkouts", checkout.id.clone(), &checkout)
+        }
+        Some(refusal) => {
+            let canceled = EventType::CheckoutCanceled;
+            origin.emit(tx, canceled, &checkout).await?;
+            let mut reply = stored_refusal(refusal)?;
+            reply.resource_id = Some(checkout.id);
+            Ok(reply)
+        }
+    }
+}
+
+impl Origin {
+    /// Who asked for a checkout, for everything that happens on its way.
+    pub(super) fn of(run: &CheckoutRun) -> Self {
+        Self {
+            account: run.account,
+            dialect: run.dialect,
+            request_id: run.request_id.clone(),
+            idempotency_key: run.idempotency_key.clone(),
+        }
+    }
+}
+
+fn gone() -> Failure {
+    Failure::internal("a checkout is gone")
+}

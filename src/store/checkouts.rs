@@ -1,0 +1,526 @@
+//! The tables `checkouts` and `checkout_steps`.
+//!
+//! A step is concluded in the transaction that runs it, under the checkout's lock: [`lock`] first.
+
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use super::page::{Cursor, Listed, Page};
+use crate::domain::{
+    charge::Card,
+    checkout::{Checkout, CheckoutRun, CheckoutStatus, NewCheckout, Step, StepName, StepState},
+    dialect::Dialect,
+    error::{ApiError, ErrorCode},
+    ids::{AccountId, ChargeId, CheckoutId, OrderId},
+    order::Item,
+    params::Metadata,
+    test_cards,
+};
+
+struct Row {
+    id: Uuid,
+    account_id: Uuid,
+    amount: i64,
+    currency: String,
+    items: Json<Vec<Item>>,
+    customer: Option<String>,
+    metadata: Json<Metadata>,
+    card_token: String,
+    card_exp_month: i16,
+    card_exp_year: i16,
+    status: String,
+    order_id: Option<Uuid>,
+    failure_code: Option<String>,
+    failure_message: Option<String>,
+    failure_param: Option<String>,
+    decline_code: Option<String>,
+    refused_refunds: i32,
+    dialect: String,
+    request_id: String,
+    idempotency_key: String,
+    created_at: DateTime<Utc>,
+    steps: Json<Vec<Step>>,
+}
+
+fn unknown(column: &str) -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: "a checkout has a value that this build doesn't know".into(),
+    }
+}
+
+impl TryFrom<Row> for CheckoutRun {
+    type Error = sqlx::Error;
+
+    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+        let steps = row.steps.0;
+        let charge = Checkout::resource(&steps, StepName::CreateCharge);
+        let refusal = match (&row.failure_code, &row.failure_message) {
+            (Some(code), Some(message)) => Some(ApiError {
+                code: ErrorCode::parse(code).ok_or_else(|| unknown("failure_code"))?,
+                message: message.clone(),
+                param: row.failure_param,
+                decline_code: row.decline_code,
+                charge: charge.clone(),
+            }),
+            (None, _) | (_, None) => None,
+        };
+        Ok(Self {
+            id: CheckoutId(row.id),
+            account: AccountId(row.account_id),
+            order: row.order_id.map(OrderId),
+            card: Card {
+                card: test_cards::by_token(&row.card_token).ok_or_else(|| unknown("card_token"))?,
+                exp_month: row.card_exp_month,
+                exp_year: row.card_exp_year,
+            },
+            refusal,
+            refused_refunds: row.refused_refunds,
+            dialect: Dialect::parse(&row.dialect).ok_or_else(|| unknown("dialect"))?,
+            request_id: row.request_id,
+            idempotency_key: row.idempotency_key,
+            checkout: Checkout {
+                id: CheckoutId(row.id).to_string(),
+                object: "checkout",
+                amount: row.amount,
+                charge,
+                created: row.created_at.timestamp(),
+                currency: row.currency,
+                customer: row.customer,
+                failure_code: row.failure_code,
+                failure_message: row.failure_message,
+                items: row.items.0,
+                livemode: false,
+                metadata: row.metadata.0,
+                order: row.order_id.map(|id| OrderId(id).to_string()),
+                refund: Checkout::resource(&steps, StepName::CreateRefund),
+                status: CheckoutStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
+                steps,
+            },
+        })
+    }
+}
+
+/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+macro_rules! checkout_rows {
+    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            $before
+                + r#"
+                  id, account_id, amount, currency, items AS "items: Json<Vec<Item>>", customer,
+                  metadata AS "metadata: Json<Metadata>", card_token, card_exp_month,
+                  card_exp_year, status, order_id, failure_code, failure_message, failure_param,
+                  decline_code, refused_refunds, dialect, request_id, idempotency_key, created_at,
+                  (SELECT json_agg(
+                              json_build_object('name', name, 'state', state,
+                                                'resource', resource, 'attempts', attempts)
+                              ORDER BY position)
+                     FROM checkout_steps
+                    WHERE account_id = checkouts.account_id
+                      AND checkout_id = checkouts.id) AS "steps!: Json<Vec<Step>>"
+                  "#
+                + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// Who asked for a checkout, for whoever goes on with it.
+#[derive(Debug)]
+pub struct AskedBy<'a> {
+    /// Decides what paths in the reply start with.
+    pub dialect: Dialect,
+    /// The `req_…` that began it.
+    pub request_id: &'a str,
+    /// The client's key.
+    pub idempotency_key: &'a str,
+}
+
+/// Writes a checkout with the steps that it sets out to run. Locks nothing that exists but the
+/// account, against its deletion.
+pub async fn insert(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    new: &NewCheckout,
+    asked_by: AskedBy<'_>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        INSERT INTO checkouts
+               (account_id, id, amount, currency, items, customer, metadata, card_token,
+                card_exp_month, card_exp_year, dialect, request_id, idempotency_key)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+        ",
+        account_id.0,
+        id.0,
+        new.amount,
+        new.currency.to_string(),
+        Json(&new.items) as _,
+        new.customer,
+        Json(&new.metadata) as _,
+        new.card.card.token(),
+        new.card.exp_month,
+        new.card.exp_year,
+        asked_by.dialect.as_str(),
+        asked_by.request_id,
+        asked_by.idempotency_key,
+    )
+    .execute(&mut *tx)
+    .await?;
+    insert_steps(tx, account_id, id, StepName::PLAN).await
+}
+
+async fn insert_steps(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    steps: &[StepName],
+) -> Result<(), sqlx::Error> {
+    let positions: Vec<i16> = steps.iter().map(|step| step.position()).collect();
+    let names: Vec<String> = steps.iter().map(|step| step.as_str().to_owned()).collect();
+    sqlx::query!(
+        "
+        INSERT INTO checkout_steps (account_id, checkout_id, position, name)
+        SELECT $1, $2, position, name FROM unnest($3::smallint[], $4::text[]) AS step (position, name)
+        ",
+        account_id.0,
+        id.0,
+        &positions,
+        &names,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One checkout of the account. Takes no lock.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+) -> Result<Option<CheckoutRun>, sqlx::Error> {
+    checkout_rows!(
+        "SELECT",
+        "FROM checkouts WHERE account_id = $1 AND id = $2",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(connection)
+    .await?
+    .map(CheckoutRun::try_from)
+    .transpose()
+}
+
+/// The same, and nobody else runs a step of it until the transaction ends.
+pub async fn lock(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+) -> Result<Option<CheckoutRun>, sqlx::Error> {
+    sqlx::query!(
+        "SELECT id FROM checkouts WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    // In a statement of its own: the one that waited for the lock has an old snapshot of the steps.
+    find(tx, account_id, id).await
+}
+
+/// Counts that somebody sets out to run the step that is next, if one is.
+pub async fn count_attempt(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE checkout_steps
+           SET attempts = attempts + 1
+         WHERE account_id = $1 AND checkout_id = $2
+           AND position = (SELECT min(position) FROM checkout_steps
+                            WHERE account_id = $1 AND checkout_id = $2 AND state = 'pending')
+        ",
+        account_id.0,
+        id.0,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes down that the checkout's first step created its order.
+pub async fn set_order(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    order: OrderId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE checkouts
+           SET order_id = $3
+         WHERE account_id = $1 AND id = $2 AND order_id IS NULL
+        RETURNING id
+        ",
+        account_id.0,
+        id.0,
+        order.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes down that a step is done and what it made, and that the next one is set out for. Fails if
+/// the step isn't pending.
+pub async fn finish_step(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    step: StepName,
+    resource: &str,
+) -> Result<(), sqlx::Error> {
+    conclude_step(
+        &mut *tx,
+        account_id,
+        id,
+        step,
+        StepState::Done,
+        Some(resource),
+    )
+    .await?;
+    count_attempt(tx, account_id, id).await
+}
+
+/// Writes down that a step is refused for good and why, that what was to follow is not to be run any
+/// more, and what is to be run instead, to undo what was. Fails if the step isn't pending.
+pub async fn refuse_step(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    step: StepName,
+    resource: Option<&str>,
+    why: &ApiError,
+) -> Result<(), sqlx::Error> {
+    conclude_step(&mut *tx, account_id, id, step, StepState::Refused, resource).await?;
+    sqlx::query!(
+        "
+        UPDATE checkouts
+           SET failure_code = $3, failure_message = $4, failure_param = $5, decline_code = $6
+         WHERE account_id = $1 AND id = $2 AND failure_code IS NULL
+        RETURNING id
+        ",
+        account_id.0,
+        id.0,
+        why.code.as_str(),
+        why.message,
+        why.param,
+        why.decline_code,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "
+        UPDATE checkout_steps
+           SET state = 'skipped'
+         WHERE account_id = $1 AND checkout_id = $2 AND state = 'pending'
+        ",
+        account_id.0,
+        id.0,
+    )
+    .execute(&mut *tx)
+    .await?;
+    insert_steps(&mut *tx, account_id, id, step.compensation()).await?;
+    count_attempt(tx, account_id, id).await
+}
+
+async fn conclude_step(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    step: StepName,
+    state: StepState,
+    resource: Option<&str>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE checkout_steps
+           SET state = $4, resource = $5
+         WHERE account_id = $1 AND checkout_id = $2 AND position = $3 AND state = 'pending'
+        RETURNING position
+        ",
+        account_id.0,
+        id.0,
+        step.position(),
+        state.as_str(),
+        resource,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Counts a refund that the processor refused to make: the step stays pending, and its next attempt
+/// is another refund.
+pub async fn count_refused_refund(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE checkouts
+           SET refused_refunds = refused_refunds + 1
+         WHERE account_id = $1 AND id = $2
+        RETURNING id
+        ",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes down how a checkout ended. Fails if it has ended, or has a step to run.
+pub async fn end(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+    status: CheckoutStatus,
+) -> Result<CheckoutRun, sqlx::Error> {
+    checkout_rows!(
+        "
+        UPDATE checkouts
+           SET status = $3
+         WHERE account_id = $1 AND id = $2 AND status = 'in_progress'
+           AND NOT EXISTS (SELECT FROM checkout_steps
+                            WHERE account_id = $1 AND checkout_id = $2 AND state = 'pending')
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        status.as_str(),
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
+}
+
+/// Forgets a checkout of which no step was run.
+pub async fn delete(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CheckoutId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        DELETE FROM checkouts
+         WHERE account_id = $1 AND id = $2
+           AND NOT EXISTS (SELECT FROM checkout_steps
+                            WHERE account_id = $1 AND checkout_id = $2 AND state <> 'pending')
+        RETURNING id
+        ",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Whether this order is a checkout's that has not ended. Ask it under the order's lock.
+pub async fn is_order_in_checkout(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    order: OrderId,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM checkouts
+             WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress') AS "in_checkout!"
+        "#,
+        account_id.0,
+        order.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// The same for the order that this charge is for. Ask it under the charge's lock.
+pub async fn is_charge_in_checkout(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    charge: ChargeId,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM charges
+              JOIN checkouts USING (account_id, order_id)
+             WHERE account_id = $1 AND charges.id = $2
+               AND checkouts.status = 'in_progress') AS "in_checkout!"
+        "#,
+        account_id.0,
+        charge.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// One page of the account's checkouts; `None` if its cursor names none of them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    page: &Page,
+    customer: Option<&str>,
+) -> Result<Option<Listed<Checkout>>, sqlx::Error> {
+    if let Some(cursor) = page.cursor.id()
+        && find(&mut *connection, account_id, CheckoutId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
+    // Two statements that differ in their order: each walks the primary key and stops.
+    macro_rules! rows {
+        ($order:tt) => {
+            checkout_rows!(
+                "SELECT",
+                "
+                  FROM checkouts
+                 WHERE account_id = $1
+                   AND ($2::uuid IS NULL OR id < $2)
+                   AND ($3::uuid IS NULL OR id > $3)
+                   AND ($4::timestamptz IS NULL OR created_at >= $4)
+                   AND ($5::timestamptz IS NULL OR created_at < $5)
+                   AND ($6::text IS NULL OR customer = $6)
+                 ORDER BY id "
+                    + $order
+                    + " LIMIT $7",
+                account_id.0,
+                page.cursor.older_than(),
+                page.cursor.newer_than(),
+                page.created_from,
+                page.created_before,
+                customer,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = match page.cursor {
+        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
+        Cursor::EndingBefore(_) => rows!("ASC"),
+    };
+    let runs: Result<Vec<CheckoutRun>, _> = rows.into_iter().map(CheckoutRun::try_from).collect();
+    let checkouts = runs?.into_iter().map(|run| run.checkout).collect();
+    Ok(Some(page.cut(checkouts)))
+}

@@ -1,0 +1,168 @@
+//! `POST /checkouts`: its steps, one after the other, and going on with them after a crash.
+//!
+//! Promise: the client's key stays in flight, with a lease, until the checkout has ended. Whoever holds
+//! the lease asks the checkout's own table which step is next and runs it under that step's key; a
+//! crash, a failure or an unknown outcome ends the run, and the next one begins where the table says.
+//! Two who run one checkout, because the first was late, meet at the keys of its steps: each step runs
+//! once, whoever runs it.
+
+use std::{sync::Arc, time::Duration};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::{
+    commands::{NetworkPhases, RunStep, end_checkout, set_out_for_next_step},
+    database::Database,
+    domain::{
+        checkout::{CheckoutRun, StepName},
+        ids::{AccountId, CheckoutId},
+    },
+    idempotency::{
+        Called, Failure, FailureKind, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey,
+        Operations, Outcome, Parameters, Phases, Reply, Request,
+    },
+    processor::SimulatedProcessor,
+    store,
+};
+
+/// The way to run checkouts.
+pub type CheckoutPhases = Phases<CheckoutSteps>;
+
+/// The steps of checkouts, as the one call between a checkout's beginning and its end.
+pub struct CheckoutSteps {
+    /// The one way to write.
+    pub idempotency: Idempotency,
+    /// Where a checkout's steps are read.
+    pub database: Database,
+    /// Where cards are authorised, if that takes no network.
+    pub processor: Arc<SimulatedProcessor>,
+    /// The way to write where it does.
+    pub network: Option<NetworkPhases>,
+    /// How long a run waits for a step that somebody else is at: as long as a transaction may take, so
+    /// that only a step that is across the network makes it give up.
+    pub step_wait: Duration,
+}
+
+impl Operations for CheckoutSteps {
+    const KIND: &'static str = "checkout";
+    type Operation = CheckoutRun;
+    type Answer = ();
+
+    async fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> Result<CheckoutRun, Failure> {
+        set_out_for_next_step(tx, AccountId(account_id), CheckoutId(operation)).await
+    }
+
+    /// Never says "not executed": what has run stays, and the same key goes on from there.
+    async fn call(&self, begun: &CheckoutRun) -> Called<()> {
+        match self.run(begun.clone()).await {
+            Ok(()) => Called::Answered(()),
+            Err(failure) => Called::Unknown(failure),
+        }
+    }
+
+    async fn settle(
+        &self,
+        tx: &mut PgConnection,
+        begun: &CheckoutRun,
+        (): &(),
+    ) -> Result<Reply, Failure> {
+        end_checkout(tx, begun.account, begun.id).await
+    }
+
+    /// Only where no step was run.
+    async fn undo(&self, tx: &mut PgConnection, begun: &CheckoutRun) -> Result<(), Failure> {
+        Ok(store::checkouts::delete(tx, begun.account, begun.id).await?)
+    }
+}
+
+impl CheckoutSteps {
+    /// Runs steps until none is left.
+    async fn run(&self, mut run: CheckoutRun) -> Result<(), Failure> {
+        let mut last = None;
+        while let Some(step) = run.next() {
+            if last == Some(step) {
+                return Err(Failure::unavailable(format!(
+                    "{} of {} is to be tried again later",
+                    step.as_str(),
+                    run.id
+                )));
+            }
+            self.run_step(&run, step).await?;
+            last = Some(step);
+            run = self.read_again(&run).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs one step, or finds that it was run.
+    async fn run_step(&self, run: &CheckoutRun, step: StepName) -> Result<(), Failure> {
+        let request = self.request(run, step)?;
+        let command = RunStep {
+            account: run.account,
+            checkout: run.id,
+            step,
+            processor: Arc::clone(&self.processor),
+        };
+        let outcome = match &self.network {
+            Some(phases) => phases.run(request, command).await,
+            None => self.idempotency.run(request, command).await,
+        };
+        let what = |cause: &str| format!("{} of {}: {cause}", step.as_str(), run.id);
+        match outcome {
+            // What came of it is in the checkout's table.
+            Outcome::Stored { .. } => Ok(()),
+            Outcome::InUse => Err(Failure::unavailable(what("somebody else is at it"))),
+            Outcome::Reused => Err(Failure::internal(what("its key is another request's"))),
+            // "Busy" would say that nothing was done, and earlier steps were.
+            Outcome::Failed(failure) => Err(match failure.kind {
+                FailureKind::Internal => Failure::internal(what(&failure.cause)),
+                FailureKind::Busy | FailureKind::Unavailable => {
+                    Failure::unavailable(what(&failure.cause))
+                }
+            }),
+        }
+    }
+
+    async fn read_again(&self, run: &CheckoutRun) -> Result<CheckoutRun, Failure> {
+        let (account, id) = (run.account, run.id);
+        self.database
+            .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
+            .await?
+            .ok_or_else(|| Failure::internal("a checkout is gone"))
+    }
+
+    /// A step as a request of its own, always the same one. Its key is in a scope that no client can
+    /// write; a refund that the processor refused to make is followed by another one, under a new key.
+    fn request(&self, run: &CheckoutRun, step: StepName) -> Result<Request, Failure> {
+        let path = format!("/checkouts/{}/{}", run.id, step.as_str());
+        let key = match step {
+            StepName::CreateRefund => format!("{path}/{}", run.refused_refunds),
+            StepName::CreateOrder
+            | StepName::CreateCharge
+            | StepName::AllocateInventory
+            | StepName::CancelOrder => path.clone(),
+        };
+        let nothing = Parameters::Canonical(b"{}");
+        Ok(Request {
+            account_id: run.account.0,
+            key: IdempotencyKey::reserved(&key).map_err(Failure::internal)?,
+            fingerprint: Fingerprint::of(&Fingerprinted {
+                method: "POST",
+                path: &path,
+                query: nothing,
+                media_type: "json",
+                parameters: nothing,
+            }),
+            method: "POST".to_owned(),
+            path,
+            request_id: run.request_id.clone(),
+            wait: self.step_wait,
+        })
+    }
+}
