@@ -23,6 +23,7 @@ pub mod refunds;
 pub mod reply;
 pub mod request;
 pub mod webhook_endpoints;
+pub mod workflows;
 
 use std::{sync::Arc, time::Duration};
 
@@ -190,6 +191,8 @@ fn api(config: &mut ServiceConfig) {
             allow("/idempotency-keys/{key}", "GET, HEAD")
                 .route(get().to(idempotency_keys::retrieve)),
         )
+        .service(allow("/workflows", "GET, HEAD").route(get().to(workflows::look_up)))
+        .service(allow("/workflows/{name}", "GET, HEAD").route(get().to(workflows::list)))
         .default_service(web::to(route_not_found));
 }
 

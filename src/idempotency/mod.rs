@@ -4,9 +4,9 @@
 //! stored outcome are in one Postgres transaction, so either both exist or neither does, whatever
 //! crashes, and no handler can forget a step.
 //!
-//! This folder, `migrations/0001_idempotency_keys.sql` and `migrations/0009_leases.sql` can be copied
-//! as they are: nothing here names the rest of the crate or a web framework. See README.md beside
-//! this file.
+//! This folder and the migrations `0001_idempotency_keys.sql`, `0009_leases.sql` and
+//! `0013_workflows.sql` can be copied as they are: nothing here names the rest of the crate or a web
+//! framework. See README.md beside this file.
 
 mod claim;
 mod connection;
@@ -18,6 +18,7 @@ mod key;
 mod lease;
 mod phases;
 mod reply;
+mod workflow;
 
 use std::{
     convert::Infallible,
@@ -41,11 +42,11 @@ pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::GuardedConnection;
 pub use expiry::{SWEEP_BATCH_ROWS, sweep};
 pub use fingerprint::{Fingerprint, Fingerprinted, Parameters, UnknownVersion};
-pub use in_flight::InFlightRequest;
-pub use inspect::Inspected;
+pub use inspect::{Inspected, KnownRequest};
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use phases::{Begin, Begun, Called, LeaseSettings, Operations, Phases, SETTLE_RESERVE};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply};
+pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
 
 /// How often a claim may find its record vanished, swept or taken over between two statements,
 /// before the key counts as in use.
@@ -87,6 +88,9 @@ pub struct Request {
     pub method: String,
     /// The path, for the record.
     pub path: String,
+    /// The workflow that its client links it to. No part of what tells one request from another: a
+    /// record stays where the first use of its key put it.
+    pub workflow: Option<WorkflowName>,
     /// The `req_…` of this request; if it executes, every replay will name it.
     pub request_id: String,
     /// How long a duplicate waits for the one in flight before it is told that the key is in use.

@@ -65,3 +65,4 @@ mod test_cards;
 mod updates;
 mod webhook_endpoints;
 mod webhooks;
+mod workflows;
