@@ -10,7 +10,7 @@
 //! | folder | what it does | what it must not do |
 //! |---|---|---|
 //! | [`http`] | reads requests, renders replies | SQL |
-//! | [`workflows`] | several commands as one request | SQL, begin or commit |
+//! | [`sagas`] | several commands as one request | SQL, begin or commit |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
 //! | [`domain`] | the rules | anything but compute |
@@ -26,7 +26,7 @@ pub mod server;
 
 pub mod http;
 
-pub mod workflows;
+pub mod sagas;
 
 pub mod idempotency;
 

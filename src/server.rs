@@ -17,12 +17,12 @@ use crate::{
     idempotency::{Idempotency, LeaseSettings, Phases, SETTLE_RESERVE, Settings},
     operations,
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
+    sagas::{CheckoutPhases, CheckoutSteps},
     telemetry::RequestSpan,
     workers::{
         self,
         webhook_sender::{Sender, SenderError},
     },
-    workflows::{CheckoutPhases, CheckoutSteps},
 };
 
 /// Longer than the idle time of common client pools, so that a reused connection is rarely one

@@ -1,8 +1,8 @@
 //! Logs, and the span that every line of a request is written in.
 //!
 //! Promise: every line of a request carries its `req_…`. Never logged: bodies, idempotency keys,
-//! API keys, query strings, paths as sent (the route's pattern stands for them), and the URLs and
-//! secrets of webhooks.
+//! names of workflows, API keys, query strings, paths as sent (the route's pattern stands for them),
+//! and the URLs and secrets of webhooks.
 
 use std::io::IsTerminal;
 

@@ -22,7 +22,7 @@ use crate::{
 /// Charge a card
 #[utoipa::path(
     post, path = "/charges", tag = "Charges", operation_id = "createCharge",
-    params(super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader),
+    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
     request_body(
         content(
             (super::openapi::CreateChargeBody = "application/json"),
@@ -49,7 +49,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     post, path = "/charges/{id}", tag = "Charges", operation_id = "updateCharge",
     params(
         ("id" = String, Path, description = "The charge's id: ch_…"),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::UpdateChargeBody = "application/json"),
@@ -79,7 +79,7 @@ pub async fn update(
     post, path = "/charges/{id}/capture", tag = "Charges", operation_id = "captureCharge",
     params(
         ("id" = String, Path, description = "The charge's id: ch_…"),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::CaptureChargeBody = "application/json"),

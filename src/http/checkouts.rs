@@ -22,7 +22,7 @@ use crate::{
 /// After a 5xx the same key goes on where the checkout stopped; nothing before it runs twice.
 #[utoipa::path(
     post, path = "/checkouts", tag = "Checkouts", operation_id = "createCheckout",
-    params(super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader),
+    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
     request_body(content(
         (super::openapi::CreateCheckoutBody = "application/json"),
         (super::openapi::CreateCheckoutBody = "application/x-www-form-urlencoded"),

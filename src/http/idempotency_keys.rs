@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::error::{ApiError, ErrorCode},
-    idempotency::{IdempotencyKey, InFlightRequest, Inspected, KEY_MAX_BYTES, Record},
+    idempotency::{IdempotencyKey, Inspected, KEY_MAX_BYTES, KnownRequest, Record, Step},
 };
 
 /// What a 404 must not be read as.
@@ -49,10 +49,13 @@ pub struct KeyObject {
     /// The `req_…` that executed.
     #[schema(required = true)]
     request: Option<String>,
-    /// Unix seconds.
+    /// What the first request named in Idempotency-Workflow; null if it named nothing.
+    #[schema(required = true, example = "checkout-6735")]
+    workflow: Option<String>,
+    /// Unix seconds; null while nothing of the first request is committed.
     #[schema(required = true, example = 1_795_000_000)]
     created: Option<i64>,
-    /// Unix seconds.
+    /// Unix seconds; null while it is in flight.
     #[schema(required = true, example = 1_795_086_400)]
     expires: Option<i64>,
 }
@@ -69,33 +72,53 @@ impl KeyObject {
             response_status: Some(record.reply.status),
             resource: record.reply.resource_id.clone(),
             request: Some(record.request_id.clone()),
+            workflow: record.workflow.clone(),
             created: Some(record.created_at.timestamp()),
             expires: Some(record.expires_at.timestamp()),
         }
     }
 
-    fn in_flight(key: String, here: Option<InFlightRequest>) -> Self {
-        let (method, path, fingerprint, request) = match here {
-            Some(here) => (
-                Some(here.method),
-                Some(here.path),
-                Some(hex::encode(here.fingerprint)),
-                Some(here.request_id),
-            ),
-            None => (None, None, None, None),
-        };
-        Self {
+    fn in_flight(key: String, request: Option<KnownRequest>) -> Self {
+        let unknown = Self {
             object: "idempotency_key",
             key,
             status: "in_flight",
-            method,
-            path,
-            fingerprint,
+            method: None,
+            path: None,
+            fingerprint: None,
             response_status: None,
             resource: None,
-            request,
+            request: None,
+            workflow: None,
             created: None,
             expires: None,
+        };
+        let Some(request) = request else {
+            return unknown;
+        };
+        Self {
+            method: Some(request.method),
+            path: Some(request.path),
+            fingerprint: Some(hex::encode(request.fingerprint)),
+            request: Some(request.request_id),
+            workflow: request.workflow,
+            created: request.created_at.map(|at| at.timestamp()),
+            ..unknown
+        }
+    }
+
+    /// The key of one request of a workflow.
+    pub(super) fn of_step(step: Step) -> Self {
+        let in_flight = Self::in_flight(step.key, Some(step.request));
+        let Some(outcome) = step.outcome else {
+            return in_flight;
+        };
+        Self {
+            status: "completed",
+            response_status: Some(outcome.status),
+            resource: outcome.resource_id,
+            expires: Some(outcome.expires_at.timestamp()),
+            ..in_flight
         }
     }
 }

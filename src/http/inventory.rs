@@ -26,7 +26,7 @@ use crate::{
             description = "Your stock-keeping unit, as in the items of an order; percent-encoded.",
             min_length = 1, max_length = 255, example = "mug",
         ),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::SetInventoryBody = "application/json"),

@@ -17,7 +17,8 @@ use crate::{
 };
 
 const LIMIT_DEFAULT: i64 = 10;
-const LIMIT_MAX: i64 = 100;
+/// Most objects on a page of any list.
+pub(super) const LIMIT_MAX: i64 = 100;
 
 /// Longest id that is worth parsing, in characters; one has about 30.
 const ID_MAX_CHARS: usize = 255;

@@ -25,6 +25,7 @@ pub mod refunds;
 pub mod reply;
 pub mod request;
 pub mod webhook_endpoints;
+pub mod workflows;
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +43,7 @@ use crate::{
     domain::error::{ApiError, ErrorCode},
     idempotency::{Failure, FailureKind, Idempotency},
     processor::SimulatedProcessor,
-    workflows::CheckoutPhases,
+    sagas::CheckoutPhases,
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
@@ -203,6 +204,8 @@ fn api(config: &mut ServiceConfig) {
             allow("/idempotency-keys/{key}", "GET, HEAD")
                 .route(get().to(idempotency_keys::retrieve)),
         )
+        .service(allow("/workflows", "GET, HEAD").route(get().to(workflows::look_up)))
+        .service(allow("/workflows/{name}", "GET, HEAD").route(get().to(workflows::list)))
         .default_service(web::to(route_not_found));
 }
 

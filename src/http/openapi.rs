@@ -40,14 +40,14 @@ use crate::{
     idempotency::Failure,
 };
 
-/// As [`IdempotencyKeyHeader`] names it.
+/// As [`IdempotencyHeaders`] names it.
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-/// The header of every mutating request.
+/// The headers of every mutating request.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "describes a header; the edge reads it by hand")]
-pub struct IdempotencyKeyHeader {
+#[expect(dead_code, reason = "describes headers; the edge reads them by hand")]
+pub struct IdempotencyHeaders {
     /// Made by you, once per operation, before the first attempt; every retry sends the same. 1 to
     /// 255 bytes of visible ASCII without quotes, backslashes and commas.
     #[param(
@@ -58,6 +58,16 @@ pub struct IdempotencyKeyHeader {
         pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##
     )]
     idempotency_key: String,
+    /// Your name for the requests that this one belongs to; GET /workflows/{name} lists them. It is
+    /// written like a key, and is no part of what makes two requests the same.
+    #[param(
+        rename = "Idempotency-Workflow",
+        required = false,
+        min_length = 1,
+        max_length = 257,
+        pattern = r##"^("[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}"|[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})$"##
+    )]
+    idempotency_workflow: Option<String>,
 }
 
 /// How long a duplicate waits.
@@ -97,6 +107,19 @@ pub struct PageQuery {
     /// Created at this or earlier, in unix seconds.
     #[param(rename = "created[lte]", minimum = 0, maximum = 253_402_300_799_i64)]
     created_lte: Option<i64>,
+}
+
+/// Which part of a workflow.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes a query; workflows.rs reads it by hand")]
+pub struct StepsQuery {
+    /// Keys on a page.
+    #[param(minimum = 1, maximum = 100, default = 100)]
+    limit: Option<i64>,
+    /// The page after this key: later ones.
+    #[param(pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$")]
+    starting_after: Option<String>,
 }
 
 /// The parameters of a new charge.
@@ -578,6 +601,7 @@ pub struct CreateWebhookEndpointBody {
         super::webhook_endpoints::retrieve, super::webhook_endpoints::delete,
         super::webhook_endpoints::list_deliveries,
         super::idempotency_keys::retrieve, super::idempotency_keys::look_up,
+        super::workflows::list, super::workflows::look_up,
         super::health::livez, super::health::readyz,
     ),
     // Schemas of parameters don't come by themselves.
@@ -786,7 +810,9 @@ fn codes(operation: &str, mutating: bool) -> Vec<ErrorCode> {
         | "listRefunds"
         | "listCheckouts"
         | "listEvents"
-        | "listWebhookEndpoints" => &[],
+        | "listWebhookEndpoints"
+        | "listWorkflow" => &[],
+        "lookUpWorkflow" => &[ErrorCode::ParameterMissing],
         "lookUpIdempotencyKey" => &[ErrorCode::ParameterMissing, ErrorCode::ResourceMissing],
         _ => &[ErrorCode::ResourceMissing],
     };

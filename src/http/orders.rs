@@ -18,7 +18,7 @@ use crate::{
 /// Create an order
 #[utoipa::path(
     post, path = "/orders", tag = "Orders", operation_id = "createOrder",
-    params(super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader),
+    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
     request_body(
         content(
             (super::openapi::CreateOrderBody = "application/json"),
@@ -51,7 +51,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     post, path = "/orders/{id}", tag = "Orders", operation_id = "updateOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::UpdateMetadataBody = "application/json"),
@@ -80,7 +80,7 @@ pub async fn update(
     post, path = "/orders/{id}/pay", tag = "Orders", operation_id = "payOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::PayOrderBody = "application/json"),
@@ -110,7 +110,7 @@ pub async fn pay(
     post, path = "/orders/{id}/cancel", tag = "Orders", operation_id = "cancelOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::ExpandBody = "application/json"),

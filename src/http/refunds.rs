@@ -26,7 +26,7 @@ use crate::{
 /// released by a refund of its whole amount.
 #[utoipa::path(
     post, path = "/refunds", tag = "Refunds", operation_id = "createRefund",
-    params(super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader),
+    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
     request_body(content(
         (super::openapi::CreateRefundBody = "application/json"),
         (super::openapi::CreateRefundBody = "application/x-www-form-urlencoded"),
@@ -48,7 +48,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     post, path = "/refunds/{id}", tag = "Refunds", operation_id = "updateRefund",
     params(
         ("id" = String, Path, description = "The refund's id: re_…"),
-        super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader,
+        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
     ),
     request_body(content(
         (super::openapi::UpdateMetadataBody = "application/json"),

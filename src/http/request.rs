@@ -2,7 +2,7 @@
 //! needs.
 //!
 //! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
-//! type, size and time, idempotency key, card numbers. Nothing that fails here is stored.
+//! type, size and time, idempotency key, workflow, card numbers. Nothing that fails here is stored.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -28,7 +28,9 @@ use crate::{
         order::ITEM_TEXT_MAX_CHARS,
         params::{Encoding, Params},
     },
-    idempotency::{Failure, Fingerprint, Fingerprinted, IdempotencyKey, Parameters, Request},
+    idempotency::{
+        Failure, Fingerprint, Fingerprinted, IdempotencyKey, Parameters, Request, WorkflowName,
+    },
 };
 
 /// An authenticated request.
@@ -122,6 +124,7 @@ impl Mutation {
         let encoding = body::encoding(headers)?;
         let bytes = body::read(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
+        let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
         // The path is stored with the key, for whoever looks it up; an id in it may be stored too.
         if holds_card_number(path(request)) || holds_card_number(&decoded_path) {
@@ -155,6 +158,7 @@ impl Mutation {
                 fingerprint,
                 method: request.method().to_string(),
                 path: path(request).to_owned(),
+                workflow,
                 request_id,
                 wait: preferred_wait(headers).unwrap_or(match dialect {
                     Dialect::Ietf => Duration::ZERO,
@@ -240,6 +244,27 @@ fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, EdgeError> {
             Ok(key)
         }
         (Some(_), Some(_)) => Err(invalid("The Idempotency-Key header was sent twice.".into())),
+    }
+}
+
+/// At most one workflow, which would be stored and shown like the key.
+fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, EdgeError> {
+    let invalid = |message: String| {
+        let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
+        EdgeError::from(refusal.with_param("Idempotency-Workflow".to_owned()))
+    };
+    let mut values = request.headers().get_all("idempotency-workflow");
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => {
+            let name = WorkflowName::parse(value.as_bytes())
+                .map_err(|error| invalid(error.to_string()))?;
+            if holds_card_number(name.as_str()) {
+                return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
+            }
+            Ok(Some(name))
+        }
+        (Some(_), Some(_)) => Err(invalid("The header was sent twice.".into())),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
 /// secret that they are signed with; it is shown only here, and again by a retry with the same key.
 #[utoipa::path(
     post, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "createWebhookEndpoint",
-    params(super::openapi::IdempotencyKeyHeader, super::openapi::PreferHeader),
+    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
     request_body(content(
         (super::openapi::CreateWebhookEndpointBody = "application/json"),
         (super::openapi::CreateWebhookEndpointBody = "application/x-www-form-urlencoded"),

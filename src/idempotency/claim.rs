@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
-use super::{InFlightRequest, Record, Request, lease::Leased, reply::Row};
+use super::{KnownRequest, Record, Request, WorkflowName, lease::Leased, reply::Row};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
@@ -90,8 +90,8 @@ async fn insert(
         r#"
         INSERT INTO idempotency_keys
                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
-                created_at, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, now(), now() + $8::interval)
+                workflow, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval)
         ON CONFLICT (account_id, key) DO NOTHING
         "#,
         request.account_id,
@@ -101,6 +101,7 @@ async fn insert(
         request.method,
         request.path,
         request.request_id,
+        request.workflow.as_ref().map(WorkflowName::as_str),
         retention,
     )
     .execute(tx)
@@ -122,7 +123,7 @@ async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>,
         r#"
         SELECT request_id, method, path, fingerprint_version, fingerprint, created_at, expires_at,
                status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body,
-               resource_id, (status IS NOT NULL AND expires_at <= now()) AS "expired!",
+               resource_id, workflow, (status IS NOT NULL AND expires_at <= now()) AS "expired!",
                operation, lease_token, (leased_until <= now()) AS "lease_is_over?"
           FROM idempotency_keys
          WHERE account_id = $1 AND key = $2
@@ -144,11 +145,13 @@ async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>,
             token,
             is_over: found.lease_is_over.unwrap_or(false),
             fingerprint_version: found.fingerprint_version,
-            request: InFlightRequest {
+            request: KnownRequest {
                 method: found.method,
                 path: found.path,
                 request_id: found.request_id,
                 fingerprint: found.fingerprint,
+                workflow: found.workflow,
+                created_at: Some(found.created_at),
             },
         })));
     }
@@ -164,6 +167,7 @@ async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>,
         headers: found.headers,
         body: found.body,
         resource_id: found.resource_id,
+        workflow: found.workflow,
     };
     // The constraints leave no third kind of row.
     row.into_record()
@@ -183,7 +187,7 @@ async fn take_over(
         r#"
         UPDATE idempotency_keys
            SET fingerprint_version = $3, fingerprint = $4, method = $5, path = $6, request_id = $7,
-               created_at = now(), expires_at = now() + $8::interval,
+               workflow = $8, created_at = now(), expires_at = now() + $9::interval,
                status = NULL, headers = NULL, body = NULL, resource_id = NULL
          WHERE account_id = $1 AND key = $2 AND status IS NOT NULL AND expires_at <= now()
         "#,
@@ -194,6 +198,7 @@ async fn take_over(
         request.method,
         request.path,
         request.request_id,
+        request.workflow.as_ref().map(WorkflowName::as_str),
         retention,
     )
     .execute(tx)

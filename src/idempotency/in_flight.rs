@@ -17,7 +17,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
-use super::{Failure, Fingerprint, IdempotencyKey, Record, Request};
+use super::{Failure, Fingerprint, IdempotencyKey, KnownRequest, Record, Request, WorkflowName};
 
 /// Followers of one key with a seat; a client with more retries in the air than this is broken.
 ///
@@ -80,9 +80,8 @@ type EntryId = (Uuid, IdempotencyKey);
 
 struct InFlightEntry {
     fingerprint: Fingerprint,
-    method: String,
-    path: String,
-    request_id: String,
+    request: KnownRequest,
+    since: Instant,
     seats: Arc<AtomicUsize>,
     progress: watch::Sender<Progress>,
 }
@@ -91,19 +90,6 @@ struct InFlightEntry {
 struct State {
     entries: HashMap<EntryId, InFlightEntry>,
     seats_by_account: HashMap<Uuid, usize>,
-}
-
-/// What is known of a request in flight here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InFlightRequest {
-    /// Its method.
-    pub method: String,
-    /// Its path.
-    pub path: String,
-    /// Its `req_…`.
-    pub request_id: String,
-    /// Its fingerprint.
-    pub fingerprint: Vec<u8>,
 }
 
 /// The map. Cheap to clone; all clones are one map.
@@ -137,9 +123,8 @@ impl InFlight {
                 self.leaders.send_modify(|leaders| *leaders += 1);
                 vacant.insert(InFlightEntry {
                     fingerprint: request.fingerprint,
-                    method: request.method.clone(),
-                    path: request.path.clone(),
-                    request_id: request.request_id.clone(),
+                    request: KnownRequest::of(request),
+                    since: Instant::now(),
                     seats: Arc::default(),
                     progress: progress.clone(),
                 });
@@ -174,20 +159,34 @@ impl InFlight {
     }
 
     /// The request that this process works on under a key, if there is one.
-    pub(super) fn look_up(
-        &self,
-        account_id: Uuid,
-        key: &IdempotencyKey,
-    ) -> Option<InFlightRequest> {
+    pub(super) fn look_up(&self, account_id: Uuid, key: &IdempotencyKey) -> Option<KnownRequest> {
         self.lock()
             .entries
             .get(&(account_id, key.clone()))
-            .map(|entry| InFlightRequest {
-                method: entry.method.clone(),
-                path: entry.path.clone(),
-                request_id: entry.request_id.clone(),
-                fingerprint: entry.fingerprint.bytes().to_vec(),
+            .map(|entry| entry.request.clone())
+    }
+
+    /// The keys and requests of a workflow that this process works on, in the order they came. It
+    /// walks the whole map, which is as long as there are requests at work.
+    pub(super) fn of_workflow(
+        &self,
+        account_id: Uuid,
+        name: &WorkflowName,
+    ) -> Vec<(String, KnownRequest)> {
+        let mut found: Vec<_> = self
+            .lock()
+            .entries
+            .iter()
+            .filter(|((account, _), entry)| {
+                *account == account_id && entry.request.workflow.as_deref() == Some(name.as_str())
             })
+            .map(|((_, key), entry)| (entry.since, key.as_str().to_owned(), entry.request.clone()))
+            .collect();
+        found.sort_by(|(one, key, _), (other, other_key, _)| (one, key).cmp(&(other, other_key)));
+        found
+            .into_iter()
+            .map(|(_, key, request)| (key, request))
+            .collect()
     }
 
     /// Ends every wait, now and from now on.

@@ -3,14 +3,15 @@
 //! Promise: looking changes nothing. And its answers are news, not permissions: "nothing finished
 //! now" never means that the operation may be sent under a new key; only a retry is safe.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
+use chrono::{DateTime, Utc};
 use sqlx::Connection;
 use uuid::Uuid;
 
 use super::{
     Failure, Fingerprint, Fingerprinted, GuardedConnection, Idempotency, IdempotencyKey,
-    InFlightRequest, Parameters, Record, Request,
+    Parameters, Record, Request,
     claim::{self, Claim},
 };
 
@@ -21,9 +22,43 @@ pub enum Inspected {
     Completed(Arc<Record>),
     /// A request is in flight: `Some` if it is in this process or has an effect outside the
     /// database, so that more is known of it.
-    InFlight(Option<InFlightRequest>),
+    InFlight(Option<KnownRequest>),
     /// No finished record, and nobody at work, at this moment.
     Nothing,
+}
+
+/// What is known of the request that a key belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownRequest {
+    /// Its method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Its `req_…`.
+    pub request_id: String,
+    /// Its fingerprint.
+    pub fingerprint: Vec<u8>,
+    /// The workflow that it is linked to.
+    pub workflow: Option<String>,
+    /// When the key was first used, by the database's clock; `None` while nothing is committed.
+    pub created_at: Option<DateTime<Utc>>,
+}
+
+impl KnownRequest {
+    /// Of one that this process works on.
+    pub(super) fn of(request: &Request) -> Self {
+        Self {
+            method: request.method.clone(),
+            path: request.path.clone(),
+            request_id: request.request_id.clone(),
+            fingerprint: request.fingerprint.bytes().to_vec(),
+            workflow: request
+                .workflow
+                .as_ref()
+                .map(|workflow| workflow.as_str().to_owned()),
+            created_at: None,
+        }
+    }
 }
 
 impl Idempotency {
@@ -49,23 +84,32 @@ impl Idempotency {
             }),
             method: String::new(),
             path: String::new(),
+            workflow: None,
             request_id: String::new(),
             wait: std::time::Duration::ZERO,
         };
         let this = self.clone();
-        // In a task of its own, like every use of a connection that a disconnect must not cut.
-        let probing = self.runtime.spawn(async move {
-            tokio::time::timeout(this.settings.database_deadline, this.probe(&probe)).await
-        });
-        match probing.await {
-            Ok(Ok(Ok(Claim::Completed(record)))) => Ok(Inspected::Completed(record)),
-            Ok(Ok(Ok(Claim::HeldElsewhere))) => Ok(Inspected::InFlight(in_flight)),
-            Ok(Ok(Ok(Claim::InFlight(leased)))) => Ok(Inspected::InFlight(Some(leased.request))),
-            Ok(Ok(Ok(Claim::Mine | Claim::Vanished))) => Ok(match in_flight {
+        let found = self.look(async move { this.probe(&probe).await }).await?;
+        Ok(match found {
+            Claim::Completed(record) => Inspected::Completed(record),
+            Claim::HeldElsewhere => Inspected::InFlight(in_flight),
+            Claim::InFlight(leased) => Inspected::InFlight(Some(leased.request)),
+            Claim::Mine | Claim::Vanished => match in_flight {
                 Some(in_flight) => Inspected::InFlight(Some(in_flight)),
                 None => Inspected::Nothing,
-            }),
-            Ok(Ok(Err(failure))) => Err(failure),
+            },
+        })
+    }
+
+    /// Looks under the database deadline, and in a task of its own, like every use of a connection
+    /// that a disconnect must not cut.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        looking: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let looking = tokio::time::timeout(self.settings.database_deadline, looking);
+        match self.runtime.spawn(looking).await {
+            Ok(Ok(found)) => found,
             Ok(Err(_)) => Err(Failure::unavailable("the database deadline is over")),
             Err(panicked) => Err(Failure::internal(panicked)),
         }

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::InFlightRequest;
+use super::KnownRequest;
 
 /// A committed row without an outcome.
 pub(super) struct Leased {
@@ -20,7 +20,7 @@ pub(super) struct Leased {
     /// The rule that `request.fingerprint` was made by.
     pub(super) fingerprint_version: i16,
     /// The first request.
-    pub(super) request: InFlightRequest,
+    pub(super) request: KnownRequest,
 }
 
 /// The right, and for a while the only one, to settle a key.

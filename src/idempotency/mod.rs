@@ -17,6 +17,7 @@ mod key;
 mod lease;
 mod phases;
 mod reply;
+mod workflow;
 
 use std::{
     convert::Infallible,
@@ -40,11 +41,11 @@ pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::GuardedConnection;
 pub use expiry::{SWEEP_BATCH_ROWS, sweep};
 pub use fingerprint::{Fingerprint, Fingerprinted, Parameters, UnknownVersion};
-pub use in_flight::InFlightRequest;
-pub use inspect::Inspected;
+pub use inspect::{Inspected, KnownRequest};
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use phases::{Begin, Begun, Called, LeaseSettings, Operations, Phases, SETTLE_RESERVE};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply};
+pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
 
 /// How often a claim may find its record vanished, swept or taken over between two statements,
 /// before the key counts as in use.
@@ -86,6 +87,9 @@ pub struct Request {
     pub method: String,
     /// The path, for the record.
     pub path: String,
+    /// The workflow that its client links it to. No part of what tells one request from another: a
+    /// record stays where the first use of its key put it.
+    pub workflow: Option<WorkflowName>,
     /// The `req_…` of this request; if it executes, every replay will name it.
     pub request_id: String,
     /// How long a duplicate waits for the one in flight before it is told that the key is in use.

@@ -143,7 +143,7 @@ struct Held<O> {
 /// How a holder's work ended.
 enum Finished {
     /// The outcome is committed.
-    Settled(Record),
+    Settled(Arc<Record>),
     /// No definite outcome, or none that is known.
     Failed(Failure),
     /// Somebody else took over, and answers.
@@ -194,7 +194,6 @@ impl<O: Operations> Phases<O> {
                         let replayed = held.lease.taken_over;
                         match this.finish(held).await {
                             Finished::Settled(record) => {
-                                let record = Arc::new(record);
                                 conclusion = Conclusion::Stored { record, replayed };
                                 break;
                             }
@@ -412,7 +411,7 @@ impl<O: Operations> Phases<O> {
                 let reply = self.operations.settle(&mut tx, operation, answer).await?;
                 let retention = &self.idempotency.retention;
                 let saved = reply::save(&mut tx, lease.account_id, &lease.key, &reply, retention);
-                Finished::Settled(saved.await?)
+                Finished::Settled(Arc::new(saved.await?))
             }
             Called::NotExecuted(failure) if !lease.in_doubt => {
                 self.operations.undo(&mut tx, operation).await?;

@@ -32,6 +32,8 @@ pub struct Record {
     pub method: String,
     /// Path of that request.
     pub path: String,
+    /// The workflow that it is linked to.
+    pub workflow: Option<String>,
     /// Version of the rule the fingerprint was made by.
     pub fingerprint_version: i16,
     /// The 32 bytes of the fingerprint.
@@ -156,6 +158,7 @@ pub(super) struct Row {
     pub(super) headers: Option<sqlx::types::Json<Vec<(String, String)>>>,
     pub(super) body: Option<Vec<u8>>,
     pub(super) resource_id: Option<String>,
+    pub(super) workflow: Option<String>,
 }
 
 impl Row {
@@ -171,6 +174,7 @@ impl Row {
             request_id: self.request_id,
             method: self.method,
             path: self.path,
+            workflow: self.workflow,
             fingerprint_version: self.fingerprint_version,
             fingerprint: self.fingerprint,
             created_at: self.created_at,
@@ -204,7 +208,7 @@ pub(super) async fn save(
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
                   expires_at, status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>",
-                  body, resource_id
+                  body, resource_id, workflow
         "#,
         account_id,
         key,

@@ -23,7 +23,7 @@ use crate::{followers::stored, harness::TestDatabase};
 use idempotency::{
     Begin, Begun, Called, Command, Failure, Fingerprint, Fingerprinted, Idempotency,
     IdempotencyKey, LeaseSettings, Operations, Outcome, Parameters, Phases, Rejection, Reply,
-    Request, Settings,
+    Request, Settings, WorkflowName,
 };
 
 /// `POST /bookings`: takes a seat, which only one booking can have.
@@ -81,6 +81,7 @@ async fn book(
         }),
         method: "POST".into(),
         path: "/bookings".into(),
+        workflow: None,
         request_id: Uuid::now_v7().to_string(),
         wait: Duration::ZERO,
     };
@@ -92,6 +93,22 @@ async fn book(
         Outcome::InUse => (409, b"the first request has not finished".to_vec(), false),
         Outcome::Failed(_) => (503, b"retry with the same key".to_vec(), false),
     }
+}
+
+/// What `GET /workflows/{name}` answers: each key, and the status that a retry of it gets. Without a
+/// status it is in flight.
+async fn how_far(
+    idempotency: &Idempotency,
+    account_id: Uuid,
+    name: WorkflowName,
+) -> Result<Vec<(String, Option<u16>)>, Failure> {
+    let page = idempotency.workflow(account_id, name, None, 100).await?;
+    let steps = page.map(|page| page.steps).unwrap_or_default();
+    let told = steps.into_iter().map(|step| {
+        let status = step.outcome.map(|outcome| outcome.status);
+        (step.key, status)
+    });
+    Ok(told.collect())
 }
 
 /// `POST /parcels`: orders a courier, who is across a network.
@@ -276,6 +293,7 @@ async fn elsewhere(pool: &PgPool, url: &str) -> PgConnectOptions {
     for sql in [
         include_str!("../../migrations/0001_idempotency_keys.sql"),
         include_str!("../../migrations/0009_leases.sql"),
+        include_str!("../../migrations/0013_workflows.sql"),
         include_str!("../../migrations/0015_operation_kinds.sql"),
         "CREATE TABLE bookings (account_id uuid, seat text, PRIMARY KEY (seat));
          CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text);",
@@ -338,6 +356,7 @@ async fn the_second_mode_works_in_another_application_too() {
         }),
         method: "POST".into(),
         path: "/parcels".into(),
+        workflow: None,
         request_id: "req".into(),
         wait: Duration::ZERO,
     };
@@ -353,6 +372,54 @@ async fn the_second_mode_works_in_another_application_too() {
     let parcels = "SELECT count(*) FROM elsewhere.parcels WHERE tracking_number = 'Elm Street-0'";
     assert_eq!(database.count(parcels).await, 1);
     assert!(!phases.recover_one().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_workflow_is_listed_in_another_application_in_both_modes() {
+    let database = TestDatabase::create().await;
+    let options = elsewhere(&database.pool, &database.url).await;
+    let idempotency = set_up(options).await.unwrap();
+    let client = CourierClient::default();
+    let phases = set_up_phases(idempotency.clone(), client.clone()).unwrap();
+    let account_id = Uuid::now_v7();
+    let trip = WorkflowName::parse(b"trip-1").unwrap();
+    let request = |key: &[u8]| Request {
+        account_id,
+        key: IdempotencyKey::parse(key).unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/bookings",
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(b"{}"),
+        }),
+        method: "POST".into(),
+        path: "/bookings".into(),
+        workflow: Some(trip.clone()),
+        request_id: "req".into(),
+        wait: Duration::ZERO,
+    };
+    let seat = || BookSeat {
+        account_id,
+        seat: "12A".to_owned(),
+    };
+    stored(idempotency.run(request(b"seat"), seat()).await);
+    stored(idempotency.run(request(b"again"), seat()).await);
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = order_courier(&phases, request(b"tickets"), "Elm Street").await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    let step = |key: &str, status| (key.to_owned(), status);
+    let steps = how_far(&idempotency, account_id, trip.clone()).await;
+    assert_eq!(
+        steps.unwrap(),
+        [
+            step("seat", Some(201)),
+            step("again", Some(400)),
+            step("tickets", None)
+        ]
+    );
+    let elsewhere = how_far(&idempotency, Uuid::now_v7(), trip).await;
+    assert_eq!(elsewhere.unwrap(), []);
 }
 
 /// A command that breaks the folder's first rule.
@@ -388,6 +455,7 @@ async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it() {
         }),
         method: "POST".into(),
         path: "/bookings".into(),
+        workflow: None,
         request_id: "req".into(),
         wait: Duration::ZERO,
     };

@@ -91,6 +91,7 @@ fn request(key: &str) -> Request {
         }),
         method: "POST".to_owned(),
         path: "/effects".to_owned(),
+        workflow: None,
         request_id: "req_test".to_owned(),
         wait: Duration::ZERO,
     }

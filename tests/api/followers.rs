@@ -136,6 +136,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         }),
         method: "POST".into(),
         path: "/work".into(),
+        workflow: None,
         request_id: format!("req_{}", Uuid::now_v7().simple()),
         wait,
     }

@@ -62,6 +62,7 @@ async fn a_completed_key_tells_what_was_asked_and_answered() {
             "resource",
             "response_status",
             "status",
+            "workflow",
         ]
     );
     assert_eq!(object["object"], "idempotency_key");

@@ -50,8 +50,8 @@ fn the_idempotency_folder_names_neither_actix_nor_the_crate_outside_itself() {
 
 #[test]
 fn nothing_in_a_lower_layer_names_a_higher_one() {
-    assert_names_none_of("workflows", &["crate::http", "actix"]);
-    assert_names_none_of("commands", &["crate::http", "crate::workflows", "actix"]);
+    assert_names_none_of("sagas", &["crate::http", "actix"]);
+    assert_names_none_of("commands", &["crate::http", "crate::sagas", "actix"]);
     assert_names_none_of(
         "store",
         &[
@@ -127,7 +127,7 @@ fn the_domain_is_pure() {
 
 #[test]
 fn store_functions_and_commands_neither_begin_nor_commit() {
-    for folder in ["store", "commands", "workflows"] {
+    for folder in ["store", "commands", "sagas"] {
         assert_names_none_of(
             folder,
             &[".begin(", ".commit(", ".rollback(", "\"BEGIN", "\"COMMIT"],

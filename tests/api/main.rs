@@ -68,3 +68,4 @@ mod test_cards;
 mod updates;
 mod webhook_endpoints;
 mod webhooks;
+mod workflows;

@@ -15,8 +15,8 @@ use crate::harness::{API_KEY, TestServer};
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
 
-/// The first call, its replay, a reused key, a decline, and a duplicate in flight.
-const SHOWN_STATUSES: [&str; 5] = ["201", "201", "422", "402", "409"];
+/// The first call, its replay, a reused key, a decline, a duplicate in flight, and a workflow.
+const SHOWN_STATUSES: [&str; 6] = ["201", "201", "422", "402", "409", "200"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -163,7 +163,7 @@ impl Ids {
 }
 
 #[tokio::test]
-async fn the_five_commands_of_the_readme_answer_as_it_shows() {
+async fn the_commands_of_the_readme_answer_as_it_shows() {
     let server = TestServer::start().await;
     let address = server.client.address.to_string();
     let tries = tries(&read("README.md"));

@@ -43,6 +43,8 @@ async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_en
         "/orders/or_1",
         "/idempotency-keys",
         "/v1/idempotency-keys/k",
+        "/workflows",
+        "/v1/workflows/w",
     ];
     for path in paths {
         for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {

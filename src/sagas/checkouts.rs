@@ -163,6 +163,7 @@ impl CheckoutSteps {
             path,
             request_id: run.request_id.clone(),
             wait: self.step_wait,
+            workflow: None,
         })
     }
 }
