@@ -187,6 +187,7 @@ impl<O: Operations> Phases<O> {
                                 break;
                             }
                         };
+                        leadership.recorded();
                         let replayed = held.lease.taken_over;
                         match this.finish(held).await {
                             Finished::Settled(record) => {

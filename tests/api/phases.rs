@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     followers::{LONG, replica, request, stored},
     harness::{TestDatabase, eventually},
+    obstacle::{Obstacle, Stage},
 };
 
 /// What the far side does with one call.
@@ -357,6 +358,46 @@ async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() 
     let (record, _) = stored(first.await.unwrap());
     let (waited, replayed) = stored(waiting.await.unwrap());
     assert_eq!((waited, replayed), (record, true));
+    assert_eq!(world.network.calls().len(), 1);
+}
+
+/// As another process would tell it, and this one after a crash.
+#[tokio::test]
+async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_the_reuse() {
+    let world = World::new().await;
+    let mut obstacle = Obstacle::at(Stage::Leasing, &world.database, "key-1").await;
+    world.network.will(&[Far::ExecutesLater]);
+    let replica = world.replica();
+    let ask = |content: &'static str, wait: Duration| {
+        let replica = replica.clone();
+        tokio::spawn(async move {
+            let begin = Start { refuses: false };
+            replica.run(request(content, wait), begin).await
+        })
+    };
+    let first = ask("A", Duration::ZERO);
+    obstacle.is_met().await;
+    // The first one may still roll back.
+    let early = ask("B", Duration::ZERO).await.unwrap();
+    assert!(matches!(early, Outcome::InUse));
+    let patient = ask("B", LONG);
+    obstacle.lift().await;
+    world.network.is_asked(1).await;
+    assert!(matches!(patient.await.unwrap(), Outcome::Reused));
+    let late = ask("B", Duration::ZERO).await.unwrap();
+    assert!(matches!(late, Outcome::Reused));
+    let same = ask("A", Duration::ZERO).await.unwrap();
+    assert!(matches!(same, Outcome::InUse));
+    assert_eq!(
+        world.counts().await,
+        (1, 0, 1),
+        "the first one is still out"
+    );
+
+    let waiting = ask("A", LONG);
+    world.network.answer_now();
+    let (record, _) = stored(first.await.unwrap());
+    assert_eq!(stored(waiting.await.unwrap()), (record, true));
     assert_eq!(world.network.calls().len(), 1);
 }
 
