@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    ATTEMPTS_MAX, Ended, Failure, FailureKind, GuardedConnection, Idempotency, Outcome, Record,
-    Rejection, Reply, Request, Work, Worked, commit_failure, conclude,
+    Ended, Failure, FailureKind, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply,
+    Request, Work, Worked, commit_failure, conclude,
     in_flight::Conclusion,
+    jittered,
     lease::{self, Lease, Leased},
     reply,
 };
@@ -28,6 +29,12 @@ use super::{
 /// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
 /// to settle. Whoever has less would still be asking when somebody else may already go on.
 pub const SETTLE_RESERVE: Duration = Duration::from_secs(5);
+
+/// The first pause before an outcome that could not be written is written again, and the longest:
+/// each is twice the one before, and half of it is random. Short against the database deadline, which
+/// ends the attempts, and long enough for a server that restarts.
+const SETTLE_PAUSE_MIN: Duration = Duration::from_millis(20);
+const SETTLE_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// How often a holder that lost its lease looks for the answer of whoever took it over, before it
 /// says that the key is in use.
@@ -354,36 +361,54 @@ impl<O: Operations> Phases<O> {
                     Called::Unknown(Failure::unavailable(silent))
                 })
         };
-        let deadline = self.idempotency.settings.database_deadline;
-        match tokio::time::timeout(deadline, self.write_down(&held, &called)).await {
-            Ok(Ok(finished)) => {
+        match self.write_down(&held, &called).await {
+            Ok(finished) => {
                 if matches!((&finished, &called), (Finished::Lost, Called::Answered(_))) {
                     let operation = held.lease.operation;
-                    tracing::error!(%operation, "answered, but no longer this holder's to settle");
+                    tracing::error!(
+                        %operation,
+                        "answered, but no longer this holder's to settle: somebody took over, or a \
+                         COMMIT of its own went through unacknowledged"
+                    );
                 }
                 finished
             }
-            Ok(Err(failure)) => Finished::Failed(in_doubt(failure)),
             // The lease runs out, and whoever goes on then asks under the same key again.
-            Err(_) => Finished::Failed(Failure::unavailable(
-                "the database deadline is over before the outcome was written",
-            )),
+            Err(failure) => Finished::Failed(in_doubt(failure)),
         }
     }
 
+    /// Settles, if need be again and again until the database deadline: an answer in hand is worth
+    /// more than a second question to the other side. Only a defect would fail each time.
+    ///
+    /// After a COMMIT that was not acknowledged, too: an attempt begins by asking whether the key is
+    /// still this holder's. If that COMMIT settled or released it, it isn't, so nothing is written
+    /// twice, and the caller reads the outcome as if somebody else had settled. A lease that is given
+    /// back twice is as good as given back once.
     async fn write_down(
         &self,
         held: &Held<O::Operation>,
         called: &Called<O::Answer>,
     ) -> Result<Finished, Failure> {
-        let mut failed = 0;
+        let deadline = Instant::now() + self.idempotency.settings.database_deadline;
+        let mut pause = SETTLE_PAUSE_MIN;
         loop {
-            match self.settle(held, called).await {
-                Err(failure) if failure.worth_another_attempt && failed + 1 < ATTEMPTS_MAX => {
-                    failed += 1;
+            let failure = match tokio::time::timeout_at(deadline, self.settle(held, called)).await {
+                Ok(Err(failure)) if failure.kind != FailureKind::Internal => failure,
+                Ok(ended) => return ended,
+                Err(_) => {
+                    let late = "the database deadline is over before the outcome was written";
+                    return Err(Failure::unavailable(late));
                 }
-                ended => return ended,
+            };
+            let again = Instant::now() + jittered(pause);
+            if again >= deadline {
+                return Err(failure);
             }
+            let (operation, cause) = (held.lease.operation, failure.cause);
+            tracing::warn!(%operation, %cause, "the outcome could not be written; trying again");
+            tokio::time::sleep_until(again).await;
+            pause = (pause * 2).min(SETTLE_PAUSE_MAX);
         }
     }
 
