@@ -253,14 +253,39 @@ impl<O: Operations> Phases<O> {
         Ok(true)
     }
 
-    /// Settles an operation by the word of a person who has asked the other side: for what is past
-    /// the time that the other side remembers keys. The word counts for every attempt, so
-    /// [`Called::NotExecuted`] frees the key. `None`: it isn't in flight, or somebody is at work on it.
+    /// Settles an operation by the word of a person who has asked the other side. `word` is asked for
+    /// it in place of [`Operations::call`], while nobody else can be at work, and counts for every
+    /// attempt, so that [`Called::NotExecuted`] frees the key. [`Called::Unknown`] settles nothing and
+    /// is the error. `None`: the operation isn't in flight, or somebody is at work on it.
     pub async fn settle_by_hand(
         &self,
         operation: Uuid,
-        word: Called<O::Answer>,
+        word: impl AsyncFnOnce(&O::Operation) -> Called<O::Answer>,
     ) -> Result<Option<()>, Failure> {
+        let LeaseSettings { call_limit, .. } = self.settings;
+        let deadline = self.idempotency.settings.database_deadline;
+        let late = |_| Failure::unavailable("the database deadline is over");
+        let taking_over = tokio::time::timeout(deadline, self.take_over_by_hand(operation));
+        let Some(held) = taking_over.await.map_err(late)?? else {
+            return Ok(None);
+        };
+        let called = tokio::time::timeout(call_limit, word(&held.operation)).await;
+        let silent = |_| Called::Unknown(Failure::unavailable("nothing was said in time"));
+        let called = called.unwrap_or_else(silent);
+        let certain = !matches!(called, Called::Unknown(_));
+        match self.write_down(&held, &called).await? {
+            Finished::Settled(_) => Ok(Some(())),
+            Finished::Failed(_) if certain => Ok(Some(())),
+            Finished::Failed(failure) => Err(failure),
+            Finished::Lost => Ok(None),
+        }
+    }
+
+    /// Takes over one operation; the person's word counts for all that was tried before.
+    async fn take_over_by_hand(
+        &self,
+        operation: Uuid,
+    ) -> Result<Option<Held<O::Operation>>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
         let since = Instant::now();
         let mut tx = connection.begin().await?;
@@ -281,13 +306,7 @@ impl<O: Operations> Phases<O> {
         let held = self.held(&mut tx, lease).await?;
         tx.commit().await.map_err(commit_failure)?;
         connection.release();
-        let certain = !matches!(word, Called::Unknown(_));
-        match self.write_down(&held, &word).await? {
-            Finished::Settled(_) => Ok(Some(())),
-            Finished::Failed(_) if certain => Ok(Some(())),
-            Finished::Failed(failure) => Err(failure),
-            Finished::Lost => Ok(None),
-        }
+        Ok(Some(held))
     }
 
     async fn take_over_any(&self) -> Result<Option<Lease>, Failure> {

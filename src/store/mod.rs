@@ -8,6 +8,7 @@ pub mod api_keys;
 pub mod charges;
 pub mod events;
 pub mod operations;
+pub mod operators_words;
 pub mod orders;
 pub mod page;
 pub mod refunds;

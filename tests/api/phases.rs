@@ -495,7 +495,7 @@ async fn a_late_holder_with_an_answer_begins_nothing_new() {
     world.the_lease_runs_out().await;
     // An operator who is wrong: the call is still on its way.
     let operation = world.network.calls()[0];
-    let word = Called::NotExecuted(Failure::unavailable("an operator's word"));
+    let word = async |_: &Uuid| Called::NotExecuted(Failure::unavailable("an operator's word"));
     let settled = world.replica().settle_by_hand(operation, word).await;
     assert!(settled.unwrap().is_some());
     world.network.answer_now();
@@ -615,7 +615,7 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     assert!(is_failed(&world.ask().await));
     settling_fails_with(&world, &["55P03"]).await;
     let operation = world.network.calls()[0];
-    let word = Called::Answered(true);
+    let word = async |_: &Uuid| Called::Answered(true);
     let settled = world.replica().settle_by_hand(operation, word).await;
     assert!(settled.unwrap().is_some());
     assert_eq!(world.counts().await, (1, 1, 0));
