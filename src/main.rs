@@ -86,12 +86,17 @@ enum Command {
 enum OperationsCommand {
     /// Lists the operations that wait for an answer, oldest first.
     List,
-    /// Settles one by your word, after you have asked the processor what became of it.
+    /// Settles one that is at least an hour old by your word, after you have asked the processor's
+    /// operator what became of it. With PROCESSOR_URL the processor is looked up first, and a word
+    /// that contradicts it is refused.
     Settle {
         /// The operation's id, which is the key that the processor got.
         id: uuid::Uuid,
         /// What the processor did.
         word: Word,
+        /// Who says so: 1 to 100 characters, kept with the operation.
+        #[arg(long, value_name = "NAME")]
+        by: String,
     },
 }
 
@@ -407,16 +412,22 @@ async fn operations(
             }
             Ok(())
         }
-        OperationsCommand::Settle { id, word } => {
+        OperationsCommand::Settle { id, word, by } => {
+            if by.trim().is_empty() || by.chars().count() > 100 {
+                return Err("--by must have 1 to 100 characters".into());
+            }
             let word = match word {
                 Word::Done => operations::Word::Done,
                 Word::Declined => operations::Word::Declined,
                 Word::NotExecuted => operations::Word::NotExecuted,
             };
-            if operations::settle(database, config, id, word).await? {
+            if operations::settle(database, config, id, word, by).await? {
                 print("Settled. A retry with its idempotency key is answered by it.")
             } else {
-                Err("there is no such operation in flight, or somebody is at work on it now".into())
+                Err(
+                    "there is no such operation in flight any more, or somebody is at work on it"
+                        .into(),
+                )
             }
         }
     }

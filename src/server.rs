@@ -170,6 +170,7 @@ fn phases(
             .map_err(ServeError::Processor)?,
         name: processor.name.clone(),
         send_again_within: processor.send_again_within,
+        by_the_word_of: None,
     };
     let settings = LeaseSettings {
         lease,

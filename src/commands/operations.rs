@@ -2,7 +2,7 @@
 //! asking the processor, and writing down its answer.
 //!
 //! Locks    what the operation is about: the checkout, the order, the charge, the refund
-//! Writes   the outcome, or the undoing of what `begin` reserved
+//! Writes   the outcome, or the undoing of what `begin` reserved; whose word it was, if a person's
 //! Emits    as the verb does in one transaction; refund.failed
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::{
         charge::Authorisation,
         event::EventType,
         ids::AccountId,
-        operation::{Answer, Instruction, Operation, Verb},
+        operation::{Answer, Instruction, Operation, Verb, Word},
         test_cards::Decline,
     },
     idempotency::{Called, Failure, Operations, Phases, Rejection, Reply},
@@ -39,6 +39,23 @@ pub struct ProcessorOperations<P> {
     /// For how long it remembers keys, less a margin for an instruction on its way. After that it
     /// would execute an instruction again, so it is only asked what became of it.
     pub send_again_within: Duration,
+    /// In an operator's tool: the person by whose word it settles and undoes, which is kept.
+    pub by_the_word_of: Option<String>,
+}
+
+impl<P> ProcessorOperations<P> {
+    /// Before anything is done by it: the operation is kept as it waited.
+    async fn keep_word(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Operation,
+        word: Word,
+    ) -> Result<(), sqlx::Error> {
+        let Some(person) = &self.by_the_word_of else {
+            return Ok(());
+        };
+        store::operators_words::insert(tx, operation.account, operation.id, word, person).await
+    }
 }
 
 impl<P: CardProcessor> Operations for ProcessorOperations<P> {
@@ -97,6 +114,11 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
         if let Some(checkout) = operation.checkout {
             store::checkouts::lock(tx, operation.account, checkout).await?;
         }
+        let word = match answer {
+            Answer::Done => Word::Done,
+            Answer::Declined(_) => Word::Declined,
+        };
+        self.keep_word(tx, operation, word).await?;
         // Before anything that looks for unsettled operations.
         store::operations::settle(tx, operation.account, operation.id, *answer).await?;
         let settled = match operation.verb {
@@ -117,6 +139,7 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
 
     async fn undo(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
         let account = operation.account;
+        self.keep_word(tx, operation, Word::NotExecuted).await?;
         store::operations::delete(tx, account, operation.id).await?;
         match (operation.verb, operation.refund) {
             (Verb::CreateCharge | Verb::PayOrder, _) => {

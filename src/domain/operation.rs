@@ -56,6 +56,28 @@ pub enum Answer {
     Declined(Decline),
 }
 
+/// What became of an operation, by the word of a person who asked the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// It was executed.
+    Done,
+    /// It was refused for good.
+    Declined,
+    /// It was not executed, by no attempt, and will not be.
+    NotExecuted,
+}
+
+impl Word {
+    /// Its name in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Declined => "declined",
+            Self::NotExecuted => "not_executed",
+        }
+    }
+}
+
 /// The request that an operation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {

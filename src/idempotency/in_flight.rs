@@ -35,6 +35,9 @@ enum Progress {
     Claiming,
     /// The key is its own and the work runs.
     Executing,
+    /// The claim is committed, and the effect is being asked for elsewhere: the record exists, so it
+    /// is known whose key it is.
+    Recorded,
     /// It ended; the entry is out of the map already.
     Done(Conclusion),
 }
@@ -233,6 +236,11 @@ impl Leadership {
         self.progress.send_replace(Progress::Executing);
     }
 
+    /// The claim is committed without an outcome: from here on another request is a reuse.
+    pub(super) fn recorded(&self) {
+        self.progress.send_replace(Progress::Recorded);
+    }
+
     /// A fresh attempt claims again.
     pub(super) fn claiming(&self) {
         self.progress.send_replace(Progress::Claiming);
@@ -292,8 +300,8 @@ impl Drop for Seat {
 
 impl Follower {
     /// Waits for the leader: until `claimed_by` for it to have claimed (the same request only: the
-    /// leader may be replaying), and until `patience` for it to be done, if it has a seat. Holds no
-    /// connection.
+    /// leader may be replaying), and until `patience` for it to be done, if it has a seat. Another
+    /// request need not wait for the end of what is recorded. Holds no connection.
     pub(super) async fn follow(mut self, claimed_by: Instant, patience: Instant) -> Verdict {
         let patience = match self.seat {
             Some(_) => patience,
@@ -307,16 +315,20 @@ impl Follower {
                 return Verdict::InUse;
             }
         }
-        if !self
-            .wait_for(patience, |progress| matches!(progress, Progress::Done(_)))
-            .await
-        {
+        let same_request = self.same_request;
+        let tells = move |progress: &Progress| match progress {
+            Progress::Done(_) => true,
+            Progress::Recorded => !same_request,
+            Progress::Claiming | Progress::Executing => false,
+        };
+        if !self.wait_for(patience, tells).await {
             return Verdict::InUse;
         }
         let progress = self.progress.borrow().clone();
         match progress {
             Progress::Done(conclusion) => self.judge(conclusion, Instant::now() < patience),
-            Progress::Claiming | Progress::Executing => Verdict::InUse,
+            Progress::Recorded if !same_request => Verdict::Share(Conclusion::Reused),
+            Progress::Claiming | Progress::Executing | Progress::Recorded => Verdict::InUse,
         }
     }
 

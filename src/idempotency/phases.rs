@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    ATTEMPTS_MAX, Ended, Failure, FailureKind, GuardedConnection, Idempotency, Outcome, Record,
-    Rejection, Reply, Request, Work, Worked, commit_failure, conclude,
+    Ended, Failure, FailureKind, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply,
+    Request, Work, Worked, commit_failure, conclude,
     in_flight::Conclusion,
+    jittered,
     lease::{self, Lease, Leased},
     reply,
 };
@@ -28,6 +29,12 @@ use super::{
 /// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
 /// to settle. Whoever has less would still be asking when somebody else may already go on.
 pub const SETTLE_RESERVE: Duration = Duration::from_secs(5);
+
+/// The first pause before an outcome that could not be written is written again, and the longest:
+/// each is twice the one before, and half of it is random. Short against the database deadline, which
+/// ends the attempts, and long enough for a server that restarts.
+const SETTLE_PAUSE_MIN: Duration = Duration::from_millis(20);
+const SETTLE_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// How often a holder that lost its lease looks for the answer of whoever took it over, before it
 /// says that the key is in use.
@@ -191,6 +198,7 @@ impl<O: Operations> Phases<O> {
                                 break;
                             }
                         };
+                        leadership.recorded();
                         let replayed = held.lease.taken_over;
                         match this.finish(held).await {
                             Finished::Settled(record) => {
@@ -248,14 +256,39 @@ impl<O: Operations> Phases<O> {
         Ok(true)
     }
 
-    /// Settles an operation by the word of a person who has asked the other side: for what is past
-    /// the time that the other side remembers keys. The word counts for every attempt, so
-    /// [`Called::NotExecuted`] frees the key. `None`: it isn't in flight, or somebody is at work on it.
+    /// Settles an operation by the word of a person who has asked the other side. `word` is asked for
+    /// it in place of [`Operations::call`], while nobody else can be at work, and counts for every
+    /// attempt, so that [`Called::NotExecuted`] frees the key. [`Called::Unknown`] settles nothing and
+    /// is the error. `None`: the operation isn't in flight, or somebody is at work on it.
     pub async fn settle_by_hand(
         &self,
         operation: Uuid,
-        word: Called<O::Answer>,
+        word: impl AsyncFnOnce(&O::Operation) -> Called<O::Answer>,
     ) -> Result<Option<()>, Failure> {
+        let LeaseSettings { call_limit, .. } = self.settings;
+        let deadline = self.idempotency.settings.database_deadline;
+        let late = |_| Failure::unavailable("the database deadline is over");
+        let taking_over = tokio::time::timeout(deadline, self.take_over_by_hand(operation));
+        let Some(held) = taking_over.await.map_err(late)?? else {
+            return Ok(None);
+        };
+        let called = tokio::time::timeout(call_limit, word(&held.operation)).await;
+        let silent = |_| Called::Unknown(Failure::unavailable("nothing was said in time"));
+        let called = called.unwrap_or_else(silent);
+        let certain = !matches!(called, Called::Unknown(_));
+        match self.write_down(&held, &called).await? {
+            Finished::Settled(_) => Ok(Some(())),
+            Finished::Failed(_) if certain => Ok(Some(())),
+            Finished::Failed(failure) => Err(failure),
+            Finished::Lost => Ok(None),
+        }
+    }
+
+    /// Takes over one operation; the person's word counts for all that was tried before.
+    async fn take_over_by_hand(
+        &self,
+        operation: Uuid,
+    ) -> Result<Option<Held<O::Operation>>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
         let since = Instant::now();
         let mut tx = connection.begin().await?;
@@ -278,13 +311,7 @@ impl<O: Operations> Phases<O> {
         let held = self.held(&mut tx, lease).await?;
         tx.commit().await.map_err(commit_failure)?;
         connection.release();
-        let certain = !matches!(word, Called::Unknown(_));
-        match self.write_down(&held, &word).await? {
-            Finished::Settled(_) => Ok(Some(())),
-            Finished::Failed(_) if certain => Ok(Some(())),
-            Finished::Failed(failure) => Err(failure),
-            Finished::Lost => Ok(None),
-        }
+        Ok(Some(held))
     }
 
     async fn take_over_any(&self) -> Result<Option<Lease>, Failure> {
@@ -359,36 +386,54 @@ impl<O: Operations> Phases<O> {
                     Called::Unknown(Failure::unavailable(silent))
                 })
         };
-        let deadline = self.idempotency.settings.database_deadline;
-        match tokio::time::timeout(deadline, self.write_down(&held, &called)).await {
-            Ok(Ok(finished)) => {
+        match self.write_down(&held, &called).await {
+            Ok(finished) => {
                 if matches!((&finished, &called), (Finished::Lost, Called::Answered(_))) {
                     let operation = held.lease.operation;
-                    tracing::error!(%operation, "answered, but no longer this holder's to settle");
+                    tracing::error!(
+                        %operation,
+                        "answered, but no longer this holder's to settle: somebody took over, or a \
+                         COMMIT of its own went through unacknowledged"
+                    );
                 }
                 finished
             }
-            Ok(Err(failure)) => Finished::Failed(in_doubt(failure)),
             // The lease runs out, and whoever goes on then asks under the same key again.
-            Err(_) => Finished::Failed(Failure::unavailable(
-                "the database deadline is over before the outcome was written",
-            )),
+            Err(failure) => Finished::Failed(in_doubt(failure)),
         }
     }
 
+    /// Settles, if need be again and again until the database deadline: an answer in hand is worth
+    /// more than a second question to the other side. Only a defect would fail each time.
+    ///
+    /// After a COMMIT that was not acknowledged, too: an attempt begins by asking whether the key is
+    /// still this holder's. If that COMMIT settled or released it, it isn't, so nothing is written
+    /// twice, and the caller reads the outcome as if somebody else had settled. A lease that is given
+    /// back twice is as good as given back once.
     async fn write_down(
         &self,
         held: &Held<O::Operation>,
         called: &Called<O::Answer>,
     ) -> Result<Finished, Failure> {
-        let mut failed = 0;
+        let deadline = Instant::now() + self.idempotency.settings.database_deadline;
+        let mut pause = SETTLE_PAUSE_MIN;
         loop {
-            match self.settle(held, called).await {
-                Err(failure) if failure.worth_another_attempt && failed + 1 < ATTEMPTS_MAX => {
-                    failed += 1;
+            let failure = match tokio::time::timeout_at(deadline, self.settle(held, called)).await {
+                Ok(Err(failure)) if failure.kind != FailureKind::Internal => failure,
+                Ok(ended) => return ended,
+                Err(_) => {
+                    let late = "the database deadline is over before the outcome was written";
+                    return Err(Failure::unavailable(late));
                 }
-                ended => return ended,
+            };
+            let again = Instant::now() + jittered(pause);
+            if again >= deadline {
+                return Err(failure);
             }
+            let (operation, cause) = (held.lease.operation, failure.cause);
+            tracing::warn!(%operation, %cause, "the outcome could not be written; trying again");
+            tokio::time::sleep_until(again).await;
+            pause = (pause * 2).min(SETTLE_PAUSE_MAX);
         }
     }
 

@@ -210,18 +210,23 @@ pub async fn settle(
     .map(Charge::from)
 }
 
-/// Forgets a pending charge that the processor was never asked for. Locks it.
+/// Forgets a pending charge that the processor was never asked for; fails if it isn't pending. Locks
+/// it.
 pub async fn delete_pending(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: ChargeId,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "DELETE FROM charges WHERE account_id = $1 AND id = $2 AND status = 'pending'",
+        "
+        DELETE FROM charges
+         WHERE account_id = $1 AND id = $2 AND status = 'pending'
+        RETURNING id
+        ",
         account_id.0,
         id.0,
     )
-    .execute(tx)
+    .fetch_one(tx)
     .await?;
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod checkouts;
 pub mod events;
 pub mod inventory;
 pub mod operations;
+pub mod operators_words;
 pub mod orders;
 pub mod page;
 pub mod refunds;

@@ -205,18 +205,23 @@ pub async fn settle(
     Ok(())
 }
 
-/// Forgets an operation that was never executed. Locks it.
+/// Forgets an operation that was never executed; fails if there is none that waits for its answer.
+/// Locks it.
 pub async fn delete(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: Uuid,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "DELETE FROM operations WHERE account_id = $1 AND id = $2 AND settled_at IS NULL",
+        "
+        DELETE FROM operations
+         WHERE account_id = $1 AND id = $2 AND settled_at IS NULL
+        RETURNING id
+        ",
         account_id.0,
         id,
     )
-    .execute(tx)
+    .fetch_one(tx)
     .await?;
     Ok(())
 }

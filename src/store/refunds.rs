@@ -166,8 +166,8 @@ pub async fn fail(
     .map(Refund::from)
 }
 
-/// Forgets a pending refund that the processor was never asked for, and no longer counts it. Locks
-/// both it and its charge.
+/// Forgets a pending refund that the processor was never asked for, and no longer counts it; fails if
+/// it isn't pending. Locks both it and its charge.
 pub async fn delete_pending(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -184,11 +184,12 @@ pub async fn delete_pending(
            SET amount_refunded = amount_refunded - gone.amount, released = false
           FROM gone
          WHERE charges.account_id = $1 AND charges.id = gone.charge_id
+        RETURNING charges.id
         ",
         account_id.0,
         id.0,
     )
-    .execute(tx)
+    .fetch_one(tx)
     .await?;
     Ok(())
 }

@@ -387,6 +387,35 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
 }
 
 #[tokio::test]
+async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_reuse() {
+    let world = World::new().await;
+    let switch = json!({"fault": "delay_before", "milliseconds": 60_000});
+    world.processor.switch(switch).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    let first = {
+        let (client, path, body) = (world.client(), path.clone(), body.clone());
+        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
+    };
+    world.processor.delays(1).await;
+    let other = json!({"amount": 1, "currency": "usd"});
+    for (path, status) in [("/charges", 422), ("/v1/charges", 400)] {
+        // With its ten seconds under /v1 it would outwait the first one.
+        let answer = world.client().post(path, "key-1", &other).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.code(), "idempotency_key_reused");
+    }
+    let same = world.client().post(&path, "key-1", &body).await;
+    assert_eq!(same.code(), "idempotency_key_in_use");
+    assert_eq!(
+        world.processor.lines().await,
+        0,
+        "the first one is still out"
+    );
+    world.processor.reset_switches().await;
+    assert_eq!(first.await.unwrap().status, 201);
+}
+
+#[tokio::test]
 async fn an_attempt_that_is_late_in_the_network_counts_though_a_later_one_was_refused() {
     let world = World::new().await;
     let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});

@@ -113,10 +113,15 @@ pub const EFFECTS: &str = "SELECT count(*) FROM effects";
 
 /// A replica: a map of keys in flight of its own, in front of `pool`.
 pub fn replica(pool: &PgPool) -> Idempotency {
+    replica_with_deadline(pool, Duration::from_secs(30))
+}
+
+/// The same with less patience for the database.
+pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idempotency {
     let settings = Settings {
         retention: Duration::from_secs(3600),
         pool_wait: Duration::from_secs(10),
-        database_deadline: Duration::from_secs(30),
+        database_deadline,
         pool_connections: 20,
     };
     Idempotency::new(pool.clone(), settings).unwrap()

@@ -11,13 +11,15 @@ use charge_once::idempotency::{
     Begin, Begun, Called, Failure, Idempotency, IdempotencyKey, Inspected, LeaseSettings,
     Operations, Outcome, Phases, Rejection, Reply, sweep,
 };
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use tokio::{sync::Semaphore, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    followers::{LONG, replica, request, stored},
+    followers::{LONG, replica, replica_with_deadline, request, stored},
     harness::{TestDatabase, eventually},
+    obstacle::{Obstacle, Stage},
+    proxy::{Proxy, Weather},
 };
 
 /// What the far side does with one call.
@@ -361,6 +363,46 @@ async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() 
     assert_eq!(world.network.calls().len(), 1);
 }
 
+/// As another process would tell it, and this one after a crash.
+#[tokio::test]
+async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_the_reuse() {
+    let world = World::new().await;
+    let mut obstacle = Obstacle::at(Stage::Leasing, &world.database, "key-1").await;
+    world.network.will(&[Far::ExecutesLater]);
+    let replica = world.replica();
+    let ask = |content: &'static str, wait: Duration| {
+        let replica = replica.clone();
+        tokio::spawn(async move {
+            let begin = Start { refuses: false };
+            replica.run(request(content, wait), begin).await
+        })
+    };
+    let first = ask("A", Duration::ZERO);
+    obstacle.is_met().await;
+    // The first one may still roll back.
+    let early = ask("B", Duration::ZERO).await.unwrap();
+    assert!(matches!(early, Outcome::InUse));
+    let patient = ask("B", LONG);
+    obstacle.lift().await;
+    world.network.is_asked(1).await;
+    assert!(matches!(patient.await.unwrap(), Outcome::Reused));
+    let late = ask("B", Duration::ZERO).await.unwrap();
+    assert!(matches!(late, Outcome::Reused));
+    let same = ask("A", Duration::ZERO).await.unwrap();
+    assert!(matches!(same, Outcome::InUse));
+    assert_eq!(
+        world.counts().await,
+        (1, 0, 1),
+        "the first one is still out"
+    );
+
+    let waiting = ask("A", LONG);
+    world.network.answer_now();
+    let (record, _) = stored(first.await.unwrap());
+    assert_eq!(stored(waiting.await.unwrap()), (record, true));
+    assert_eq!(world.network.calls().len(), 1);
+}
+
 #[tokio::test]
 async fn after_a_crash_the_key_waits_for_the_lease_and_then_goes_on() {
     let world = World::new().await;
@@ -454,7 +496,7 @@ async fn a_late_holder_with_an_answer_begins_nothing_new() {
     world.the_lease_runs_out().await;
     // An operator who is wrong: the call is still on its way.
     let operation = world.network.calls()[0];
-    let word = Called::NotExecuted(Failure::unavailable("an operator's word"));
+    let word = async |_: &Uuid| Called::NotExecuted(Failure::unavailable("an operator's word"));
     let settled = world.replica().settle_by_hand(operation, word).await;
     assert!(settled.unwrap().is_some());
     world.network.answer_now();
@@ -524,8 +566,115 @@ async fn the_reconciler_pauses_after_an_unknown_outcome_and_a_client_need_not() 
     assert_eq!(stored(world.ask().await).0.reply.status, 201);
 }
 
+/// Lets the first transaction that would settle fail with each of these, one after the other.
+async fn settling_fails_with(world: &World, codes: &[&str]) {
+    let codes = codes.join(",");
+    let sql = format!(
+        "CREATE SEQUENCE settlements;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         DECLARE code text := split_part('{codes}', ',', nextval('settlements')::integer);
+         BEGIN
+             IF code <> '' THEN RAISE EXCEPTION 'no' USING ERRCODE = code; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON far_operations
+             FOR EACH ROW EXECUTE FUNCTION refuse();"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
-async fn an_answer_that_can_not_be_written_is_asked_for_again() {
+async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() {
+    let world = World::new().await;
+    // A row that stays locked, a statement that takes too long, a server that goes and is not back
+    // yet, too many clients, and a deadlock.
+    settling_fails_with(
+        &world,
+        &["55P03", "57014", "57P01", "57P03", "53300", "40P01"],
+    )
+    .await;
+    let (record, replayed) = stored(world.ask().await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(world.counts().await, (1, 1, 0));
+    let attempts = "SELECT last_value FROM settlements";
+    assert_eq!(world.database.count(attempts).await, 7);
+    assert_eq!(world.network.calls().len(), 1);
+
+    // The same for what the reconciler and an operator have in hand.
+    let world = World::new().await;
+    world.network.will(&[Far::CallerDies]);
+    assert!(is_failed(&world.ask().await));
+    world.the_lease_runs_out().await;
+    settling_fails_with(&world, &["55P03"]).await;
+    assert!(world.replica().recover_one().await.unwrap());
+    assert_eq!(world.counts().await, (1, 1, 0));
+    let world = World::new().await;
+    world.network.will(&[Far::DropsBefore]);
+    assert!(is_failed(&world.ask().await));
+    settling_fails_with(&world, &["55P03"]).await;
+    let operation = world.network.calls()[0];
+    let word = async |_: &Uuid| Called::Answered(true);
+    let settled = world.replica().settle_by_hand(operation, word).await;
+    assert!(settled.unwrap().is_some());
+    assert_eq!(world.counts().await, (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_the_answer_is_written_costs_no_second_question() {
+    let world = World::new().await;
+    let mut obstacle = Obstacle::at(Stage::Saving, &world.database, "key-1").await;
+    let asking = world.asking(Duration::ZERO);
+    obstacle.is_met().await;
+    obstacle.break_the_stopped().await;
+    obstacle.lift().await;
+    let (record, replayed) = stored(asking.await.unwrap());
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(world.network.calls().len(), 1);
+    assert_eq!(world.counts().await, (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_defect_is_not_tried_again() {
+    let world = World::new().await;
+    settling_fails_with(&world, &["23514", "23514"]).await;
+    assert!(is_failed(&world.ask().await));
+    let attempts = "SELECT last_value FROM settlements";
+    assert_eq!(world.database.count(attempts).await, 1);
+    assert_eq!(world.counts().await, (1, 0, 1));
+}
+
+#[tokio::test]
+async fn a_settlement_whose_commit_is_not_acknowledged_is_found_or_made_again() {
+    for weather in [Weather::LosesAnswersToCommit, Weather::LosesCommits] {
+        let world = World::new().await;
+        let proxy = Proxy::in_front_of(&world.database.url).await;
+        let pool = PgPool::connect(&proxy.url).await.unwrap();
+        let replica = Phases::new(replica(&pool), world.network.clone(), LEASE).unwrap();
+        world.network.will(&[Far::ExecutesLater]);
+        let asking = tokio::spawn(async move {
+            let begin = Start { refuses: false };
+            replica.run(request("A", Duration::ZERO), begin).await
+        });
+        world.network.is_asked(1).await;
+        proxy.turn(weather);
+        world.network.answer_now();
+        eventually("a COMMIT is lost", || async { proxy.lost_commits() >= 1 }).await;
+        let went_through = weather == Weather::LosesAnswersToCommit;
+        if !went_through {
+            proxy.turn(Weather::Fine);
+        }
+        let (record, replayed) = stored(asking.await.unwrap());
+        assert_eq!((record.reply.status, replayed), (201, went_through));
+        assert_eq!(world.network.calls().len(), 1);
+        assert_eq!(world.counts().await, (1, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_can_not_be_written_in_time_is_asked_for_again() {
     let world = World::new().await;
     sqlx::raw_sql(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -536,7 +685,12 @@ async fn an_answer_that_can_not_be_written_is_asked_for_again() {
     .execute(&world.database.pool)
     .await
     .unwrap();
-    assert!(is_failed(&world.ask().await));
+    let hasty = replica_with_deadline(&world.database.pool, Duration::from_millis(500));
+    let hasty = Phases::new(hasty, world.network.clone(), LEASE).unwrap();
+    let begin = Start { refuses: false };
+    assert!(is_failed(
+        &hasty.run(request("A", Duration::ZERO), begin).await
+    ));
     assert_eq!(world.counts().await, (1, 0, 1));
     sqlx::raw_sql("DROP TRIGGER refuse ON far_operations")
         .execute(&world.database.pool)

@@ -328,10 +328,22 @@ async fn a_redirect_is_a_failure_and_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_never_answers_times_out_and_one_that_is_gone_refuses() {
+async fn a_receiver_that_never_answers_times_out() {
     let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "200ms")])).await;
     let client = &server.client;
     let mut silent = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &silent.url()).await;
+    client.charge("key-1").await;
+    let held = silent.next().await;
+    shows_the_failure(&endpoint, client, "timed out").await;
+    drop(held);
+}
+
+/// With the usual time limit: on a busy machine a short one could pass before the failure is known.
+#[tokio::test]
+async fn a_receiver_that_is_gone_is_told_from_one_that_was_never_there() {
+    let server = TestServer::start_with(QUICK).await;
+    let client = &server.client;
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}/", closed.local_addr().unwrap());
     drop(closed);
@@ -344,7 +356,6 @@ async fn a_receiver_that_never_answers_times_out_and_one_that_is_gone_refuses() 
         }
     });
     let cases = [
-        (Endpoint::at(client, &silent.url()).await, "timed out"),
         (Endpoint::at(client, &nobody).await, "connection refused"),
         (
             Endpoint::at(client, "http://nowhere.invalid/").await,
@@ -356,15 +367,18 @@ async fn a_receiver_that_never_answers_times_out_and_one_that_is_gone_refuses() 
         ),
     ];
     client.charge("key-1").await;
-    let held = silent.next().await;
     for (endpoint, error) in &cases {
-        let shows = |delivery: &Value| delivery["attempts"][0].is_object();
-        let delivery = endpoint.newest_delivery(client, error, shows).await;
-        let attempt = &delivery["attempts"][0];
-        assert_eq!(attempt["error"], *error);
-        assert_eq!(attempt["response_status"], Value::Null);
+        shows_the_failure(endpoint, client, error).await;
     }
-    drop(held);
+}
+
+/// The first attempt of the newest delivery ended without a reply, in `error`.
+async fn shows_the_failure(endpoint: &Endpoint, client: &Client, error: &str) {
+    let shows = |delivery: &Value| delivery["attempts"][0].is_object();
+    let delivery = endpoint.newest_delivery(client, error, shows).await;
+    let attempt = &delivery["attempts"][0];
+    assert_eq!(attempt["error"], error);
+    assert_eq!(attempt["response_status"], Value::Null);
 }
 
 #[tokio::test]
