@@ -306,6 +306,7 @@ async fn an_api_key_that_can_not_be_looked_up_in_time_is_503_long_before_the_dat
         ("DATABASE_DEADLINE", "45s"),
         ("IDLE_IN_TRANSACTION_TIMEOUT", "46s"),
         ("REQUEST_TIMEOUT", "47s"),
+        ("IDEMPOTENCY_LEASE", "90s"),
     ];
     let server = TestServer::start_with(&ladder).await;
     slow_look_ups(&server.database, "35").await;
