@@ -1,7 +1,8 @@
 //! One function for each call of the API.
 //!
 //! Promise: a function that changes something returns a [`Request`], which has its key already and
-//! has sent nothing yet. A function that reads just reads.
+//! has sent nothing yet. A function that reads just reads, and one that deletes, which needs no key,
+//! just deletes.
 
 use std::{
     marker::PhantomData,
@@ -17,7 +18,8 @@ use super::{
     sending::{Message, Reply, send},
     types::{
         Capture, Charge, ChargeUpdate, Event, KeyStatus, ListQuery, MetadataUpdate, NewCharge,
-        NewOrder, NewRefund, Order, Page, Payment, Refund, with_query,
+        NewOrder, NewRefund, NewWebhookEndpoint, Order, Page, Payment, Refund, WebhookDelivery,
+        WebhookEndpoint, with_query,
     },
 };
 
@@ -36,6 +38,13 @@ impl<T: DeserializeOwned> Request<T> {
     /// Whoever names it so again, on another machine too, means the same operation.
     pub fn with_key(mut self, key: impl Into<String>) -> Result<Self, Error> {
         self.operation.set_key(key.into())?;
+        Ok(self)
+    }
+
+    /// Links the operation to others of the same workflow, a name of your own:
+    /// [`Client::workflow`] lists them. It belongs where it was first sent, and a retry moves nothing.
+    pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self, Error> {
+        self.operation.set_workflow(name.into())?;
         Ok(self)
     }
 
@@ -111,6 +120,16 @@ impl Client {
         self.read(query.after("/refunds")).await
     }
 
+    /// Lists the refunds of a charge.
+    pub async fn list_refunds_of_charge(
+        &self,
+        id: &str,
+        query: &ListQuery,
+    ) -> Result<Page<Refund>, Error> {
+        self.read(query.after(&below("/charges", id, "/refunds")?))
+            .await
+    }
+
     /// Opens an order.
     pub fn create_order(&self, order: &NewOrder) -> Result<Request<Order>, Error> {
         self.change("/orders".to_owned(), order)
@@ -149,6 +168,68 @@ impl Client {
     /// Lists events; filter `event_type`.
     pub async fn list_events(&self, query: &ListQuery) -> Result<Page<Event>, Error> {
         self.read(query.after("/events")).await
+    }
+
+    /// Has events sent to a URL. The answer holds the secret that they are signed with, and no other
+    /// answer does.
+    pub fn create_webhook_endpoint(
+        &self,
+        endpoint: &NewWebhookEndpoint,
+    ) -> Result<Request<WebhookEndpoint>, Error> {
+        self.change("/webhook_endpoints".to_owned(), endpoint)
+    }
+
+    /// Reads a webhook endpoint.
+    pub async fn retrieve_webhook_endpoint(&self, id: &str) -> Result<WebhookEndpoint, Error> {
+        self.read(below("/webhook_endpoints", id, "")?).await
+    }
+
+    /// Lists webhook endpoints.
+    pub async fn list_webhook_endpoints(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<WebhookEndpoint>, Error> {
+        self.read(query.after("/webhook_endpoints")).await
+    }
+
+    /// Has no more events sent there. `false`: there is no such endpoint, now; where an answer was
+    /// lost, an earlier attempt of this call may have deleted it.
+    pub async fn delete_webhook_endpoint(&self, id: &str) -> Result<bool, Error> {
+        let path = below("/webhook_endpoints", id, "")?;
+        match send(&self.inner, &Message::Delete(&path), false).await {
+            Ok(_) => Ok(true),
+            Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists what was to be sent to a webhook endpoint, with every attempt.
+    pub async fn list_webhook_deliveries(
+        &self,
+        endpoint: &str,
+        query: &ListQuery,
+    ) -> Result<Page<WebhookDelivery>, Error> {
+        self.read(query.after(&below("/webhook_endpoints", endpoint, "/deliveries")?))
+            .await
+    }
+
+    /// The operations of a workflow that the service has a record of, or is working on: all of them,
+    /// in the order of their first use. That one isn't there never means that a new key is safe.
+    pub async fn workflow(&self, name: &str) -> Result<Vec<KeyStatus>, Error> {
+        let mut steps = Vec::<KeyStatus>::new();
+        loop {
+            let name = ("name", name.to_owned());
+            let after = steps
+                .last()
+                .map(|step| ("starting_after", step.key.clone()));
+            let query = with_query("/workflows", [name].into_iter().chain(after));
+            let page: Page<KeyStatus> = self.read(query).await?;
+            let is_last = !page.has_more || page.data.is_empty();
+            steps.extend(page.data);
+            if is_last {
+                return Ok(steps);
+            }
+        }
     }
 
     /// What the service knows about a key. That it knows nothing never means that a new key is safe.

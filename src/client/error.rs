@@ -105,7 +105,7 @@ impl fmt::Display for Refusal {
 /// It is not known what happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GaveUp {
-    /// The operation's key; `None` where something was only read.
+    /// The operation's key; `None` where something was read or deleted, which needs none.
     pub key: Option<String>,
     /// How often it was sent.
     pub attempts: u32,

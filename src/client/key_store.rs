@@ -94,11 +94,14 @@ pub struct FileKeyStore {
     folder: PathBuf,
 }
 
-/// The first line of a file; the second is its SHA-256.
+/// The first line of a file; the second is its SHA-256. What is optional may be missing, as in files
+/// that earlier versions wrote.
 #[derive(Serialize, Deserialize)]
 struct Line {
     version: u32,
     key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workflow: Option<String>,
     server: String,
     path: String,
     body: String,
@@ -245,6 +248,7 @@ fn sync_folder(folder: &Path) -> Result<(), KeyStoreError> {
 fn written(operation: &Operation) -> String {
     let Operation {
         key,
+        workflow,
         server,
         path,
         body,
@@ -253,6 +257,7 @@ fn written(operation: &Operation) -> String {
     let line = Line {
         version: VERSION,
         key,
+        workflow,
         server,
         path,
         body,
@@ -275,6 +280,7 @@ fn parse(bytes: &[u8]) -> Result<Operation, &'static str> {
     }
     Ok(Operation {
         key: line.key,
+        workflow: line.workflow,
         server: line.server,
         path: line.path,
         body: line.body,

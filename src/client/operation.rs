@@ -10,13 +10,14 @@ use uuid::Uuid;
 
 use super::error::Error;
 
-/// Longest key that the service takes.
-const KEY_MAX_BYTES: usize = 255;
+/// Longest key, and longest name of a workflow, that the service takes.
+const NAME_MAX_BYTES: usize = 255;
 
 /// A POST with its idempotency key: the exact bytes of every attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
     pub(super) key: String,
+    pub(super) workflow: Option<String>,
     pub(super) server: String,
     pub(super) path: String,
     pub(super) body: String,
@@ -35,6 +36,7 @@ impl Operation {
             .map_err(|error| Error::Unusable(format!("the parameters can't be sent: {error}")))?;
         Ok(Self {
             key: Uuid::new_v4().to_string(),
+            workflow: None,
             server: server.to_owned(),
             path,
             body,
@@ -45,6 +47,11 @@ impl Operation {
     /// The idempotency key: one for each thing that is to happen once.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// The workflow that it belongs to.
+    pub fn workflow(&self) -> Option<&str> {
+        self.workflow.as_deref()
     }
 
     /// The service it is for, as a URL without a trailing slash.
@@ -67,20 +74,30 @@ impl Operation {
         self.created_at
     }
 
-    /// Whether both ask for the same thing, under whichever key.
+    /// Whether both ask for the same thing, under whichever key and in whichever workflow.
     pub fn asks_the_same_as(&self, other: &Self) -> bool {
         (&self.server, &self.path, &self.body) == (&other.server, &other.path, &other.body)
     }
 
     pub(super) fn set_key(&mut self, key: String) -> Result<(), Error> {
-        let plain = |byte: u8| matches!(byte, 0x21..=0x7E) && !b"\"\\,".contains(&byte);
-        if key.is_empty() || key.len() > KEY_MAX_BYTES || !key.bytes().all(plain) {
-            return Err(Error::Unusable(
-                "a key is 1 to 255 bytes of visible ASCII without quotes, backslashes and commas"
-                    .to_owned(),
-            ));
-        }
+        check_name("a key", &key)?;
         self.key = key;
         Ok(())
     }
+
+    pub(super) fn set_workflow(&mut self, workflow: String) -> Result<(), Error> {
+        check_name("the name of a workflow", &workflow)?;
+        self.workflow = Some(workflow);
+        Ok(())
+    }
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), Error> {
+    let plain = |byte: u8| matches!(byte, 0x21..=0x7E) && !b"\"\\,".contains(&byte);
+    if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) {
+        return Err(Error::Unusable(format!(
+            "{what} is 1 to 255 bytes of visible ASCII without quotes, backslashes and commas"
+        )));
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@ use super::{
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_WORKFLOW: HeaderName = HeaderName::from_static("idempotency-workflow");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// On stored outcomes only.
@@ -76,6 +77,8 @@ impl Reply {
 pub(super) enum Message<'a> {
     /// Changes nothing; no key, and may be repeated at will.
     Read(&'a str),
+    /// Needs no key: done twice, it does nothing more.
+    Delete(&'a str),
     /// A change.
     Change(&'a Operation),
 }
@@ -83,7 +86,7 @@ pub(super) enum Message<'a> {
 impl Message<'_> {
     fn key(&self) -> Option<String> {
         match self {
-            Self::Read(_) => None,
+            Self::Read(_) | Self::Delete(_) => None,
             Self::Change(operation) => Some(operation.key.clone()),
         }
     }
@@ -171,19 +174,27 @@ async fn attempt(
     message: &Message<'_>,
     timeout: Duration,
 ) -> Result<Reply, Trouble> {
+    let to = |method, path: &str| {
+        inner
+            .http
+            .request(method, format!("{}{path}", inner.server))
+    };
     let request = match message {
-        Message::Read(path) => inner
-            .http
-            .request(Method::GET, format!("{}{path}", inner.server)),
-        Message::Change(operation) => inner
-            .http
-            .request(
-                Method::POST,
-                format!("{}{}", operation.server, operation.path),
-            )
-            .header(IDEMPOTENCY_KEY, &operation.key)
-            .header(CONTENT_TYPE, "application/json")
-            .body(operation.body.clone()),
+        Message::Read(path) => to(Method::GET, path),
+        Message::Delete(path) => to(Method::DELETE, path),
+        Message::Change(operation) => {
+            let url = format!("{}{}", operation.server, operation.path);
+            let mut request = inner
+                .http
+                .request(Method::POST, url)
+                .header(IDEMPOTENCY_KEY, &operation.key)
+                .header(CONTENT_TYPE, "application/json")
+                .body(operation.body.clone());
+            if let Some(workflow) = &operation.workflow {
+                request = request.header(IDEMPOTENCY_WORKFLOW, workflow);
+            }
+            request
+        }
     };
     let sent = request
         .bearer_auth(&inner.api_key)

@@ -3,7 +3,7 @@
 //! Promise: what is left out is not sent, so that the service's defaults hold; what a newer service
 //! adds to an object is ignored, so that an old client reads it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +137,21 @@ pub struct Payment {
     /// A test token; the service's default is `tok_visa`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+/// Where events are to be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewWebhookEndpoint {
+    /// https or http, and not a private address.
+    pub url: String,
+    /// `charge.succeeded`, …, or `*` for all.
+    pub enabled_events: Vec<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
 }
 
 /// Which part of a list. Each list takes the filters that its function names; the service refuses
@@ -322,6 +337,8 @@ pub struct Event {
     pub event_type: String,
     /// What it happened to.
     pub data: EventData,
+    /// What made it happen.
+    pub request: EventRequest,
 }
 
 /// What an event happened to.
@@ -329,6 +346,90 @@ pub struct Event {
 pub struct EventData {
     /// The object as it was right after.
     pub object: serde_json::Value,
+}
+
+/// The request that made an event happen.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EventRequest {
+    /// The `req_…` that executed.
+    pub id: String,
+    /// The key it executed under.
+    pub idempotency_key: String,
+}
+
+/// Where events are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookEndpoint {
+    /// `we_…`
+    pub id: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// For people.
+    pub description: Option<String>,
+    /// `charge.succeeded`, …, or `*` for all.
+    pub enabled_events: Vec<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// What events are signed with: only in the answer to its creation.
+    pub secret: Option<WebhookSecret>,
+    /// `enabled`
+    pub status: String,
+    /// Where.
+    pub url: String,
+}
+
+/// What events are signed with. It shows itself only where [`WebhookSecret::reveal`] is called, so
+/// that no log line can hold it by accident.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookSecret(String);
+
+impl WebhookSecret {
+    /// `whsec_…`, as signatures are checked with it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whsec_…")
+    }
+}
+
+/// The delivery of an event to an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookDelivery {
+    /// `whd_…`
+    pub id: String,
+    /// Those that ended, the oldest first.
+    pub attempts: Vec<WebhookAttempt>,
+    /// Unix seconds.
+    pub created: i64,
+    /// When the endpoint took it, in unix seconds.
+    pub delivered: Option<i64>,
+    /// `we_…`
+    pub endpoint: String,
+    /// `evt_…`
+    pub event: String,
+    /// `charge.succeeded`, …
+    pub event_type: String,
+    /// Unix seconds, at the earliest.
+    pub next_attempt: Option<i64>,
+    /// `pending`, `succeeded` or `failed`.
+    pub status: String,
+}
+
+/// One attempt to deliver an event.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookAttempt {
+    /// When it began, in unix seconds.
+    pub at: i64,
+    /// What the endpoint answered.
+    pub response_status: Option<u16>,
+    /// Why there is no answer that counts.
+    pub error: Option<String>,
+    /// Milliseconds.
+    pub duration_ms: i64,
 }
 
 /// What the service knows about a key.
@@ -342,11 +443,17 @@ pub struct KeyStatus {
     pub method: Option<String>,
     /// Of its request.
     pub path: Option<String>,
+    /// Of its request: SHA-256, in hexadecimal.
+    pub fingerprint: Option<String>,
     /// The status that every retry gets.
     pub response_status: Option<u16>,
     /// The id of what was made.
     pub resource: Option<String>,
-    /// Unix seconds.
+    /// The `req_…` that executed.
+    pub request: Option<String>,
+    /// What it is linked to.
+    pub workflow: Option<String>,
+    /// Unix seconds; `None` while nothing of it is committed.
     pub created: Option<i64>,
     /// Unix seconds.
     pub expires: Option<i64>,

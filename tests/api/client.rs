@@ -11,8 +11,11 @@ use std::{
 use charge_once::client::{
     Capture, Charge, ChargeUpdate, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, Kept,
     KeyStore, KeyStoreError, ListQuery, MetadataUpdate, NewCharge, NewItem, NewOrder, NewRefund,
-    Operation, Payment, Reason, Request, Resumed, RetryPolicy, Saved, Trouble,
+    NewWebhookEndpoint, Operation, Order, Payment, Reason, Request, Resumed, RetryPolicy, Saved,
+    Trouble,
 };
+use charge_once::http::openapi;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::{
@@ -22,6 +25,9 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The head of an answer that ends a call.
+const NEVER_AGAIN: &str = "503 Service Unavailable\r\nstripe-should-retry: false";
 
 /// Time that passes only while somebody sleeps, and then at once.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +77,27 @@ fn payment(client: &Client) -> Request<Charge> {
     client.create_charge(&NewCharge::new(2000, "usd")).unwrap()
 }
 
+fn an_order() -> NewOrder {
+    NewOrder {
+        currency: "usd".to_owned(),
+        items: vec![NewItem {
+            sku: Some("mug".to_owned()),
+            quantity: 2,
+            unit_amount: 1200,
+            ..NewItem::default()
+        }],
+        ..NewOrder::default()
+    }
+}
+
+fn an_endpoint() -> NewWebhookEndpoint {
+    NewWebhookEndpoint {
+        url: "https://example.invalid/webhooks".to_owned(),
+        enabled_events: vec!["order.canceled".to_owned()],
+        ..NewWebhookEndpoint::default()
+    }
+}
+
 fn gave_up<T: std::fmt::Debug>(outcome: Result<T, Error>) -> GaveUp {
     match outcome {
         Err(Error::GaveUp(gave_up)) => *gave_up,
@@ -108,6 +135,48 @@ async fn buy_a_mug(url: &str, api_key: &str, folder: &Path) -> Result<(), Error>
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// Goes on with a checkout of which only the name is known.
+async fn go_on(client: &Client, name: &str) -> Result<Option<Order>, Error> {
+    let steps = client.workflow(name).await?;
+    let opened = steps.iter().find(|step| step.key == format!("{name}/open"));
+    // Nothing is recorded now. That is no "no": it may still arrive.
+    let Some(order) = opened.and_then(|step| step.resource.as_ref()) else {
+        return Ok(None);
+    };
+    // Under the key that this step has in any process: where it was paid already, this is a retry.
+    let payment = client
+        .pay_order(order, &Payment::default())?
+        .with_key(format!("{name}/pay"))?
+        .with_workflow(name)?;
+    payment.send().await.map(Some)
+}
+
+#[tokio::test]
+async fn a_checkout_of_which_only_the_name_is_known_is_gone_on_with() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    let client = Client::builder(url, API_KEY).build().unwrap();
+    assert_eq!(go_on(&client, "checkout-1").await.unwrap(), None);
+    let opened = client
+        .create_order(&an_order())
+        .and_then(|order| order.with_key("checkout-1/open"))
+        .and_then(|order| order.with_workflow("checkout-1"))
+        .unwrap();
+    let opened = opened.send().await.unwrap();
+    for _ in 0..2 {
+        let paid = go_on(&client, "checkout-1").await.unwrap().unwrap();
+        assert_eq!((&paid.id, paid.status.as_str()), (&opened.id, "paid"));
+    }
+    let steps = client.workflow("checkout-1").await.unwrap();
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| (step.key.as_str(), step.response_status))
+        .collect();
+    let pay = ("checkout-1/pay", Some(200));
+    assert_eq!(told, [("checkout-1/open", Some(201)), pay]);
+    assert_eq!(server.database.charges().await, 1);
 }
 
 #[tokio::test]
@@ -160,6 +229,123 @@ async fn two_requests_are_two_operations_and_one_named_by_its_caller_is_one_on_t
         let refused = payment(&client).with_key(unusable);
         assert!(matches!(refused, Err(Error::Unusable(_))), "{unusable}");
     }
+}
+
+#[tokio::test]
+async fn a_workflow_goes_with_every_attempt_and_is_resumed_with_its_operation() {
+    let server = TestServer::start().await;
+    let acts = [Act::LoseTheRequest, Act::Answer(NEVER_AGAIN, "{}")];
+    let between = GoBetween::in_front_of(server.client.address, acts).await;
+    let folder = TempDir::new().unwrap();
+    let client = || {
+        builder(between.url(), &TestClock::default())
+            .key_store(store(&folder))
+            .build()
+            .unwrap()
+    };
+    let payment = payment(&client()).with_workflow("checkout-1").unwrap();
+    assert_eq!(payment.operation().workflow(), Some("checkout-1"));
+    gave_up(payment.send().await);
+    let resumed = client().resume().await.unwrap();
+    let [
+        Resumed::Sent {
+            outcome: Ok(_),
+            operation,
+        },
+    ] = resumed.as_slice()
+    else {
+        panic!("not resumed: {resumed:?}");
+    };
+    assert_eq!(operation, payment.operation());
+    let seen = between.seen();
+    assert_all_alike(&seen, 3);
+    assert_eq!(seen[0].header("idempotency-workflow"), Some("checkout-1"));
+    let steps = client().workflow("checkout-1").await.unwrap();
+    assert_eq!((steps.len(), steps[0].key.as_str()), (1, payment.key()));
+    for unusable in ["", "a b", "a,b", "\"a\"", "ä", &"n".repeat(256)] {
+        let refused = self::payment(&client()).with_workflow(unusable);
+        assert!(matches!(refused, Err(Error::Unusable(_))), "{unusable}");
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_is_read_to_its_end() {
+    let server = TestServer::start().await;
+    let first =
+        r#"{"object":"list","data":[{"key":"a b/c","status":"completed"}],"has_more":true}"#;
+    let last = r#"{"object":"list","data":[{"key":"d","status":"in_flight"}],"has_more":false}"#;
+    let acts = [Act::Answer("200 OK", first), Act::Answer("200 OK", last)];
+    let between = GoBetween::in_front_of(server.client.address, acts).await;
+    let client = builder(between.url(), &TestClock::default())
+        .build()
+        .unwrap();
+    let steps = client.workflow("a/b").await.unwrap();
+    let keys: Vec<_> = steps.iter().map(|step| step.key.as_str()).collect();
+    assert_eq!(keys, ["a b/c", "d"]);
+    let seen = between.seen();
+    let asked: Vec<_> = seen
+        .iter()
+        .map(|seen| seen.head.lines().next().unwrap())
+        .collect();
+    assert_eq!(
+        asked,
+        [
+            "GET /workflows?name=a%2Fb HTTP/1.1",
+            "GET /workflows?name=a%2Fb&starting_after=a+b%2Fc HTTP/1.1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_a_version_without_workflows_has_written_down_is_resumed() {
+    let server = TestServer::start().await;
+    let between = GoBetween::in_front_of(server.client.address, []).await;
+    let folder = TempDir::new().unwrap();
+    let line = serde_json::json!({
+        "version": 1, "key": "old-1", "server": between.url(), "path": "/charges",
+        "body": r#"{"amount":2000,"currency":"usd"}"#, "created_at": START.as_secs(),
+    });
+    let line = line.to_string();
+    let sum = hex::encode(Sha256::digest(&line));
+    let name = format!("{}.operation", hex::encode(Sha256::digest("old-1")));
+    std::fs::write(folder.path().join(name), format!("{line}\n{sum}\n")).unwrap();
+    let client = builder(between.url(), &TestClock::default())
+        .key_store(store(&folder))
+        .build()
+        .unwrap();
+    let resumed = client.resume().await.unwrap();
+    let [
+        Resumed::Sent {
+            outcome: Ok(_),
+            operation,
+        },
+    ] = resumed.as_slice()
+    else {
+        panic!("not resumed: {resumed:?}");
+    };
+    assert_eq!((operation.key(), operation.workflow()), ("old-1", None));
+    assert_eq!(between.seen()[0].header("idempotency-workflow"), None);
+    assert_eq!(files(&folder), [] as [PathBuf; 0]);
+    one_charge_and_its_record(&server.database).await;
+}
+
+#[tokio::test]
+async fn a_deletion_whose_answer_was_lost_is_found_done() {
+    let server = TestServer::start().await;
+    let between = GoBetween::in_front_of(server.client.address, []).await;
+    let client = builder(between.url(), &TestClock::default())
+        .build()
+        .unwrap();
+    let endpoint = client.create_webhook_endpoint(&an_endpoint()).unwrap();
+    let endpoint = endpoint.send().await.unwrap();
+    let lossy = GoBetween::in_front_of(server.client.address, [Act::LoseTheAnswer]).await;
+    let elsewhere = builder(lossy.url(), &TestClock::default()).build().unwrap();
+    let deleted = elsewhere.delete_webhook_endpoint(&endpoint.id).await;
+    assert!(!deleted.unwrap(), "an earlier attempt did it");
+    assert_eq!(lossy.seen().len(), 2);
+    let list = ListQuery::default();
+    let left = client.list_webhook_endpoints(&list).await.unwrap();
+    assert_eq!(left.data, []);
 }
 
 #[tokio::test]
@@ -244,8 +430,8 @@ async fn trouble_is_retried_and_never_before_the_service_wants_it() {
 #[tokio::test]
 async fn told_not_to_retry_it_doesnt_and_says_that_the_outcome_is_unknown() {
     let server = TestServer::start().await;
-    let says_no = "503 Service Unavailable\r\nstripe-should-retry: false";
-    let between = GoBetween::in_front_of(server.client.address, [Act::Answer(says_no, "{}")]).await;
+    let between =
+        GoBetween::in_front_of(server.client.address, [Act::Answer(NEVER_AGAIN, "{}")]).await;
     let folder = TempDir::new().unwrap();
     let client = builder(between.url(), &TestClock::default())
         .key_store(store(&folder))
@@ -665,7 +851,8 @@ async fn a_newer_service_is_read_and_what_can_not_be_read_was_done_all_the_same(
 #[tokio::test]
 async fn every_call_of_the_api_has_a_typed_function() {
     let server = TestServer::start().await;
-    let url = format!("http://{}/v1/", server.client.address);
+    let between = GoBetween::in_front_of(server.client.address, []).await;
+    let url = format!("{}/v1/", between.url());
     let client = Client::builder(url, API_KEY).build().unwrap();
     let metadata = |value: &str| [("channel".to_owned(), value.to_owned())].into();
 
@@ -745,18 +932,30 @@ async fn every_call_of_the_api_has_a_typed_function() {
         charge: Some(charge.id.clone()),
         ..ListQuery::default()
     };
-    assert_eq!(client.list_refunds(&query).await.unwrap().data, [refund]);
+    let page = client.list_refunds(&query).await.unwrap();
+    assert_eq!(page.data, std::slice::from_ref(&refund));
+    let all = ListQuery::default();
+    let page = client.list_refunds_of_charge(&charge.id, &all).await;
+    assert_eq!(page.unwrap().data, [refund]);
+
+    let new_endpoint = NewWebhookEndpoint {
+        description: Some("The warehouse".to_owned()),
+        metadata: metadata("web"),
+        ..an_endpoint()
+    };
+    let endpoint = client.create_webhook_endpoint(&new_endpoint).unwrap();
+    let mut endpoint = endpoint.send().await.unwrap();
+    let secret = endpoint.secret.take().expect("only here");
+    assert!(secret.reveal().starts_with("whsec_"));
+    assert_eq!(format!("{secret:?}"), "whsec_…");
+    let retrieved = client.retrieve_webhook_endpoint(&endpoint.id).await;
+    assert_eq!(retrieved.unwrap(), endpoint);
+    let page = client.list_webhook_endpoints(&all).await;
+    assert_eq!(page.unwrap().data, [endpoint.clone()]);
 
     let new_order = NewOrder {
-        currency: "usd".to_owned(),
-        items: vec![NewItem {
-            sku: Some("mug".to_owned()),
-            quantity: 2,
-            unit_amount: 1200,
-            ..NewItem::default()
-        }],
         client_order_id: Some("web-6735".to_owned()),
-        ..NewOrder::default()
+        ..an_order()
     };
     let order = client
         .create_order(&new_order)
@@ -805,16 +1004,61 @@ async fn every_call_of_the_api_has_a_typed_function() {
         client.retrieve_event(&events[0].id).await.unwrap(),
         events[0]
     );
+    let deliveries = client.list_webhook_deliveries(&endpoint.id, &all).await;
+    let deliveries = deliveries.unwrap().data;
+    assert_eq!((deliveries.len(), &deliveries[0].event), (1, &events[0].id));
+    let deleted = client.delete_webhook_endpoint(&endpoint.id).await.unwrap();
+    let again = client.delete_webhook_endpoint(&endpoint.id).await.unwrap();
+    assert_eq!((deleted, again), (true, false));
+
     let status = client.look_up_key(pay.key()).await.unwrap();
     assert_eq!(
         (status.status.as_str(), status.response_status),
         ("completed", Some(200))
     );
+    assert_eq!(client.workflow("checkout-1").await.unwrap(), []);
+    assert_all_are_called(&between.seen());
 
     for no_id in ["", "..", "ch_1/capture", "ch_1?x=y", "ch_%31"] {
         let refused = client.retrieve_charge(no_id).await;
         assert!(matches!(refused, Err(Error::Unusable(_))), "{no_id}");
     }
+}
+
+/// Every operation of the document was asked for, but those by path that are there by query too.
+fn assert_all_are_called(seen: &[Seen]) {
+    let called = |method: &str, template: &str| {
+        seen.iter().any(|seen| {
+            let line = seen.head.lines().next().unwrap();
+            let (asked, path) = line.split_once(" /v1").expect("a call under /v1");
+            let path = path.split([' ', '?']).next().unwrap();
+            let alike = |(shown, sent): (&str, &str)| shown.starts_with('{') || shown == sent;
+            asked == method
+                && template.split('/').count() == path.split('/').count()
+                && template.split('/').zip(path.split('/')).all(alike)
+        })
+    };
+    let document = serde_json::to_value(openapi::document()).unwrap();
+    let mut operations = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        if [
+            "/livez",
+            "/readyz",
+            "/idempotency-keys/{key}",
+            "/workflows/{name}",
+        ]
+        .contains(&&**path)
+        {
+            continue;
+        }
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            if item.get(method.to_lowercase()).is_some() {
+                assert!(called(method, path), "no function calls {method} {path}");
+                operations += 1;
+            }
+        }
+    }
+    assert!(operations >= 25, "{operations}");
 }
 
 #[test]
