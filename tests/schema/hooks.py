@@ -67,23 +67,27 @@ ONCE = {
     "/orders/{id}/cancel": ("orders", ORDER),
 }
 
+# With a letter beside each number in a key, because digits and dashes may make a card's number.
 run = uuid.uuid4().hex[:8]
 numbers = itertools.count()
 chance = random.Random(1)
 last_key = "unused"
+last_workflow = "unused"
 # The latest objects of each kind.
 made = collections.defaultdict(lambda: collections.deque(maxlen=20))
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    global last_key
+    global last_key, last_workflow
     # Cases are made one by one, each a request of its own. With the key of another one it would be
     # that one's retry, or a mistake.
     for name, value in list((case.headers or {}).items()):
         if name.lower() == "idempotency-key" and (key := KEY.fullmatch(value)):
-            last_key = f"{run}-{next(numbers)}-{key[2]}"[:255]
+            last_key = f"{run}n{next(numbers)}n{key[2]}"[:255]
             case.headers[name] = f"{key[1]}{last_key}{key[1]}"
+        if name.lower() == "idempotency-workflow" and (workflow := KEY.fullmatch(value)):
+            last_workflow = workflow[2]
     if isinstance(case.body, (dict, list)):
         case.body = with_integers(case.body)
     if isinstance(case.body, dict) and ":" in str(case.body.get("url")):
@@ -100,11 +104,9 @@ def name_what_exists(case):
         # An account may have a few of them only.
         call("DELETE", f"/{collection}/{made[collection].popleft()}")
     if collection == "idempotency-keys":
-        quoted = quote(last_key, safe="")
-        if "{key}" not in case.path:
-            case.query["key"] = last_key
-        elif len(quoted) <= 255:
-            case.path_parameters["key"] = quoted
+        name_it(case, "key", last_key)
+    if collection == "workflows":
+        name_it(case, "name", last_workflow)
     if "{id}" in case.path and (known := fresh(case.path) or one_of(made[collection])):
         case.path_parameters["id"] = known
     if "{sku}" in case.path and case.method == "GET" and (known := one_of(made[collection])):
@@ -112,6 +114,15 @@ def name_what_exists(case):
     if isinstance(case.body, dict) and "charge" in case.body:
         if known := fresh(case.path) or one_of(made["charges"]):
             case.body = {**case.body, "charge": known}
+
+
+def name_it(case, parameter, name):
+    """By path or by query, as the case asks. No path leads to a segment that is a dot or two."""
+    quoted = quote(name, safe="")
+    if f"{{{parameter}}}" not in case.path:
+        case.query[parameter] = name
+    elif len(quoted) <= 255 and quoted not in (".", ".."):
+        case.path_parameters[parameter] = quoted
 
 
 def one_of(ids):
@@ -132,7 +143,7 @@ def call(method, path, **arguments):
     return requests.request(
         method,
         os.environ["CHARGE_ONCE_URL"] + path,
-        headers={"Idempotency-Key": f"{run}-{next(numbers)}"},
+        headers={"Idempotency-Key": f"{run}n{next(numbers)}"},
         auth=(os.environ["DEV_API_KEY"], ""),
         timeout=20,
         **arguments,
