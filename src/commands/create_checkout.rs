@@ -46,8 +46,11 @@ impl Begin for CreateCheckout {
             request_id,
             idempotency_key,
         };
-        store::checkouts::insert(tx, *account, CheckoutId(operation), &new, asked_by).await?;
-        Ok(Begun::Written)
+        let id = CheckoutId(operation);
+        store::checkouts::insert(tx, *account, id, &new, asked_by).await?;
+        Ok(Begun::Written {
+            resource_id: Some(id.to_string()),
+        })
     }
 }
 

@@ -118,7 +118,9 @@ impl Origin {
         };
         fill(&mut operation);
         store::operations::insert(tx, &operation).await?;
-        Ok(Begun::Written)
+        Ok(Begun::Written {
+            resource_id: Some(operation.resource()),
+        })
     }
 
     /// The reply with a charge, and with its refunds where they are asked for.

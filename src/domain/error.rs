@@ -107,9 +107,9 @@ error_codes! {
     RateLimited = "rate_limited", 429, RateLimit:
         "The account sends more requests than its limit allows. Nothing was done and no key was claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
-        "A defect of the service. The request was not executed, or it is not known whether it was: retry with the same key.";
+        "A defect of the service. The request was not executed to its end, or it is not known whether it was: retry with the same key.";
     ServiceUnavailable = "service_unavailable", 503, Api:
-        "The request was not executed, or it is not known whether it was. Retry with the same key, and only with the same key: it can't execute twice.";
+        "The request was not executed to its end, or it is not known whether it was. Retry with the same key, and only with the same key: nothing of it executes twice.";
 }
 
 /// The families of errors; client libraries make an exception class of each.

@@ -148,3 +148,18 @@ pub struct Operation {
     /// How long ago it was written down, by the database's clock.
     pub age: Duration,
 }
+
+impl Operation {
+    /// The id of what the request is about, as its reply will have it unless a card is declined.
+    pub fn resource(&self) -> String {
+        match (self.verb, self.refund, self.order) {
+            (Verb::CreateRefund, Some(refund), _) => refund.to_string(),
+            (Verb::PayOrder, _, Some(order)) => order.to_string(),
+            (
+                Verb::CreateCharge | Verb::CaptureCharge | Verb::CreateRefund | Verb::PayOrder,
+                _,
+                _,
+            ) => self.charge.to_string(),
+        }
+    }
+}

@@ -43,7 +43,8 @@ pub struct KeyObject {
     /// The status that every retry gets.
     #[schema(required = true, example = 201)]
     response_status: Option<u16>,
-    /// The id of what was created.
+    /// The id of what was made or changed; of what is being made where that takes several
+    /// transactions.
     #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
     resource: Option<String>,
     /// The `req_…` that executed.
@@ -100,6 +101,7 @@ impl KeyObject {
             method: Some(request.method),
             path: Some(request.path),
             fingerprint: Some(hex::encode(request.fingerprint)),
+            resource: request.resource_id,
             request: Some(request.request_id),
             workflow: request.workflow,
             created: request.created_at.map(|at| at.timestamp()),
@@ -116,7 +118,6 @@ impl KeyObject {
         Self {
             status: "completed",
             response_status: Some(outcome.status),
-            resource: outcome.resource_id,
             expires: Some(outcome.expires_at.timestamp()),
             ..in_flight
         }

@@ -151,6 +151,7 @@ async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>,
                 request_id: found.request_id,
                 fingerprint: found.fingerprint,
                 workflow: found.workflow,
+                resource_id: found.resource_id,
                 created_at: Some(found.created_at),
             },
         })));

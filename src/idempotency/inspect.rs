@@ -40,6 +40,8 @@ pub struct KnownRequest {
     pub fingerprint: Vec<u8>,
     /// The workflow that it is linked to.
     pub workflow: Option<String>,
+    /// The id of what it makes or changes, if it is in flight with an effect outside the database.
+    pub resource_id: Option<String>,
     /// When the key was first used, by the database's clock; `None` while nothing is committed.
     pub created_at: Option<DateTime<Utc>>,
 }
@@ -56,6 +58,7 @@ impl KnownRequest {
                 .workflow
                 .as_ref()
                 .map(|workflow| workflow.as_str().to_owned()),
+            resource_id: None,
             created_at: None,
         }
     }

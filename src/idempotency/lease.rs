@@ -45,13 +45,14 @@ pub(super) async fn take(
     tx: &mut PgConnection,
     lease: &Lease,
     length: &PgInterval,
+    resource_id: Option<&str>,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"
         UPDATE idempotency_keys
            SET operation = $3, lease_token = $4, leased_until = now() + $5::interval,
                recover_after = now() + $5::interval, takeovers = 0, in_doubt = false,
-               operation_kind = $6
+               operation_kind = $6, resource_id = $7
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING account_id
         "#,
@@ -61,6 +62,7 @@ pub(super) async fn take(
         lease.token,
         length,
         lease.kind,
+        resource_id,
     )
     .fetch_one(tx)
     .await?;

@@ -57,7 +57,10 @@ pub enum Begun {
     /// Nothing has to be asked: a definite answer, as of a command in one transaction.
     Replied(Reply),
     /// The operation is written down.
-    Written,
+    Written {
+        /// The id of what it makes or changes, for whoever looks the key up meanwhile.
+        resource_id: Option<String>,
+    },
 }
 
 /// The other steps: one implementation for all verbs, because whoever goes on after a crash has
@@ -519,8 +522,9 @@ impl<O: Operations, B: Begin> Work for FirstPhase<'_, O, B> {
         };
         match self.begin.begin(tx, lease.operation).await? {
             Begun::Replied(reply) => Ok(Worked::Reply(reply)),
-            Begun::Written => {
-                lease::take(tx, &lease, &self.phases.lease).await?;
+            Begun::Written { resource_id } => {
+                let resource_id = resource_id.as_deref();
+                lease::take(tx, &lease, &self.phases.lease, resource_id).await?;
                 let held = self.phases.held(tx, lease).await;
                 held.map(Worked::Rest).map_err(Rejection::Failed)
             }

@@ -56,8 +56,6 @@ pub struct Step {
 pub struct StepOutcome {
     /// The status that every retry gets.
     pub status: u16,
-    /// The id of what was created.
-    pub resource_id: Option<String>,
     /// When this is forgotten.
     pub expires_at: DateTime<Utc>,
 }
@@ -220,6 +218,7 @@ async fn committed(
             request_id: found.request_id,
             fingerprint: found.fingerprint,
             workflow: found.workflow,
+            resource_id: found.resource_id,
             created_at: Some(found.created_at),
         },
         outcome: found
@@ -227,7 +226,6 @@ async fn committed(
             .and_then(|status| u16::try_from(status).ok())
             .map(|status| StepOutcome {
                 status,
-                resource_id: found.resource_id,
                 expires_at: found.expires_at,
             }),
     });

@@ -11,7 +11,7 @@ use crate::domain::{
     charge::Card,
     checkout::{Checkout, CheckoutRun, CheckoutStatus, NewCheckout, Step, StepName, StepState},
     dialect::Dialect,
-    error::{ApiError, ErrorCode},
+    error::{ApiError, ErrorCode, ErrorType},
     ids::{AccountId, ChargeId, CheckoutId, OrderId},
     order::Item,
     params::Metadata,
@@ -57,13 +57,17 @@ impl TryFrom<Row> for CheckoutRun {
         let steps = row.steps.0;
         let charge = Checkout::resource(&steps, StepName::CreateCharge);
         let refusal = match (&row.failure_code, &row.failure_message) {
-            (Some(code), Some(message)) => Some(ApiError {
-                code: ErrorCode::parse(code).ok_or_else(|| unknown("failure_code"))?,
-                message: message.clone(),
-                param: row.failure_param,
-                decline_code: row.decline_code,
-                charge: charge.clone(),
-            }),
+            (Some(code), Some(message)) => {
+                let code = ErrorCode::parse(code).ok_or_else(|| unknown("failure_code"))?;
+                let is_decline = code.error_type() == ErrorType::Card;
+                Some(ApiError {
+                    code,
+                    message: message.clone(),
+                    param: row.failure_param,
+                    decline_code: row.decline_code,
+                    charge: charge.clone().filter(|_| is_decline),
+                })
+            }
             (None, _) | (_, None) => None,
         };
         Ok(Self {

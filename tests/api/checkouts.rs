@@ -213,6 +213,12 @@ async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
         .await
         .assert_replays(&refused);
 
+    assert_eq!(
+        refused.json()["error"]["charge"],
+        Value::Null,
+        "it isn't a failed one"
+    );
+
     let checkout = checkout_of(client, "key-1").await;
     assert_eq!(checkout["status"], "canceled");
     assert_eq!(checkout["failure_code"], "out_of_stock");
@@ -326,6 +332,10 @@ async fn after_a_failure_the_same_key_goes_on_where_the_checkout_stopped() {
         steps(checkout)[..2],
         ["create_order done 1", "create_charge pending 1"]
     );
+    // Who has nothing but the key finds it.
+    let looked_up = client.get("/idempotency-keys/key-1").await.json();
+    assert_eq!(looked_up["status"], "in_flight");
+    assert_eq!(looked_up["resource"], checkout["id"]);
     // It is up again.
     sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
         .execute(&server.database.pool)

@@ -125,7 +125,9 @@ impl Begin for OrderCourier {
             .bind(&self.address)
             .execute(tx)
             .await?;
-        Ok(Begun::Written)
+        Ok(Begun::Written {
+            resource_id: Some(operation.to_string()),
+        })
     }
 }
 

@@ -170,7 +170,7 @@ impl Begin for Start {
                 resource_id: None,
             }));
         }
-        Ok(Begun::Written)
+        Ok(Begun::Written { resource_id: None })
     }
 }
 

@@ -28,10 +28,11 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// Every text that describes the project.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "docs/checkouts.md",
     "docs/client.md",
     "docs/contract.md",
     "docs/webhooks.md",
@@ -162,14 +163,13 @@ impl Ids {
     }
 }
 
-#[tokio::test]
-async fn the_commands_of_the_readme_answer_as_it_shows() {
-    let server = TestServer::start().await;
+/// Runs the commands of a document one after the other, and compares.
+async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: &[&str]) {
     let address = server.client.address.to_string();
-    let tries = tries(&read("README.md"));
-    assert_eq!(tries.len(), SHOWN_STATUSES.len(), "commands with an output");
+    let tries = tries(&read(document));
+    assert_eq!(tries.len(), statuses.len(), "commands with an output");
     let mut ids = Ids::default();
-    for ((command, shown), status) in tries.iter().zip(SHOWN_STATUSES) {
+    for ((command, shown), status) in tries.iter().zip(statuses) {
         assert!(command.contains(SHOWN_ADDRESS) && command.contains(SHOWN_API_KEY));
         let command = command
             .replace(SHOWN_ADDRESS, &address)
@@ -185,7 +185,7 @@ async fn the_commands_of_the_readme_answer_as_it_shows() {
 
         let shown_status = shown_head.lines().next().unwrap();
         assert_eq!(real_head.lines().next(), Some(shown_status), "{real}");
-        assert_eq!(shown_status.split(' ').nth(1), Some(status));
+        assert_eq!(shown_status.split(' ').nth(1), Some(*status));
         for header in shown_head.lines().skip(1) {
             let real_header = real_head
                 .lines()
@@ -198,6 +198,19 @@ async fn the_commands_of_the_readme_answer_as_it_shows() {
         assert_eq!(replayed(shown_head), replayed(real_head), "{real}");
         ids.assert_shows(shown_body.trim_end(), real_body);
     }
+}
+
+#[tokio::test]
+async fn the_commands_about_checkouts_answer_as_shown() {
+    let server = TestServer::start().await;
+    let statuses = ["200", "201", "400", "200", "503", "200"];
+    assert_answers_as_shown(&server, "docs/checkouts.md", &statuses).await;
+}
+
+#[tokio::test]
+async fn the_commands_of_the_readme_answer_as_it_shows() {
+    let server = TestServer::start().await;
+    assert_answers_as_shown(&server, "README.md", &SHOWN_STATUSES).await;
     let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
     assert_eq!(server.database.count(succeeded).await, 2);
     assert_eq!(server.database.charges().await, 3);

@@ -270,9 +270,13 @@ async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use()
     assert_eq!(step["workflow"], "checkout-1");
     let created = step["created"].as_i64().expect("when it was first used");
     assert!(created <= later["created"].as_i64().unwrap());
-    for unknown_yet in ["response_status", "resource", "expires"] {
+    for unknown_yet in ["response_status", "expires"] {
         assert_eq!(step[unknown_yet], Value::Null, "{unknown_yet}");
     }
+    // What it is about: the pending charge.
+    let charge = step["resource"].as_str().expect("a charge's id");
+    let charge = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(charge["status"], "pending");
     assert_eq!(&looked, step);
 
     // Expired it would be, if it had an outcome.
