@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     checkouts::{checkout_with, stock},
     crash_table::Retry,
-    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually},
+    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
     obstacle::{Obstacle, Stage},
     processor::Processor,
 };
@@ -284,7 +284,9 @@ async fn table(modes: &[bool], end: End, crashes: &[Crash], retries: &[Retry]) {
             }
         }
     }
-    println!("{lines} crashes of checkouts to be {end:?}: {checkouts} checkouts, no step twice");
+    report(&format!(
+        "{lines} crashes of checkouts to be {end:?}: {checkouts} checkouts, no step twice"
+    ));
 }
 
 #[tokio::test]

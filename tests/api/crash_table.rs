@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually},
+    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
     obstacle::{Obstacle, Stage},
     processor::Processor,
 };
@@ -292,7 +292,9 @@ async fn table(verbs: &[Verb], crashes: &[Crash], retries: &[Retry]) {
             }
         }
     }
-    println!("{lines} crashes of {verbs:?} retried {retries:?}: {effects} effects, none twice");
+    report(&format!(
+        "{lines} crashes of {verbs:?} retried {retries:?}: {effects} effects, none twice"
+    ));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! test, the server in this process or as a process of its own, and a client.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -222,6 +222,12 @@ pub const PATIENT: &[(&str, &str)] = &[
     ("REQUEST_TIMEOUT", "60s"),
     ("IDEMPOTENCY_LEASE", "90s"),
 ];
+
+/// Prints a line though the test passes: the test runner keeps to itself only what `print!` writes.
+pub fn report(line: &str) {
+    let mut output = std::io::stderr().lock();
+    writeln!(output, "{line}").unwrap();
+}
 
 /// Polls until `condition` holds, and fails after [`PATIENCE`].
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
