@@ -21,6 +21,7 @@ CREATE TABLE checkouts (
     failure_param   text,
     decline_code    text,
     refused_refunds integer     NOT NULL DEFAULT 0,
+    refund_refused_at timestamptz,
     -- How the reply is to look, and which request the events name.
     dialect         text        NOT NULL,
     request_id      text        NOT NULL,
@@ -67,7 +68,7 @@ CREATE TABLE checkout_steps (
 COMMENT ON TABLE checkouts IS 'Checkouts: an order, its charge and its items, run step by step.';
 COMMENT ON TABLE checkout_steps IS
     'The recovery points of checkouts: what has run, what it made, and what is next.';
-COMMENT ON COLUMN checkout_steps.attempts IS 'How often somebody set out to run it.';
+COMMENT ON COLUMN checkout_steps.attempts IS 'How often it was somebody''s to run: when it was next, and whenever somebody went on with it.';
 
 -- A step that asks a processor across a network is an operation of its own.
 ALTER TABLE operations

@@ -4,12 +4,12 @@
 //! Writes   the captured amount
 //! Emits    charge.captured
 //! Refuses  a charge that failed, was captured or was released; more than was promised
-//! Fails    while another operation on the charge is unsettled
+//! Fails    while another operation on the charge is unsettled; where somebody else promised the money
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{OK, Origin, missing, unsettled};
+use super::{Mode, OK, Origin, missing, must_be_free};
 use crate::{
     domain::{
         charge::{Capture, ChargeRefusal},
@@ -40,16 +40,14 @@ struct Decided {
 }
 
 impl CaptureCharge {
-    async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
+    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
         let capture = Capture::parse(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let charge = store::charges::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
-        if store::operations::is_charge_unsettled(tx, account, id).await? {
-            return Err(unsettled());
-        }
+        must_be_free(tx, account, id, mode).await?;
         let amount = charge
             .capture(capture.amount)
             .map_err(|refusal: ChargeRefusal| refusal.explained("id"))?;
@@ -63,7 +61,7 @@ impl CaptureCharge {
 
 impl Command for CaptureCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let decided = self.decide(tx).await?;
+        let decided = self.decide(tx, Mode::OneTransaction).await?;
         let Decided { charge, amount, .. } = decided;
         capture(&self.origin, tx, charge, amount, decided.expand_refunds).await
     }
@@ -71,7 +69,7 @@ impl Command for CaptureCharge {
 
 impl Begin for CaptureCharge {
     async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
-        let decided = self.decide(tx).await?;
+        let decided = self.decide(tx, Mode::Phases).await?;
         let instruction = Instruction::Capture {
             charge: decided.charge.to_string(),
             amount: decided.amount,

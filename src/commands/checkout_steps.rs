@@ -17,11 +17,11 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    CREATED, OK, Origin,
+    CREATED, Mode, OK, Origin,
     create_charge::authorise,
     create_order::{content_hash, open},
     create_refund::refunded,
-    decline_of, declined, error_reply, json,
+    decline_of, declined, error_reply, json, must_have_taken_the_money,
 };
 use crate::{
     domain::{
@@ -37,7 +37,7 @@ use crate::{
     },
     idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
     processor::SimulatedProcessor,
-    store::{self, refunds::NewStatus},
+    store,
 };
 
 /// Runs one step of a checkout, if that is the one to be run.
@@ -67,7 +67,7 @@ impl Command for RunStep {
                 charged(&Origin::of(&run), tx, run.id, charge, said).await
             }
             StepName::CreateRefund => {
-                let (charge, _, refund) = refund_of(tx, &run, NewStatus::Succeeded).await?;
+                let (charge, _, refund) = refund_of(tx, &run, Mode::OneTransaction).await?;
                 given_back(&Origin::of(&run), tx, run.id, charge, refund).await
             }
             StepName::CreateOrder => create_order(tx, &run).await,
@@ -98,7 +98,7 @@ impl Begin for RunStep {
                     .await
             }
             StepName::CreateRefund => {
-                let (charge, id, refund) = refund_of(tx, &run, NewStatus::Pending).await?;
+                let (charge, id, refund) = refund_of(tx, &run, Mode::Phases).await?;
                 let instruction = Instruction::Refund {
                     charge: charge.to_string(),
                     refund: id.to_string(),
@@ -229,12 +229,20 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
 async fn refund_of(
     tx: &mut PgConnection,
     run: &CheckoutRun,
-    status: NewStatus,
+    mode: Mode,
 ) -> Result<(ChargeId, RefundId, Refund), Rejection> {
+    if run.refund_waits {
+        return Err(Rejection::Failed(Failure::unavailable(
+            "the processor refused to give the money back, and a person should see why; the next \
+             refund is made an hour after the last one",
+        )));
+    }
     let (account, charge_id) = (run.account, charge_of(run)?);
     let charge = store::charges::lock(tx, account, charge_id)
         .await?
         .ok_or_else(|| lost("a charge"))?;
+    let ties = store::charges::ties(tx, account, charge_id).await?;
+    must_have_taken_the_money(mode, &ties)?;
     let amount = charge.refund(None).map_err(|refusal| {
         Rejection::Failed(Failure::internal(format!(
             "a checkout's charge can't be given back: {refusal:?}"
@@ -248,7 +256,8 @@ async fn refund_of(
         expand_charge: false,
     };
     let id = RefundId(Uuid::now_v7());
-    let refund = store::refunds::insert(tx, account, id, charge_id, amount, &new, status).await?;
+    let refund =
+        store::refunds::insert(tx, account, id, charge_id, amount, &new, mode.of_refund()).await?;
     Ok((charge_id, id, refund))
 }
 

@@ -6,12 +6,13 @@
 //! Emits    refund.created, charge.refunded, order.refunded
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
 //!          promised
-//! Fails    while another operation on the charge, or the checkout that made it, is unsettled
+//! Fails    while another operation on the charge, or the checkout that made it, is unsettled; where
+//!          somebody else took the money
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, Origin, missing, unsettled};
+use super::{CREATED, Mode, Origin, missing, must_be_free};
 use crate::{
     domain::{
         charge::ChargeRefusal,
@@ -22,7 +23,7 @@ use crate::{
         refund::{NewRefund, Refund},
     },
     idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
-    store::{self, refunds::NewStatus},
+    store,
 };
 
 /// Creates a refund.
@@ -42,24 +43,21 @@ struct Written {
 }
 
 impl CreateRefund {
-    async fn write(&self, tx: &mut PgConnection, status: NewStatus) -> Result<Written, Rejection> {
+    async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
         let new = NewRefund::parse(&self.params)?;
         let account = self.origin.account;
         let charge_id = new.charge.ok_or_else(|| missing("charge"))?;
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
             .ok_or_else(|| missing("charge"))?;
-        if store::operations::is_charge_unsettled(&mut *tx, account, charge_id).await?
-            || store::checkouts::is_charge_in_checkout(&mut *tx, account, charge_id).await?
-        {
-            return Err(unsettled());
-        }
+        must_be_free(tx, account, charge_id, mode).await?;
         let amount = charge
             .refund(new.amount)
             .map_err(|refusal: ChargeRefusal| refusal.explained("charge"))?;
         let id = RefundId(Uuid::now_v7());
         let refund =
-            store::refunds::insert(tx, account, id, charge_id, amount, &new, status).await?;
+            store::refunds::insert(tx, account, id, charge_id, amount, &new, mode.of_refund())
+                .await?;
         Ok(Written {
             charge: charge_id,
             id,
@@ -71,7 +69,7 @@ impl CreateRefund {
 
 impl Command for CreateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let written = self.write(tx, NewStatus::Succeeded).await?;
+        let written = self.write(tx, Mode::OneTransaction).await?;
         let Written { charge, refund, .. } = written;
         refunded(&self.origin, tx, charge, refund, written.expand_charge).await
     }
@@ -79,7 +77,7 @@ impl Command for CreateRefund {
 
 impl Begin for CreateRefund {
     async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
-        let written = self.write(tx, NewStatus::Pending).await?;
+        let written = self.write(tx, Mode::Phases).await?;
         let instruction = Instruction::Refund {
             charge: written.charge.to_string(),
             refund: written.id.to_string(),

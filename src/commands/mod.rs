@@ -51,7 +51,7 @@ use crate::{
         test_cards::Decline,
     },
     idempotency::{Begun, Failure, Rejection, Reply},
-    store::{self, events::NewEvent},
+    store::{self, charges::Ties, events::NewEvent, refunds::NewStatus},
 };
 
 /// Ends the message of a stored refusal: without it, a client would correct its request, keep the
@@ -187,6 +187,52 @@ impl Origin {
 
 const OK: u16 = 200;
 const CREATED: u16 = 201;
+
+/// How a verb that moves money runs, which is where the processor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It is simulated in this process.
+    OneTransaction,
+    /// It is across a network.
+    Phases,
+}
+
+impl Mode {
+    /// How far a refund is when it is written.
+    fn of_refund(self) -> NewStatus {
+        match self {
+            Self::OneTransaction => NewStatus::Succeeded,
+            Self::Phases => NewStatus::Pending,
+        }
+    }
+}
+
+/// Whether anything may be decided about the money of a charge that this transaction has locked.
+async fn must_be_free(
+    tx: &mut PgConnection,
+    account: AccountId,
+    charge: ChargeId,
+    mode: Mode,
+) -> Result<(), Rejection> {
+    let ties = store::charges::ties(tx, account, charge).await?;
+    if ties.is_unsettled {
+        return Err(unsettled());
+    }
+    must_have_taken_the_money(mode, &ties)
+}
+
+/// Who took the money gives it back: a simulation would only say so, and a processor knows nothing of
+/// what was simulated.
+fn must_have_taken_the_money(mode: Mode, ties: &Ties) -> Result<(), Rejection> {
+    let cause = match (mode, ties.is_across_a_network) {
+        (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
+        (Mode::OneTransaction, true) => {
+            "the charge was made by a processor across a network, which takes PROCESSOR_URL"
+        }
+        (Mode::Phases, false) => "the charge was simulated, which takes no PROCESSOR_URL",
+    };
+    Err(Rejection::Failed(Failure::unavailable(cause)))
+}
 
 /// While a processor's answer is out, nobody else may decide about the same money: only settled
 /// facts may refuse.

@@ -178,7 +178,8 @@ async fn authorised(
     if let Some(order) = operation.order {
         store::orders::lock(tx, account, order).await?;
     }
-    let charge = store::charges::settle(tx, account, id, said, capture).await?;
+    let charge =
+        store::charges::settle(tx, account, id, said, capture, &operation.processor).await?;
     match (operation.checkout, operation.order) {
         (Some(checkout), _) => checkout_steps::charged(origin, tx, checkout, charge, said).await,
         (None, Some(order)) => paid(origin, tx, order, charge, said, operation.expand).await,

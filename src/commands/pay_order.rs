@@ -57,9 +57,7 @@ impl PayOrder {
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
-        if store::operations::is_order_unsettled(&mut *tx, account, id).await?
-            || store::checkouts::is_order_in_checkout(tx, account, id).await?
-        {
+        if store::orders::is_unsettled(tx, account, id).await? {
             return Err(unsettled());
         }
         order.status.must_be_open().map_err(ApiError::from)?;

@@ -171,7 +171,8 @@ pub struct Step {
     /// The id of what it made or changed, once it ended.
     #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
     pub resource: Option<String>,
-    /// How often somebody set out to run it: more than once after a crash or a failure.
+    /// How often it was somebody's to run: once when it is next, and once more whenever somebody goes
+    /// on with the checkout after a crash or a failure.
     #[schema(example = 1)]
     pub attempts: i32,
 }
@@ -278,6 +279,8 @@ pub struct CheckoutRun {
     pub refusal: Option<ApiError>,
     /// How many refunds the processor refused to make; the next one is another operation.
     pub refused_refunds: i32,
+    /// Whether the last of them is so fresh that another one would be refused as well.
+    pub refund_waits: bool,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
     /// The `req_…` that began it.

@@ -179,7 +179,7 @@ fn status_and_decline(authorisation: Authorisation) -> (&'static str, Option<Dec
     }
 }
 
-/// Writes what the processor said of a pending charge; `capture` is whether it was asked to take the
+/// Writes what `processor` said of a pending charge; `capture` is whether it was asked to take the
 /// money at once. Fails if the charge is not pending. Locks the charge.
 pub async fn settle(
     tx: &mut PgConnection,
@@ -187,13 +187,14 @@ pub async fn settle(
     id: ChargeId,
     authorisation: Authorisation,
     capture: bool,
+    processor: &str,
 ) -> Result<Charge, sqlx::Error> {
     let (status, decline) = status_and_decline(authorisation);
     charge_rows!(
         "
         UPDATE charges
            SET status = $3, captured = $4, amount_captured = CASE WHEN $4 THEN amount ELSE 0 END,
-               failure_code = $5, decline_code = $6, failure_message = $7
+               failure_code = $5, decline_code = $6, failure_message = $7, processor = $8
          WHERE account_id = $1 AND id = $2 AND status = 'pending'
         RETURNING",
         "",
@@ -204,6 +205,7 @@ pub async fn settle(
         decline.map(|decline| decline.code.as_str()),
         decline.and_then(|decline| decline.decline_code),
         decline.map(|decline| decline.message),
+        processor,
     )
     .fetch_one(tx)
     .await
@@ -263,6 +265,41 @@ pub async fn lock(
     .fetch_optional(tx)
     .await
     .map(|row| row.map(Charge::from))
+}
+
+/// What a charge is tied to, besides what a client sees of it.
+#[derive(Debug)]
+pub struct Ties {
+    /// The processor's answer about it is out, or the checkout that made it has not ended.
+    pub is_unsettled: bool,
+    /// Its money was moved by a processor across a network, and not by the simulation.
+    pub is_across_a_network: bool,
+}
+
+/// What ties this charge. Ask it under the charge's lock, in a statement of its own: the one that
+/// waited for the lock has an old snapshot.
+pub async fn ties(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+) -> Result<Ties, sqlx::Error> {
+    sqlx::query_as!(
+        Ties,
+        r#"
+        SELECT processor IS NOT NULL AS "is_across_a_network!",
+               EXISTS (SELECT FROM operations
+                        WHERE account_id = $1 AND charge_id = $2 AND settled_at IS NULL)
+               OR EXISTS (SELECT FROM checkouts
+                           WHERE account_id = $1 AND order_id = charges.order_id
+                             AND checkouts.status = 'in_progress') AS "is_unsettled!"
+          FROM charges
+         WHERE account_id = $1 AND id = $2
+        "#,
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await
 }
 
 /// Takes `amount` of what was promised. Locks the charge.

@@ -12,7 +12,7 @@ use crate::domain::{
     checkout::{Checkout, CheckoutRun, CheckoutStatus, NewCheckout, Step, StepName, StepState},
     dialect::Dialect,
     error::{ApiError, ErrorCode, ErrorType},
-    ids::{AccountId, ChargeId, CheckoutId, OrderId},
+    ids::{AccountId, CheckoutId, OrderId},
     order::Item,
     params::Metadata,
     test_cards,
@@ -36,6 +36,7 @@ struct Row {
     failure_param: Option<String>,
     decline_code: Option<String>,
     refused_refunds: i32,
+    refund_waits: bool,
     dialect: String,
     request_id: String,
     idempotency_key: String,
@@ -81,6 +82,7 @@ impl TryFrom<Row> for CheckoutRun {
             },
             refusal,
             refused_refunds: row.refused_refunds,
+            refund_waits: row.refund_waits,
             dialect: Dialect::parse(&row.dialect).ok_or_else(|| unknown("dialect"))?,
             request_id: row.request_id,
             idempotency_key: row.idempotency_key,
@@ -116,7 +118,9 @@ macro_rules! checkout_rows {
                   id, account_id, amount, currency, items AS "items: Json<Vec<Item>>", customer,
                   metadata AS "metadata: Json<Metadata>", card_token, card_exp_month,
                   card_exp_year, status, order_id, failure_code, failure_message, failure_param,
-                  decline_code, refused_refunds, dialect, request_id, idempotency_key, created_at,
+                  decline_code, refused_refunds,
+                  coalesce(refund_refused_at > now() - interval '1 hour', false) AS "refund_waits!",
+                  dialect, request_id, idempotency_key, created_at,
                   (SELECT json_agg(
                               json_build_object('name', name, 'state', state,
                                                 'resource', resource, 'attempts', attempts)
@@ -235,7 +239,7 @@ pub async fn lock(
     find(tx, account_id, id).await
 }
 
-/// Counts that somebody sets out to run the step that is next, if one is.
+/// Counts that the step that is next, if one is, is somebody's to run.
 pub async fn count_attempt(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -369,8 +373,8 @@ async fn conclude_step(
     Ok(())
 }
 
-/// Counts a refund that the processor refused to make: the step stays pending, and its next attempt
-/// is another refund.
+/// Counts a refund that the processor refused to make: the step stays pending, and another refund is
+/// made, but not within the hour.
 pub async fn count_refused_refund(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -379,7 +383,7 @@ pub async fn count_refused_refund(
     sqlx::query!(
         "
         UPDATE checkouts
-           SET refused_refunds = refused_refunds + 1
+           SET refused_refunds = refused_refunds + 1, refund_refused_at = now()
          WHERE account_id = $1 AND id = $2
         RETURNING id
         ",
@@ -436,46 +440,6 @@ pub async fn delete(
     .fetch_one(tx)
     .await?;
     Ok(())
-}
-
-/// Whether this order is a checkout's that has not ended. Ask it under the order's lock.
-pub async fn is_order_in_checkout(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    order: OrderId,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"
-        SELECT EXISTS (
-            SELECT FROM checkouts
-             WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress') AS "in_checkout!"
-        "#,
-        account_id.0,
-        order.0,
-    )
-    .fetch_one(tx)
-    .await
-}
-
-/// The same for the order that this charge is for. Ask it under the charge's lock.
-pub async fn is_charge_in_checkout(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    charge: ChargeId,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"
-        SELECT EXISTS (
-            SELECT FROM charges
-              JOIN checkouts USING (account_id, order_id)
-             WHERE account_id = $1 AND charges.id = $2
-               AND checkouts.status = 'in_progress') AS "in_checkout!"
-        "#,
-        account_id.0,
-        charge.0,
-    )
-    .fetch_one(tx)
-    .await
 }
 
 /// One page of the account's checkouts; `None` if its cursor names none of them. Takes no lock.

@@ -139,45 +139,6 @@ pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettl
     Ok(unsettled.collect())
 }
 
-/// Whether the processor's answer about this charge is out. Ask it under the charge's lock, in a
-/// statement of its own: the one that waited for the lock has an old snapshot.
-pub async fn is_charge_unsettled(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    charge: ChargeId,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"
-        SELECT EXISTS (
-            SELECT FROM operations
-             WHERE account_id = $1 AND charge_id = $2 AND settled_at IS NULL) AS "unsettled!"
-        "#,
-        account_id.0,
-        charge.0,
-    )
-    .fetch_one(tx)
-    .await
-}
-
-/// The same for a payment of this order, under the order's lock.
-pub async fn is_order_unsettled(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    order: OrderId,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"
-        SELECT EXISTS (
-            SELECT FROM operations
-             WHERE account_id = $1 AND order_id = $2 AND settled_at IS NULL) AS "unsettled!"
-        "#,
-        account_id.0,
-        order.0,
-    )
-    .fetch_one(tx)
-    .await
-}
-
 /// Writes the processor's answer down; fails if there is one already. Locks the operation.
 pub async fn settle(
     tx: &mut PgConnection,

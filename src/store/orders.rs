@@ -162,6 +162,29 @@ pub async fn lock(
     .transpose()
 }
 
+/// Whether the processor's answer about a payment of this order is out, or the checkout that made it
+/// has not ended. Ask it under the order's lock, in a statement of its own: the one that waited for the
+/// lock has an old snapshot.
+pub async fn is_unsettled(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: OrderId,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (SELECT FROM operations
+                        WHERE account_id = $1 AND order_id = $2 AND settled_at IS NULL)
+               OR EXISTS (SELECT FROM checkouts
+                           WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress')
+               AS "is_unsettled!"
+        "#,
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
 /// Makes an order paid by `charge`. Locks the order.
 ///
 /// `a_canceled_order_stays_canceled` refuses what a caller let through.

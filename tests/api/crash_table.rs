@@ -683,3 +683,31 @@ fn without_ids_and_times(body: &str) -> Value {
     blank(&mut value);
     value
 }
+
+/// Started with the other processor, charge-once has nobody to ask about the charges it has.
+#[tokio::test]
+async fn who_took_the_money_gives_it_back() {
+    let world = World::new().await;
+    let promise = json!({"amount": 2000, "currency": "usd", "capture": false});
+    let across = world.client().charge("key-1").await.id();
+    let promised_across = world.client().post_new("/charges", &promise).await.id();
+    let simulating = ServerProcess::start(&world.database, &[]);
+    let here = simulating.client.charge("key-2").await.id();
+    let promised_here = simulating.client.post_new("/charges", &promise).await.id();
+
+    let (network, simulation) = (world.client(), simulating.client.clone());
+    for (wrong, right, charge, promised) in [
+        (&simulation, &network, across, promised_across),
+        (&network, &simulation, here, promised_here),
+    ] {
+        let refund = ("/refunds".to_owned(), json!({"charge": charge}));
+        let capture = (format!("/charges/{promised}/capture"), json!({}));
+        for (path, body) in [refund, capture] {
+            let key = format!("{path} {charge}").replace(' ', "-");
+            let refused = wrong.post(&path, &key, &body).await;
+            assert_eq!(refused.code(), "service_unavailable", "{path}");
+            let done = right.post(&path, &key, &body).await;
+            assert!(done.status.is_success(), "{path}: {done:?}");
+        }
+    }
+}
