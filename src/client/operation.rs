@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::error::Error;
@@ -14,9 +14,13 @@ use super::error::Error;
 const NAME_MAX_BYTES: usize = 255;
 
 /// A POST with its idempotency key: the exact bytes of every attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// A [`KeyStore`](super::KeyStore) of your own serialises it; what was optional when it was written
+/// may be missing when it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub(super) key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) workflow: Option<String>,
     pub(super) server: String,
     pub(super) path: String,

@@ -1,6 +1,7 @@
 //! The client's half of the promise, against the real server and a network that fails.
 
 use std::{
+    collections::BTreeMap,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     pin::Pin,
@@ -658,6 +659,70 @@ async fn what_can_not_be_written_down_is_not_sent() {
         Err(Error::Store(_))
     ));
     assert_eq!(between.seen(), []);
+}
+
+/// A store of the client's user: a table, with operations as text.
+#[derive(Debug, Clone, Default)]
+struct Table(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl KeyStore for Table {
+    fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError> {
+        let mut table = self.0.lock().unwrap();
+        if let Some(found) = table.get(operation.key()) {
+            let found: Operation = serde_json::from_str(found).unwrap();
+            return if found.asks_the_same_as(operation) {
+                Ok(Saved::Found(found))
+            } else {
+                Err(KeyStoreError::OtherRequest)
+            };
+        }
+        let text = serde_json::to_string(operation).unwrap();
+        table.insert(operation.key().to_owned(), text);
+        Ok(Saved::New)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), KeyStoreError> {
+        self.0.lock().unwrap().remove(key);
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Vec<Kept>, KeyStoreError> {
+        let table = self.0.lock().unwrap();
+        let operations = table.values().map(|text| serde_json::from_str(text));
+        Ok(operations
+            .map(|read| Kept::Operation(read.unwrap()))
+            .collect())
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_one_s_own_keeps_operations_as_text_and_they_are_resumed() {
+    let server = TestServer::start().await;
+    let acts = [Act::LoseTheAnswer, Act::Answer(NEVER_AGAIN, "{}")];
+    let between = GoBetween::in_front_of(server.client.address, acts).await;
+    let table = Table::default();
+    let client = || {
+        builder(between.url(), &TestClock::default())
+            .key_store(table.clone())
+            .build()
+            .unwrap()
+    };
+    let payment = payment(&client());
+    gave_up(payment.send().await);
+    let resumed = client().resume().await.unwrap();
+    let [
+        Resumed::Sent {
+            outcome: Ok(_),
+            operation,
+        },
+    ] = resumed.as_slice()
+    else {
+        panic!("not resumed: {resumed:?}");
+    };
+    assert_eq!(operation, payment.operation());
+    assert_all_alike(&between.seen(), 3);
+    assert!(client().resume().await.unwrap().is_empty());
+    one_charge_and_its_record(&server.database).await;
 }
 
 #[tokio::test]
