@@ -23,6 +23,9 @@ const EXTENSION: &str = "operation";
 /// What the files are written as. Another layout needs another number.
 const VERSION: u32 = 1;
 
+/// The same with a method. A client that knows POST only would send a POST, so it must not read them.
+const VERSION_WITH_METHOD: u32 = 2;
+
 /// A durable memory of operations whose outcome isn't known. One store is for one account: keys
 /// belong to accounts, and a store doesn't know whose API key will resume it.
 ///
@@ -239,9 +242,17 @@ fn sync_folder(folder: &Path) -> Result<(), KeyStoreError> {
         .map_err(at(folder))
 }
 
+fn version(operation: &Operation) -> u32 {
+    if operation.method.is_post() {
+        VERSION
+    } else {
+        VERSION_WITH_METHOD
+    }
+}
+
 fn written(operation: &Operation) -> String {
     let line = Line {
-        version: VERSION,
+        version: version(operation),
         operation,
     };
     // Text and numbers always serialise; were it otherwise, an empty line would not be read back.
@@ -256,7 +267,7 @@ fn parse(bytes: &[u8]) -> Result<Operation, &'static str> {
         return Err("its check sum is wrong");
     }
     let line: Line<Operation> = serde_json::from_str(line).map_err(|_| "it is no operation")?;
-    if line.version != VERSION {
+    if line.version != version(&line.operation) {
         return Err("another version wrote it");
     }
     Ok(line.operation)

@@ -325,6 +325,17 @@ pub struct Item {
     pub unit_amount: i64,
 }
 
+/// How many of one stock-keeping unit are there.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Inventory {
+    /// What is left to sell.
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    pub sku: String,
+    /// When it was last set or taken from, in unix seconds.
+    pub updated: i64,
+}
+
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {

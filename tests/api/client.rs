@@ -298,7 +298,7 @@ async fn a_workflow_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_a_version_without_workflows_has_written_down_is_resumed() {
+async fn what_a_version_without_workflows_and_methods_has_written_down_is_resumed_as_a_post() {
     let server = TestServer::start().await;
     let between = GoBetween::in_front_of(server.client.address, []).await;
     let folder = TempDir::new().unwrap();
@@ -325,6 +325,8 @@ async fn what_a_version_without_workflows_has_written_down_is_resumed() {
         panic!("not resumed: {resumed:?}");
     };
     assert_eq!((operation.key(), operation.workflow()), ("old-1", None));
+    assert_eq!(operation.method(), "POST");
+    assert!(between.seen()[0].head.starts_with("POST /charges "));
     assert_eq!(between.seen()[0].header("idempotency-workflow"), None);
     assert_eq!(files(&folder), [] as [PathBuf; 0]);
     one_charge_and_its_record(&server.database).await;
@@ -696,19 +698,55 @@ impl KeyStore for Table {
 }
 
 #[tokio::test]
-async fn a_store_of_one_s_own_keeps_operations_as_text_and_they_are_resumed() {
+async fn a_charge_is_resumed_from_a_store_of_one_s_own() {
     let server = TestServer::start().await;
+    let table = Table::default();
+    let charge = NewCharge::new(2000, "usd");
+    is_resumed(&server, table, |client| client.create_charge(&charge)).await;
+    one_charge_and_its_record(&server.database).await;
+}
+
+#[tokio::test]
+async fn a_level_is_resumed_as_the_put_that_it_was_from_any_store() {
+    let folder = TempDir::new().unwrap();
+    let file = store(&folder);
+    for own_store in [true, false] {
+        let server = TestServer::start().await;
+        let client = builder(
+            format!("http://{}", server.client.address),
+            &TestClock::default(),
+        );
+        let client = client.build().unwrap();
+        let set = |client: &Client| client.set_inventory("a mug", 5);
+        let seen = match own_store {
+            true => is_resumed(&server, Table::default(), set).await,
+            false => is_resumed(&server, file.clone(), set).await,
+        };
+        assert!(seen.head.starts_with("PUT /inventory/a%20mug HTTP/1.1"));
+        assert_eq!(seen.body, r#"{"quantity":5}"#);
+        let level = client.retrieve_inventory("a mug").await.unwrap();
+        assert_eq!((level.quantity, level.sku.as_str()), (5, "a mug"));
+        assert_eq!(server.database.records().await, 1);
+    }
+    assert_eq!(files(&folder), [] as [PathBuf; 0]);
+}
+
+/// Sends what `prepare` makes, which is executed, and gives up; then resumes it from `store`.
+async fn is_resumed<T: serde::de::DeserializeOwned + std::fmt::Debug>(
+    server: &TestServer,
+    store: impl KeyStore + Clone + 'static,
+    prepare: impl Fn(&Client) -> Result<Request<T>, Error>,
+) -> Seen {
     let acts = [Act::LoseTheAnswer, Act::Answer(NEVER_AGAIN, "{}")];
     let between = GoBetween::in_front_of(server.client.address, acts).await;
-    let table = Table::default();
     let client = || {
         builder(between.url(), &TestClock::default())
-            .key_store(table.clone())
+            .key_store(store.clone())
             .build()
             .unwrap()
     };
-    let payment = payment(&client());
-    gave_up(payment.send().await);
+    let request = prepare(&client()).unwrap();
+    gave_up(request.send().await);
     let resumed = client().resume().await.unwrap();
     let [
         Resumed::Sent {
@@ -719,10 +757,96 @@ async fn a_store_of_one_s_own_keeps_operations_as_text_and_they_are_resumed() {
     else {
         panic!("not resumed: {resumed:?}");
     };
-    assert_eq!(operation, payment.operation());
-    assert_all_alike(&between.seen(), 3);
+    assert_eq!(operation, request.operation());
+    let mut seen = between.seen();
+    assert_all_alike(&seen, 3);
     assert!(client().resume().await.unwrap().is_empty());
-    one_charge_and_its_record(&server.database).await;
+    seen.remove(0)
+}
+
+/// It would send a POST.
+#[tokio::test]
+async fn a_client_that_knows_no_method_does_not_read_a_file_with_one() {
+    let folder = TempDir::new().unwrap();
+    let client = builder("http://127.0.0.1:1".to_owned(), &TestClock::default());
+    let client = client.build().unwrap();
+    let set = client.set_inventory("mug", 5).unwrap();
+    for (operation, version) in [(payment(&client).operation(), 1), (set.operation(), 2)] {
+        store(&folder).save(operation).unwrap();
+        let file = files(&folder).pop().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&format!(r#""version":{version},"#)), "{text}");
+        assert_eq!(text.contains("method"), version == 2, "{text}");
+        std::fs::remove_file(file).unwrap();
+    }
+    let mut posted = serde_json::to_value(set.operation()).unwrap();
+    assert_eq!(
+        posted.as_object_mut().unwrap().remove("method").unwrap(),
+        "PUT"
+    );
+    let posted: Operation = serde_json::from_value(posted).unwrap();
+    assert_eq!((posted.method(), posted.path()), ("POST", "/inventory/mug"));
+    assert!(!set.operation().asks_the_same_as(&posted));
+}
+
+#[tokio::test]
+async fn a_sku_of_any_characters_is_named_by_its_path() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    let client = Client::builder(url, API_KEY).build().unwrap();
+    let skus = [
+        "mug",
+        "a b",
+        " ",
+        "a/b",
+        "/",
+        "../charges",
+        "...",
+        "%",
+        "100%",
+        "%2F",
+        "%2e%2E",
+        "%2e",
+        "a+b",
+        "a?b",
+        "#1",
+        "a&b=c",
+        "é",
+        "e\u{301}",
+        "茶碗",
+        "\n",
+        "\t",
+        "a\\b",
+        "\\",
+        ":",
+        "~",
+        "-",
+        "_",
+        "\"",
+    ];
+    for (sku, quantity) in skus.iter().zip(1..) {
+        let set = client.set_inventory(sku, quantity).unwrap();
+        let set = set.send().await.unwrap();
+        assert_eq!((set.sku.as_str(), set.quantity), (*sku, quantity));
+    }
+    // No two of them were taken for one.
+    for (sku, quantity) in skus.iter().zip(1..) {
+        let level = client.retrieve_inventory(sku).await.unwrap();
+        assert_eq!((level.sku.as_str(), level.quantity), (*sku, quantity));
+    }
+    for no_segment in ["", ".", ".."] {
+        let refused = client.set_inventory(no_segment, 1);
+        assert!(matches!(refused, Err(Error::Unusable(_))), "{no_segment}");
+        let refused = client.retrieve_inventory(no_segment).await;
+        assert!(matches!(refused, Err(Error::Unusable(_))), "{no_segment}");
+    }
+    let Err(Error::Invalid(refusal)) = client.retrieve_inventory("cup").await else {
+        panic!("there is no such level");
+    };
+    assert_eq!(
+        (refusal.status, refusal.param.as_deref()),
+        (404, Some("sku"))
+    );
 }
 
 #[tokio::test]
