@@ -19,9 +19,9 @@ use super::{
     operation::{Method, Operation},
     sending::{Message, Reply, send},
     types::{
-        Capture, Charge, ChargeUpdate, Event, Inventory, KeyStatus, ListQuery, MetadataUpdate,
-        NewCharge, NewOrder, NewRefund, NewWebhookEndpoint, Order, Page, Payment, Refund,
-        WebhookDelivery, WebhookEndpoint, with_query,
+        Capture, Charge, ChargeUpdate, Checkout, Event, Inventory, KeyStatus, ListQuery,
+        MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund, NewWebhookEndpoint, Order,
+        Page, Payment, Refund, WebhookDelivery, WebhookEndpoint, with_query,
     },
 };
 
@@ -160,6 +160,23 @@ impl Client {
     /// Lists orders; filters `customer`, `client_order_id`.
     pub async fn list_orders(&self, query: &ListQuery) -> Result<Page<Order>, Error> {
         self.read(query.after("/orders")).await
+    }
+
+    /// Sells: opens an order, charges it, and takes the items from the inventory, under one key. What
+    /// can't be completed is undone before it is refused: [`Error::Declined`], or [`Error::Invalid`]
+    /// with the code `out_of_stock`. What stopped on its way goes on where it stopped.
+    pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>, Error> {
+        self.change("/checkouts".to_owned(), checkout)
+    }
+
+    /// Reads a checkout, as far as it is.
+    pub async fn retrieve_checkout(&self, id: &str) -> Result<Checkout, Error> {
+        self.read(below("/checkouts", id, "")?).await
+    }
+
+    /// Lists checkouts; filter `customer`.
+    pub async fn list_checkouts(&self, query: &ListQuery) -> Result<Page<Checkout>, Error> {
+        self.read(query.after("/checkouts")).await
     }
 
     /// Sets how many of a stock-keeping unit are there, to what was counted. Sent late, it may undo

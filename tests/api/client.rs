@@ -11,9 +11,9 @@ use std::{
 
 use charge_once::client::{
     Capture, Charge, ChargeUpdate, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, Kept,
-    KeyStore, KeyStoreError, ListQuery, MetadataUpdate, NewCharge, NewItem, NewOrder, NewRefund,
-    NewWebhookEndpoint, Operation, Order, Payment, Reason, Request, Resumed, RetryPolicy, Saved,
-    Trouble,
+    KeyStore, KeyStoreError, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewItem, NewOrder,
+    NewRefund, NewWebhookEndpoint, Operation, Order, Payment, Reason, Request, Resumed,
+    RetryPolicy, Saved, Trouble,
 };
 use charge_once::http::openapi;
 use sha2::{Digest, Sha256};
@@ -88,6 +88,19 @@ fn an_order() -> NewOrder {
             ..NewItem::default()
         }],
         ..NewOrder::default()
+    }
+}
+
+/// Two mugs, paid with this card.
+pub fn a_cart(card: &str) -> NewCheckout {
+    let NewOrder {
+        currency, items, ..
+    } = an_order();
+    NewCheckout {
+        currency,
+        items,
+        source: Some(card.to_owned()),
+        ..NewCheckout::default()
     }
 }
 
@@ -1183,6 +1196,8 @@ async fn every_call_of_the_api_has_a_typed_function() {
         .unwrap();
     assert_eq!(canceled.status, "canceled");
 
+    call_checkouts(&client).await;
+
     let query = ListQuery {
         event_type: Some("order.canceled".to_owned()),
         ..ListQuery::default()
@@ -1212,6 +1227,50 @@ async fn every_call_of_the_api_has_a_typed_function() {
         let refused = client.retrieve_charge(no_id).await;
         assert!(matches!(refused, Err(Error::Unusable(_))), "{no_id}");
     }
+}
+
+async fn call_checkouts(client: &Client) {
+    let set = client.set_inventory("mug", 5).unwrap().send().await;
+    assert_eq!(set.unwrap().quantity, 5);
+    let new_checkout = NewCheckout {
+        customer: Some("cus 1".to_owned()),
+        metadata: [("channel".to_owned(), "web".to_owned())].into(),
+        ..a_cart("tok_visa")
+    };
+    let checkout = client.create_checkout(&new_checkout).unwrap();
+    let checkout = checkout.send().await.unwrap();
+    assert_eq!(
+        (checkout.status.as_str(), checkout.amount),
+        ("completed", 2400)
+    );
+    assert_eq!(checkout.metadata, new_checkout.metadata);
+    assert_eq!(checkout.items[0].sku.as_deref(), Some("mug"));
+    let [order, charge, allocated] = checkout.steps.as_slice() else {
+        panic!("not as planned: {checkout:?}");
+    };
+    assert_eq!(
+        (&order.resource, &charge.resource),
+        (&checkout.order, &checkout.charge)
+    );
+    assert_eq!(
+        (
+            allocated.name.as_str(),
+            allocated.state.as_str(),
+            allocated.attempts
+        ),
+        ("allocate_inventory", "done", 1)
+    );
+    let retrieved = client.retrieve_checkout(&checkout.id).await;
+    assert_eq!(retrieved.unwrap(), checkout);
+    for (customer, listed) in [("cus 1", vec![checkout]), ("cus 2", vec![])] {
+        let query = ListQuery {
+            customer: Some(customer.to_owned()),
+            ..ListQuery::default()
+        };
+        assert_eq!(client.list_checkouts(&query).await.unwrap().data, listed);
+    }
+    let left = client.retrieve_inventory("mug").await.unwrap();
+    assert_eq!(left.quantity, 3);
 }
 
 /// Every operation of the document was asked for, but those by path that are there by query too.
@@ -1247,7 +1306,7 @@ fn assert_all_are_called(seen: &[Seen]) {
             }
         }
     }
-    assert!(operations >= 25, "{operations}");
+    assert!(operations >= 30, "{operations}");
 }
 
 #[test]
