@@ -153,8 +153,9 @@ async fn finish_earlier_runs(
             }
             Resumed::NotSent { operation, reason } => {
                 say(&format!(
-                    "POST {}{} under the key {} was not sent again: {reason}; look up what became \
+                    "{} {}{} under the key {} was not sent again: {reason}; look up what became \
                      of it, then remove it from the store",
+                    operation.method(),
                     operation.server(),
                     operation.path(),
                     operation.key()

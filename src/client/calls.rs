@@ -5,21 +5,23 @@
 //! just deletes.
 
 use std::{
+    collections::BTreeMap,
     marker::PhantomData,
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Client,
     error::Error,
-    operation::Operation,
+    operation::{Method, Operation},
     sending::{Message, Reply, send},
     types::{
-        Capture, Charge, ChargeUpdate, Event, KeyStatus, ListQuery, MetadataUpdate, NewCharge,
-        NewOrder, NewRefund, NewWebhookEndpoint, Order, Page, Payment, Refund, WebhookDelivery,
-        WebhookEndpoint, with_query,
+        Capture, Charge, ChargeUpdate, Checkout, Event, Inventory, KeyStatus, ListQuery,
+        MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund, NewWebhookEndpoint, Order,
+        Page, Payment, Refund, WebhookDelivery, WebhookEndpoint, with_query,
     },
 };
 
@@ -160,6 +162,36 @@ impl Client {
         self.read(query.after("/orders")).await
     }
 
+    /// Sells: opens an order, charges it, and takes the items from the inventory, under one key. What
+    /// can't be completed is undone before it is refused: [`Error::Declined`], or [`Error::Invalid`]
+    /// with the code `out_of_stock`. What stopped on its way goes on where it stopped.
+    pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>, Error> {
+        self.change("/checkouts".to_owned(), checkout)
+    }
+
+    /// Reads a checkout, as far as it is.
+    pub async fn retrieve_checkout(&self, id: &str) -> Result<Checkout, Error> {
+        self.read(below("/checkouts", id, "")?).await
+    }
+
+    /// Lists checkouts; filter `customer`.
+    pub async fn list_checkouts(&self, query: &ListQuery) -> Result<Page<Checkout>, Error> {
+        self.read(query.after("/checkouts")).await
+    }
+
+    /// Sets how many of a stock-keeping unit are there, to what was counted. Sent late, it may undo
+    /// what others have set since: after [`Error::GaveUp`] find out what became of it before counting
+    /// again.
+    pub fn set_inventory(&self, sku: &str, quantity: i64) -> Result<Request<Inventory>, Error> {
+        let level = BTreeMap::from([("quantity", quantity)]);
+        self.prepare(Method::Put, named("/inventory", sku)?, &level)
+    }
+
+    /// Reads how many are left.
+    pub async fn retrieve_inventory(&self, sku: &str) -> Result<Inventory, Error> {
+        self.read(named("/inventory", sku)?).await
+    }
+
     /// Reads an event.
     pub async fn retrieve_event(&self, id: &str) -> Result<Event, Error> {
         self.read(below("/events", id, "")?).await
@@ -239,10 +271,19 @@ impl Client {
     }
 
     fn change<T>(&self, path: String, parameters: &impl Serialize) -> Result<Request<T>, Error> {
+        self.prepare(Method::Post, path, parameters)
+    }
+
+    fn prepare<T>(
+        &self,
+        method: Method,
+        path: String,
+        parameters: &impl Serialize,
+    ) -> Result<Request<T>, Error> {
         let now = self.inner.clock.unix_time();
         Ok(Request {
             client: self.clone(),
-            operation: Operation::new(&self.inner.server, path, parameters, now)?,
+            operation: Operation::new(&self.inner.server, method, path, parameters, now)?,
             was_sent: AtomicBool::new(false),
             answer: PhantomData,
         })
@@ -252,6 +293,24 @@ impl Client {
         let reply = send(&self.inner, &Message::Read(&path), false).await?;
         reply.object()
     }
+}
+
+/// Everything but the unreserved characters of RFC 3986, section 2.3.
+const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A path that ends with a name of the caller's, of any characters. Two names are no segment of a URL
+/// however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..` would be
+/// another path.
+fn named(collection: &str, name: &str) -> Result<String, Error> {
+    if ["", ".", ".."].contains(&name) {
+        return Err(Error::Unusable(format!("no path can name this: {name:?}")));
+    }
+    let segment = utf8_percent_encode(name, IN_A_SEGMENT);
+    Ok(format!("{collection}/{segment}"))
 }
 
 /// A path with an id in it. Ids are letters, digits and `_`; anything else could be another path.

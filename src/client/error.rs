@@ -1,7 +1,8 @@
 //! Why a call has no object to return.
 //!
 //! Promise: an error says whether anything happened. After [`Error::GaveUp`] and [`Error::Expired`]
-//! it is not known, and [`Error::Unreadable`] means that it did. After all others nothing was charged.
+//! it is not known, and [`Error::Unreadable`] means that it did. After all others nothing was charged,
+//! or, by a checkout that ran out of stock, all of it was given back.
 
 use std::fmt;
 
@@ -16,7 +17,8 @@ pub enum Error {
     /// is another operation, with a key of its own.
     #[error("declined: {0}")]
     Declined(Box<Refusal>),
-    /// The request can't be done as it is: a parameter, an unknown id, a charge refunded already.
+    /// The request can't be done as it is: a parameter, an unknown id, a charge refunded already,
+    /// items that are out of stock. Its code says which.
     #[error("refused: {0}")]
     Invalid(Box<Refusal>),
     /// 401 or 403: the API key is missing, unknown or revoked.
@@ -72,7 +74,7 @@ pub struct Refusal {
     /// The HTTP status.
     #[serde(skip)]
     pub status: u16,
-    /// For programs: `card_declined`, `parameter_invalid`, …
+    /// For programs: `card_declined`, `out_of_stock`, `parameter_invalid`, …
     pub code: String,
     /// For people.
     pub message: String,

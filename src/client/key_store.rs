@@ -23,6 +23,9 @@ const EXTENSION: &str = "operation";
 /// What the files are written as. Another layout needs another number.
 const VERSION: u32 = 1;
 
+/// The same with a method. A client that knows POST only would send a POST, so it must not read them.
+const VERSION_WITH_METHOD: u32 = 2;
+
 /// A durable memory of operations whose outcome isn't known. One store is for one account: keys
 /// belong to accounts, and a store doesn't know whose API key will resume it.
 ///
@@ -94,18 +97,12 @@ pub struct FileKeyStore {
     folder: PathBuf,
 }
 
-/// The first line of a file; the second is its SHA-256. What is optional may be missing, as in files
-/// that earlier versions wrote.
+/// The first line of a file; the second is its SHA-256.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct Line<T> {
     version: u32,
-    key: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    workflow: Option<String>,
-    server: String,
-    path: String,
-    body: String,
-    created_at: u64,
+    #[serde(flatten)]
+    operation: T,
 }
 
 impl FileKeyStore {
@@ -245,23 +242,18 @@ fn sync_folder(folder: &Path) -> Result<(), KeyStoreError> {
         .map_err(at(folder))
 }
 
+fn version(operation: &Operation) -> u32 {
+    if operation.method.is_post() {
+        VERSION
+    } else {
+        VERSION_WITH_METHOD
+    }
+}
+
 fn written(operation: &Operation) -> String {
-    let Operation {
-        key,
-        workflow,
-        server,
-        path,
-        body,
-        created_at,
-    } = operation.clone();
     let line = Line {
-        version: VERSION,
-        key,
-        workflow,
-        server,
-        path,
-        body,
-        created_at,
+        version: version(operation),
+        operation,
     };
     // Text and numbers always serialise; were it otherwise, an empty line would not be read back.
     let line = serde_json::to_string(&line).unwrap_or_default();
@@ -274,16 +266,9 @@ fn parse(bytes: &[u8]) -> Result<Operation, &'static str> {
     if sum.trim_end() != hex::encode(Sha256::digest(line)) {
         return Err("its check sum is wrong");
     }
-    let line: Line = serde_json::from_str(line).map_err(|_| "it is no operation")?;
-    if line.version != VERSION {
+    let line: Line<Operation> = serde_json::from_str(line).map_err(|_| "it is no operation")?;
+    if line.version != version(&line.operation) {
         return Err("another version wrote it");
     }
-    Ok(Operation {
-        key: line.key,
-        workflow: line.workflow,
-        server: line.server,
-        path: line.path,
-        body: line.body,
-        created_at: line.created_at,
-    })
+    Ok(line.operation)
 }

@@ -1,11 +1,11 @@
 //! One change to be made, decided before anything is sent.
 //!
-//! Promise: key, path and body are fixed when the value is made. Whatever is sent of it, by this
+//! Promise: key, method, path and body are fixed when the value is made. Whatever is sent of it, by this
 //! process or by one that found it in a [`KeyStore`](super::KeyStore), is the same request.
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::error::Error;
@@ -13,12 +13,34 @@ use super::error::Error;
 /// Longest key, and longest name of a workflow, that the service takes.
 const NAME_MAX_BYTES: usize = 255;
 
-/// A POST with its idempotency key: the exact bytes of every attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How an operation is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Method {
+    /// What all operations were before there was another one.
+    #[default]
+    Post,
+    Put,
+}
+
+impl Method {
+    pub(super) fn is_post(&self) -> bool {
+        *self == Self::Post
+    }
+}
+
+/// A POST or PUT with its idempotency key: the exact bytes of every attempt.
+///
+/// A [`KeyStore`](super::KeyStore) of your own serialises it; what was optional when it was written
+/// may be missing when it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub(super) key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) workflow: Option<String>,
     pub(super) server: String,
+    #[serde(default, skip_serializing_if = "Method::is_post")]
+    pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: String,
     pub(super) created_at: u64,
@@ -28,6 +50,7 @@ impl Operation {
     /// Serialises `parameters` once, and makes the key.
     pub(super) fn new(
         server: &str,
+        method: Method,
         path: String,
         parameters: &impl Serialize,
         now: Duration,
@@ -38,6 +61,7 @@ impl Operation {
             key: Uuid::new_v4().to_string(),
             workflow: None,
             server: server.to_owned(),
+            method,
             path,
             body,
             created_at: now.as_secs(),
@@ -59,6 +83,14 @@ impl Operation {
         &self.server
     }
 
+    /// `POST` or `PUT`.
+    pub fn method(&self) -> &'static str {
+        match self.method {
+            Method::Post => "POST",
+            Method::Put => "PUT",
+        }
+    }
+
     /// Below the service's URL: `/charges`.
     pub fn path(&self) -> &str {
         &self.path
@@ -76,7 +108,8 @@ impl Operation {
 
     /// Whether both ask for the same thing, under whichever key and in whichever workflow.
     pub fn asks_the_same_as(&self, other: &Self) -> bool {
-        (&self.server, &self.path, &self.body) == (&other.server, &other.path, &other.body)
+        (self.method, &self.server, &self.path, &self.body)
+            == (other.method, &other.server, &other.path, &other.body)
     }
 
     pub(super) fn set_key(&mut self, key: String) -> Result<(), Error> {

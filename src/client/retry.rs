@@ -28,7 +28,8 @@ const CLOCK_STEP_MAX: Duration = Duration::from_secs(5 * 60);
 pub struct RetryPolicy {
     /// For the whole call, pauses included: 60 s; at most [`DEADLINE_MAX`].
     pub deadline: Duration,
-    /// For one attempt: 20 s, longer than the service works on a request.
+    /// For one attempt: 20 s, longer than the service works on a request of one transaction. Others
+    /// may take longer; they are cut off, and the next attempt is told that the first is in flight.
     pub attempt_timeout: Duration,
     /// The first pause is anything up to this: 250 ms. Each further one up to twice as long…
     pub backoff_min: Duration,

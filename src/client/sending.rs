@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::{
     Inner, Retry,
     error::{Error, GaveUp, Reason, Refusal, Trouble},
-    operation::Operation,
+    operation::{self, Operation},
     retry::{Verdict, retry_after, verdict},
 };
 
@@ -183,10 +183,14 @@ async fn attempt(
         Message::Read(path) => to(Method::GET, path),
         Message::Delete(path) => to(Method::DELETE, path),
         Message::Change(operation) => {
+            let method = match operation.method {
+                operation::Method::Post => Method::POST,
+                operation::Method::Put => Method::PUT,
+            };
             let url = format!("{}{}", operation.server, operation.path);
             let mut request = inner
                 .http
-                .request(Method::POST, url)
+                .request(method, url)
                 .header(IDEMPOTENCY_KEY, &operation.key)
                 .header(CONTENT_TYPE, "application/json")
                 .body(operation.body.clone());

@@ -116,7 +116,7 @@ pub struct NewOrder {
     pub metadata: Metadata,
 }
 
-/// A line of a new order.
+/// A line of a new order or checkout.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct NewItem {
     /// Your stock-keeping unit.
@@ -137,6 +137,24 @@ pub struct Payment {
     /// A test token; the service's default is `tok_visa`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+/// Something to be sold: an order, its charge and its items in one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewCheckout {
+    /// ISO 4217.
+    pub currency: String,
+    /// The lines, each with a stock-keeping unit.
+    pub items: Vec<NewItem>,
+    /// A test token; the service's default is `tok_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Your own reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// Your own names; the order gets them too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
 }
 
 /// Where events are to be sent.
@@ -310,7 +328,7 @@ pub struct Order {
     pub status: String,
 }
 
-/// A line of an order.
+/// A line of an order or a checkout.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Item {
     /// Quantity times unit amount.
@@ -323,6 +341,63 @@ pub struct Item {
     pub sku: Option<String>,
     /// Minor units each.
     pub unit_amount: i64,
+}
+
+/// An order, its charge and its items, and how far it is with them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Checkout {
+    /// `co_…`
+    pub id: String,
+    /// The sum of the items, in minor units.
+    pub amount: i64,
+    /// The charge, a declined one too, once there is one.
+    pub charge: Option<String>,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// Why it is canceled: the code of the error that was answered.
+    pub failure_code: Option<String>,
+    /// The same, for people.
+    pub failure_message: Option<String>,
+    /// The lines.
+    pub items: Vec<Item>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// The order, once there is one.
+    pub order: Option<String>,
+    /// The refund of a charge that was given back.
+    pub refund: Option<String>,
+    /// `in_progress`, `completed` or `canceled`.
+    pub status: String,
+    /// What was run, and what is to be.
+    pub steps: Vec<CheckoutStep>,
+}
+
+/// One step of a checkout.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CheckoutStep {
+    /// `create_order`, `create_charge`, `allocate_inventory`, `create_refund` or `cancel_order`.
+    pub name: String,
+    /// `pending`, `done`, `refused` or `skipped`.
+    pub state: String,
+    /// The id of what it made or changed, once it ended.
+    pub resource: Option<String>,
+    /// How often somebody set out to run it.
+    pub attempts: i64,
+}
+
+/// How many of one stock-keeping unit are there.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Inventory {
+    /// What is left to sell.
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    pub sku: String,
+    /// When it was last set or taken from, in unix seconds.
+    pub updated: i64,
 }
 
 /// An event.

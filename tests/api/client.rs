@@ -1,6 +1,7 @@
 //! The client's half of the promise, against the real server and a network that fails.
 
 use std::{
+    collections::BTreeMap,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     pin::Pin,
@@ -10,9 +11,9 @@ use std::{
 
 use charge_once::client::{
     Capture, Charge, ChargeUpdate, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, Kept,
-    KeyStore, KeyStoreError, ListQuery, MetadataUpdate, NewCharge, NewItem, NewOrder, NewRefund,
-    NewWebhookEndpoint, Operation, Order, Payment, Reason, Request, Resumed, RetryPolicy, Saved,
-    Trouble,
+    KeyStore, KeyStoreError, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewItem, NewOrder,
+    NewRefund, NewWebhookEndpoint, Operation, Order, Payment, Reason, Request, Resumed,
+    RetryPolicy, Saved, Trouble,
 };
 use charge_once::http::openapi;
 use sha2::{Digest, Sha256};
@@ -87,6 +88,19 @@ fn an_order() -> NewOrder {
             ..NewItem::default()
         }],
         ..NewOrder::default()
+    }
+}
+
+/// Two mugs, paid with this card.
+pub fn a_cart(card: &str) -> NewCheckout {
+    let NewOrder {
+        currency, items, ..
+    } = an_order();
+    NewCheckout {
+        currency,
+        items,
+        source: Some(card.to_owned()),
+        ..NewCheckout::default()
     }
 }
 
@@ -297,7 +311,7 @@ async fn a_workflow_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_a_version_without_workflows_has_written_down_is_resumed() {
+async fn what_a_version_without_workflows_and_methods_has_written_down_is_resumed_as_a_post() {
     let server = TestServer::start().await;
     let between = GoBetween::in_front_of(server.client.address, []).await;
     let folder = TempDir::new().unwrap();
@@ -324,6 +338,8 @@ async fn what_a_version_without_workflows_has_written_down_is_resumed() {
         panic!("not resumed: {resumed:?}");
     };
     assert_eq!((operation.key(), operation.workflow()), ("old-1", None));
+    assert_eq!(operation.method(), "POST");
+    assert!(between.seen()[0].head.starts_with("POST /charges "));
     assert_eq!(between.seen()[0].header("idempotency-workflow"), None);
     assert_eq!(files(&folder), [] as [PathBuf; 0]);
     one_charge_and_its_record(&server.database).await;
@@ -660,6 +676,192 @@ async fn what_can_not_be_written_down_is_not_sent() {
     assert_eq!(between.seen(), []);
 }
 
+/// A store of the client's user: a table, with operations as text.
+#[derive(Debug, Clone, Default)]
+struct Table(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl KeyStore for Table {
+    fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError> {
+        let mut table = self.0.lock().unwrap();
+        if let Some(found) = table.get(operation.key()) {
+            let found: Operation = serde_json::from_str(found).unwrap();
+            return if found.asks_the_same_as(operation) {
+                Ok(Saved::Found(found))
+            } else {
+                Err(KeyStoreError::OtherRequest)
+            };
+        }
+        let text = serde_json::to_string(operation).unwrap();
+        table.insert(operation.key().to_owned(), text);
+        Ok(Saved::New)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), KeyStoreError> {
+        self.0.lock().unwrap().remove(key);
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Vec<Kept>, KeyStoreError> {
+        let table = self.0.lock().unwrap();
+        let operations = table.values().map(|text| serde_json::from_str(text));
+        Ok(operations
+            .map(|read| Kept::Operation(read.unwrap()))
+            .collect())
+    }
+}
+
+#[tokio::test]
+async fn a_charge_is_resumed_from_a_store_of_one_s_own() {
+    let server = TestServer::start().await;
+    let table = Table::default();
+    let charge = NewCharge::new(2000, "usd");
+    is_resumed(&server, table, |client| client.create_charge(&charge)).await;
+    one_charge_and_its_record(&server.database).await;
+}
+
+#[tokio::test]
+async fn a_level_is_resumed_as_the_put_that_it_was_from_any_store() {
+    let folder = TempDir::new().unwrap();
+    let file = store(&folder);
+    for own_store in [true, false] {
+        let server = TestServer::start().await;
+        let client = builder(
+            format!("http://{}", server.client.address),
+            &TestClock::default(),
+        );
+        let client = client.build().unwrap();
+        let set = |client: &Client| client.set_inventory("a mug", 5);
+        let seen = match own_store {
+            true => is_resumed(&server, Table::default(), set).await,
+            false => is_resumed(&server, file.clone(), set).await,
+        };
+        assert!(seen.head.starts_with("PUT /inventory/a%20mug HTTP/1.1"));
+        assert_eq!(seen.body, r#"{"quantity":5}"#);
+        let level = client.retrieve_inventory("a mug").await.unwrap();
+        assert_eq!((level.quantity, level.sku.as_str()), (5, "a mug"));
+        assert_eq!(server.database.records().await, 1);
+    }
+    assert_eq!(files(&folder), [] as [PathBuf; 0]);
+}
+
+/// Sends what `prepare` makes, which is executed, and gives up; then resumes it from `store`.
+async fn is_resumed<T: serde::de::DeserializeOwned + std::fmt::Debug>(
+    server: &TestServer,
+    store: impl KeyStore + Clone + 'static,
+    prepare: impl Fn(&Client) -> Result<Request<T>, Error>,
+) -> Seen {
+    let acts = [Act::LoseTheAnswer, Act::Answer(NEVER_AGAIN, "{}")];
+    let between = GoBetween::in_front_of(server.client.address, acts).await;
+    let client = || {
+        builder(between.url(), &TestClock::default())
+            .key_store(store.clone())
+            .build()
+            .unwrap()
+    };
+    let request = prepare(&client()).unwrap();
+    gave_up(request.send().await);
+    let resumed = client().resume().await.unwrap();
+    let [
+        Resumed::Sent {
+            outcome: Ok(_),
+            operation,
+        },
+    ] = resumed.as_slice()
+    else {
+        panic!("not resumed: {resumed:?}");
+    };
+    assert_eq!(operation, request.operation());
+    let mut seen = between.seen();
+    assert_all_alike(&seen, 3);
+    assert!(client().resume().await.unwrap().is_empty());
+    seen.remove(0)
+}
+
+/// It would send a POST.
+#[tokio::test]
+async fn a_client_that_knows_no_method_does_not_read_a_file_with_one() {
+    let folder = TempDir::new().unwrap();
+    let client = builder("http://127.0.0.1:1".to_owned(), &TestClock::default());
+    let client = client.build().unwrap();
+    let set = client.set_inventory("mug", 5).unwrap();
+    for (operation, version) in [(payment(&client).operation(), 1), (set.operation(), 2)] {
+        store(&folder).save(operation).unwrap();
+        let file = files(&folder).pop().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&format!(r#""version":{version},"#)), "{text}");
+        assert_eq!(text.contains("method"), version == 2, "{text}");
+        std::fs::remove_file(file).unwrap();
+    }
+    let mut posted = serde_json::to_value(set.operation()).unwrap();
+    assert_eq!(
+        posted.as_object_mut().unwrap().remove("method").unwrap(),
+        "PUT"
+    );
+    let posted: Operation = serde_json::from_value(posted).unwrap();
+    assert_eq!((posted.method(), posted.path()), ("POST", "/inventory/mug"));
+    assert!(!set.operation().asks_the_same_as(&posted));
+}
+
+#[tokio::test]
+async fn a_sku_of_any_characters_is_named_by_its_path() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    let client = Client::builder(url, API_KEY).build().unwrap();
+    let skus = [
+        "mug",
+        "a b",
+        " ",
+        "a/b",
+        "/",
+        "../charges",
+        "...",
+        "%",
+        "100%",
+        "%2F",
+        "%2e%2E",
+        "%2e",
+        "a+b",
+        "a?b",
+        "#1",
+        "a&b=c",
+        "é",
+        "e\u{301}",
+        "茶碗",
+        "\n",
+        "\t",
+        "a\\b",
+        "\\",
+        ":",
+        "~",
+        "-",
+        "_",
+        "\"",
+    ];
+    for (sku, quantity) in skus.iter().zip(1..) {
+        let set = client.set_inventory(sku, quantity).unwrap();
+        let set = set.send().await.unwrap();
+        assert_eq!((set.sku.as_str(), set.quantity), (*sku, quantity));
+    }
+    // No two of them were taken for one.
+    for (sku, quantity) in skus.iter().zip(1..) {
+        let level = client.retrieve_inventory(sku).await.unwrap();
+        assert_eq!((level.sku.as_str(), level.quantity), (*sku, quantity));
+    }
+    for no_segment in ["", ".", ".."] {
+        let refused = client.set_inventory(no_segment, 1);
+        assert!(matches!(refused, Err(Error::Unusable(_))), "{no_segment}");
+        let refused = client.retrieve_inventory(no_segment).await;
+        assert!(matches!(refused, Err(Error::Unusable(_))), "{no_segment}");
+    }
+    let Err(Error::Invalid(refusal)) = client.retrieve_inventory("cup").await else {
+        panic!("there is no such level");
+    };
+    assert_eq!(
+        (refusal.status, refusal.param.as_deref()),
+        (404, Some("sku"))
+    );
+}
+
 #[tokio::test]
 async fn an_operation_is_on_disk_with_its_key_for_its_owner_only_and_without_the_api_key() {
     let server = TestServer::start().await;
@@ -994,6 +1196,8 @@ async fn every_call_of_the_api_has_a_typed_function() {
         .unwrap();
     assert_eq!(canceled.status, "canceled");
 
+    call_checkouts(&client).await;
+
     let query = ListQuery {
         event_type: Some("order.canceled".to_owned()),
         ..ListQuery::default()
@@ -1023,6 +1227,50 @@ async fn every_call_of_the_api_has_a_typed_function() {
         let refused = client.retrieve_charge(no_id).await;
         assert!(matches!(refused, Err(Error::Unusable(_))), "{no_id}");
     }
+}
+
+async fn call_checkouts(client: &Client) {
+    let set = client.set_inventory("mug", 5).unwrap().send().await;
+    assert_eq!(set.unwrap().quantity, 5);
+    let new_checkout = NewCheckout {
+        customer: Some("cus 1".to_owned()),
+        metadata: [("channel".to_owned(), "web".to_owned())].into(),
+        ..a_cart("tok_visa")
+    };
+    let checkout = client.create_checkout(&new_checkout).unwrap();
+    let checkout = checkout.send().await.unwrap();
+    assert_eq!(
+        (checkout.status.as_str(), checkout.amount),
+        ("completed", 2400)
+    );
+    assert_eq!(checkout.metadata, new_checkout.metadata);
+    assert_eq!(checkout.items[0].sku.as_deref(), Some("mug"));
+    let [order, charge, allocated] = checkout.steps.as_slice() else {
+        panic!("not as planned: {checkout:?}");
+    };
+    assert_eq!(
+        (&order.resource, &charge.resource),
+        (&checkout.order, &checkout.charge)
+    );
+    assert_eq!(
+        (
+            allocated.name.as_str(),
+            allocated.state.as_str(),
+            allocated.attempts
+        ),
+        ("allocate_inventory", "done", 1)
+    );
+    let retrieved = client.retrieve_checkout(&checkout.id).await;
+    assert_eq!(retrieved.unwrap(), checkout);
+    for (customer, listed) in [("cus 1", vec![checkout]), ("cus 2", vec![])] {
+        let query = ListQuery {
+            customer: Some(customer.to_owned()),
+            ..ListQuery::default()
+        };
+        assert_eq!(client.list_checkouts(&query).await.unwrap().data, listed);
+    }
+    let left = client.retrieve_inventory("mug").await.unwrap();
+    assert_eq!(left.quantity, 3);
 }
 
 /// Every operation of the document was asked for, but those by path that are there by query too.
@@ -1058,7 +1306,7 @@ fn assert_all_are_called(seen: &[Seen]) {
             }
         }
     }
-    assert!(operations >= 25, "{operations}");
+    assert!(operations >= 30, "{operations}");
 }
 
 #[test]
