@@ -1135,7 +1135,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
         ..ListQuery::default()
     };
     let page = client.list_refunds(&query).await.unwrap();
-    assert_eq!(page.data, [refund.clone()]);
+    assert_eq!(page.data, std::slice::from_ref(&refund));
     let all = ListQuery::default();
     let page = client.list_refunds_of_charge(&charge.id, &all).await;
     assert_eq!(page.unwrap().data, [refund]);
