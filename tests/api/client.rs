@@ -32,7 +32,7 @@ const NEVER_AGAIN: &str = "503 Service Unavailable\r\nstripe-should-retry: false
 
 /// Time that passes only while somebody sleeps, and then at once.
 #[derive(Debug, Clone, Default)]
-struct TestClock {
+pub struct TestClock {
     now: Arc<Mutex<Duration>>,
     pauses: Arc<Mutex<Vec<Duration>>>,
 }
@@ -45,7 +45,7 @@ impl TestClock {
         *self.now.lock().unwrap() += by;
     }
 
-    fn pauses(&self) -> Vec<Duration> {
+    pub fn pauses(&self) -> Vec<Duration> {
         self.pauses.lock().unwrap().clone()
     }
 }
@@ -66,11 +66,11 @@ impl Clock for TestClock {
     }
 }
 
-fn builder(url: String, clock: &TestClock) -> ClientBuilder {
+pub fn builder(url: String, clock: &TestClock) -> ClientBuilder {
     Client::builder(url, API_KEY).clock(clock.clone())
 }
 
-fn store(folder: &TempDir) -> FileKeyStore {
+pub fn store(folder: &TempDir) -> FileKeyStore {
     FileKeyStore::open(folder.path()).unwrap()
 }
 
@@ -112,20 +112,20 @@ fn an_endpoint() -> NewWebhookEndpoint {
     }
 }
 
-fn gave_up<T: std::fmt::Debug>(outcome: Result<T, Error>) -> GaveUp {
+pub fn gave_up<T: std::fmt::Debug>(outcome: Result<T, Error>) -> GaveUp {
     match outcome {
         Err(Error::GaveUp(gave_up)) => *gave_up,
         other => panic!("it should not know: {other:?}"),
     }
 }
 
-fn files(folder: &TempDir) -> Vec<PathBuf> {
+pub fn files(folder: &TempDir) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder.path()).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
 /// Every attempt is the same request, to the byte.
-fn assert_all_alike(seen: &[Seen], attempts: usize) {
+pub fn assert_all_alike(seen: &[Seen], attempts: usize) {
     assert_eq!(seen.len(), attempts);
     for other in seen {
         assert_eq!(other, &seen[0]);
@@ -165,6 +165,21 @@ async fn go_on(client: &Client, name: &str) -> Result<Option<Order>, Error> {
         .with_key(format!("{name}/pay"))?
         .with_workflow(name)?;
     payment.send().await.map(Some)
+}
+
+/// Sells what is in a cart, once, and says what to tell the customer.
+pub async fn sell(client: &Client, cart: &NewCheckout, key: &str) -> Result<String, Error> {
+    match client.create_checkout(cart)?.with_key(key)?.send().await {
+        Ok(checkout) => Ok(format!("It is yours: {}", checkout.id)),
+        // Nothing is left of it. Another attempt is another checkout, under a key of its own.
+        Err(Error::Declined(refusal)) => Ok(format!("Another card, please: {}", refusal.message)),
+        Err(Error::Invalid(refusal)) if refusal.code == "out_of_stock" => {
+            Ok(format!("Fewer, please: {}", refusal.message))
+        }
+        // It goes on where it stopped: under this key, or by a worker of the service's.
+        Err(Error::GaveUp(_)) => Ok("We are still at it.".to_owned()),
+        Err(error) => Err(error),
+    }
 }
 
 #[tokio::test]

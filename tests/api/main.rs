@@ -16,6 +16,8 @@ mod bodies;
 mod captures;
 mod charges;
 mod check_order;
+#[cfg(feature = "client")]
+mod checkout_client;
 mod checkout_crashes;
 mod checkouts;
 #[cfg(feature = "client")]
