@@ -16,6 +16,7 @@ mod bodies;
 mod captures;
 mod charges;
 mod check_order;
+mod checkout_adversary;
 mod checkout_crashes;
 mod checkouts;
 #[cfg(feature = "client")]
