@@ -3,6 +3,13 @@
 
 use std::process::Command;
 
+use charge_once::{
+    domain::{
+        checkout::{CheckoutStatus, StepName},
+        ids::{AccountId, CheckoutId},
+    },
+    store,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -429,4 +436,119 @@ async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
     assert_eq!(database.count(events).await, 0, "no event twice");
     late.stop().await;
     prompt.stop().await;
+}
+
+/// Stopped before it claims the key of the charge, overtaken, and woken up when the record of that step
+/// has expired: the table alone knows that the charge was made.
+#[tokio::test]
+async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_again() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let mut variables = PATIENT.to_vec();
+    variables.push(("PROCESSOR_URL", url.as_str()));
+    let late = TestServer::start_on(database.clone(), &variables).await;
+    let prompt = TestServer::start_on(database.clone(), &variables).await;
+    stock(&late.client, "mug", 5).await;
+    let keys = ",/checkouts/%/create_charge";
+    let mut obstacle = Obstacle::at(Stage::Claiming, &database, keys).await;
+    let first = {
+        let client = late.client.clone();
+        tokio::spawn(async move {
+            client
+                .post_waiting(20, "/checkouts", "key-1", &checkout())
+                .await
+        })
+    };
+    obstacle.is_met().await;
+    // It stays where it is; everybody after it passes.
+    sqlx::raw_sql(
+        "CREATE OR REPLACE FUNCTION wait_at_obstacle() RETURNS trigger
+             LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    the_leases_run_out(&database).await;
+    let second = &prompt.client;
+    eventually("the other one completes it", || async {
+        let answer = second.post("/checkouts", "key-1", &checkout()).await;
+        answer.status == 201
+    })
+    .await;
+    sqlx::query("DELETE FROM idempotency_keys WHERE key LIKE ',%'")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    obstacle.lift().await;
+    let first = first.await.unwrap();
+    let again = second.post("/checkouts", "key-1", &checkout()).await;
+    assert_eq!((first.status.as_u16(), &first.body), (201, &again.body));
+    assert_eq!(processor.lines().await, 1, "one charge");
+    assert_eq!(database.charges().await, 1);
+    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    late.stop().await;
+    prompt.stop().await;
+}
+
+#[tokio::test]
+async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let body = checkout_with("tok_outage");
+    client.post("/checkouts", "key-1", &body).await;
+    sqlx::query("UPDATE idempotency_keys SET recover_after = 'infinity' WHERE operation IS NOT NULL")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    let (account, id): (uuid::Uuid, uuid::Uuid) =
+        sqlx::query_as("SELECT account_id, id FROM checkouts")
+            .fetch_one(&server.database.pool)
+            .await
+            .unwrap();
+    let (account, id) = (AccountId(account), CheckoutId(id));
+    let mut first = server.database.pool.begin().await.unwrap();
+    let run = store::checkouts::lock(&mut first, account, id).await.unwrap();
+    assert_eq!(run.unwrap().next(), Some(StepName::CreateCharge));
+    let second = {
+        let pool = server.database.pool.clone();
+        tokio::spawn(async move {
+            let mut second = pool.begin().await.unwrap();
+            let run = store::checkouts::lock(&mut second, account, id).await.unwrap();
+            run.unwrap().next()
+        })
+    };
+    eventually("the second one waits", || async {
+        let waiting = "SELECT count(*) FROM pg_locks
+                        WHERE NOT granted AND locktype IN ('transactionid', 'tuple')";
+        server.database.count(waiting).await > 0 || second.is_finished()
+    })
+    .await;
+    assert!(!second.is_finished(), "both have it");
+    store::checkouts::finish_step(&mut first, account, id, StepName::CreateCharge, "ch_1")
+        .await
+        .unwrap();
+    first.commit().await.unwrap();
+    assert_eq!(second.await.unwrap(), Some(StepName::AllocateInventory));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_checkout_ends_with_a_step_to_run_or_is_forgotten_once_one_ran() {
+    let server = TestServer::start().await;
+    let body = checkout_with("tok_outage");
+    server.client.post("/checkouts", "key-1", &body).await;
+    let pool = &server.database.pool;
+    let (account, id): (uuid::Uuid, uuid::Uuid) =
+        sqlx::query_as("SELECT account_id, id FROM checkouts")
+            .fetch_one(pool)
+            .await
+            .unwrap();
+    let (account, id) = (AccountId(account), CheckoutId(id));
+    let mut tx = pool.begin().await.unwrap();
+    let ended = store::checkouts::end(&mut tx, account, id, CheckoutStatus::Completed).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert!(store::checkouts::delete(&mut tx, account, id).await.is_err());
+    drop(tx);
+    server.stop().await;
 }
