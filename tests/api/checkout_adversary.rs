@@ -248,7 +248,7 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
     server.stop().await;
 }
 
-/// Three requests fight for one order and its charge while a hundred checkouts run, across a network,
+/// Others try to pay, cancel, change and capture every order and charge while thirty checkouts run, across a network,
 /// through two replicas, and levels are set meanwhile.
 #[tokio::test]
 async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlocks() {
