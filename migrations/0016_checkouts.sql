@@ -34,10 +34,15 @@ CREATE TABLE checkouts (
         FOREIGN KEY (account_id, order_id) REFERENCES orders (account_id, id),
     CONSTRAINT an_order_is_made_by_one_checkout UNIQUE (account_id, order_id),
     CONSTRAINT a_checkout_total_is_1_to_99999999 CHECK (amount BETWEEN 1 AND 99999999),
+    CONSTRAINT a_checkout_currency_is_three_lower_case_letters CHECK (currency ~ '^[a-z]{3}$'),
+    CONSTRAINT a_checkout_has_1_to_100_items CHECK (jsonb_array_length(items) BETWEEN 1 AND 100),
     CONSTRAINT a_checkout_status_is_known CHECK (status IN ('in_progress', 'completed', 'canceled')),
     CONSTRAINT a_checkout_dialect_is_known CHECK (dialect IN ('ietf', 'stripe')),
     CONSTRAINT a_refused_checkout_says_why
-        CHECK ((failure_code IS NULL) = (failure_message IS NULL)),
+        CHECK ((failure_code IS NULL) = (failure_message IS NULL)
+               AND (failure_code IS NOT NULL OR (failure_param IS NULL AND decline_code IS NULL))),
+    CONSTRAINT a_checkout_that_ended_has_an_order
+        CHECK (status = 'in_progress' OR order_id IS NOT NULL),
     CONSTRAINT a_checkout_is_canceled_for_a_reason
         CHECK (status = 'in_progress' OR (status = 'canceled') = (failure_code IS NOT NULL))
 );
@@ -62,7 +67,10 @@ CREATE TABLE checkout_steps (
         (1, 'create_order'), (2, 'create_charge'), (3, 'allocate_inventory'),
         (4, 'create_refund'), (5, 'cancel_order'))),
     CONSTRAINT a_step_state_is_known CHECK (state IN ('pending', 'done', 'refused', 'skipped')),
-    CONSTRAINT a_step_that_is_done_names_its_resource CHECK (state <> 'done' OR resource IS NOT NULL)
+    CONSTRAINT a_step_that_is_done_names_its_resource CHECK (state <> 'done' OR resource IS NOT NULL),
+    CONSTRAINT a_declined_charge_is_named
+        CHECK (name <> 'create_charge' OR state <> 'refused' OR resource IS NOT NULL),
+    CONSTRAINT a_step_is_counted_upwards CHECK (attempts >= 0)
 );
 
 COMMENT ON TABLE checkouts IS 'Checkouts: an order, its charge and its items, run step by step.';

@@ -148,8 +148,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REQUEST_TIMEOUT",
         Some("8s"),
-        "Longest time for a request and its own work; waiting for another request with the same \
-         key comes on top. Looking its API key up and reading its body share what POOL_WAIT and \
+        "Longest time for a request of one transaction and its own work; waiting for another \
+         request with the same key comes on top. Looking its API key up and reading its body share what POOL_WAIT and \
          DATABASE_DEADLINE leave.",
     ),
     variable(

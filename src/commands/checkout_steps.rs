@@ -17,11 +17,11 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    CREATED, Mode, OK, Origin,
+    Mode, OK, Origin,
     create_charge::authorise,
     create_order::{content_hash, open},
     create_refund::refunded,
-    decline_of, declined, error_reply, json, must_have_taken_the_money,
+    decline_of, json, must_have_taken_the_money,
 };
 use crate::{
     domain::{
@@ -58,22 +58,23 @@ impl Command for RunStep {
             return has_run();
         };
         match self.step {
+            StepName::CreateOrder => create_order(tx, &run).await?,
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
                 let said = self.processor.authorise(new.card.card).await?;
                 let order = Some(order);
                 let charge =
                     store::charges::insert(tx, run.account, id, &new, order, Some(said)).await?;
-                charged(&Origin::of(&run), tx, run.id, charge, said).await
+                charged(&Origin::of(&run), tx, run.id, &charge, said).await?;
             }
+            StepName::AllocateInventory => allocate_inventory(tx, &run).await?,
             StepName::CreateRefund => {
                 let (charge, _, refund) = refund_of(tx, &run, Mode::OneTransaction).await?;
-                given_back(&Origin::of(&run), tx, run.id, charge, refund).await
+                given_back(&Origin::of(&run), tx, run.id, charge, refund).await?;
             }
-            StepName::CreateOrder => create_order(tx, &run).await,
-            StepName::AllocateInventory => allocate_inventory(tx, &run).await,
-            StepName::CancelOrder => cancel_order(tx, &run).await,
+            StepName::CancelOrder => cancel_order(tx, &run).await?,
         }
+        has_run()
     }
 }
 
@@ -130,8 +131,10 @@ impl RunStep {
     }
 }
 
-/// The checkout's table says that the step was run, whatever became of its record.
-fn has_run() -> Result<Reply, Rejection> {
+/// What came of a step is in the checkout's table, so its record holds nothing; and a step that was run
+/// is not run again, whatever became of its record. A step is never refused by its record either: a
+/// decline or an empty shelf is written down, with what undoes the checkout.
+pub(super) fn has_run() -> Result<Reply, Rejection> {
     json(OK, &serde_json::Map::new())
 }
 
@@ -149,7 +152,7 @@ fn charge_of(run: &CheckoutRun) -> Result<ChargeId, Rejection> {
     run.charge().ok_or_else(|| lost("a charge"))
 }
 
-async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Reply, Rejection> {
+async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let origin = Origin::of(run);
     let new = run.checkout.new_order().ok_or_else(|| lost("a currency"))?;
     let id = OrderId(Uuid::now_v7());
@@ -159,7 +162,7 @@ async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Reply,
     store::checkouts::set_order(tx, run.account, run.id, id).await?;
     store::checkouts::finish_step(tx, run.account, run.id, StepName::CreateOrder, &order.id)
         .await?;
-    origin.order(tx, CREATED, order, false).await
+    Ok(())
 }
 
 /// The charge that is to be made for the order.
@@ -183,27 +186,26 @@ pub(super) async fn charged(
     origin: &Origin,
     tx: &mut PgConnection,
     checkout: CheckoutId,
-    charge: Charge,
+    charge: &Charge,
     said: Authorisation,
-) -> Result<Reply, Rejection> {
+) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateCharge);
     match said {
         Authorisation::Approved => {
-            origin.emit(tx, EventType::ChargeSucceeded, &charge).await?;
+            origin.emit(tx, EventType::ChargeSucceeded, charge).await?;
             store::checkouts::finish_step(tx, account, checkout, step, &charge.id).await?;
-            origin.charge(tx, CREATED, charge, false).await
         }
         Authorisation::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, &charge).await?;
-            let why = decline_of(decline, &charge);
+            origin.emit(tx, EventType::ChargeFailed, charge).await?;
+            let why = decline_of(decline, charge);
             let resource = Some(charge.id.as_str());
             store::checkouts::refuse_step(tx, account, checkout, step, resource, &why).await?;
-            declined(decline, &charge)
         }
     }
+    Ok(())
 }
 
-async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Reply, Rejection> {
+async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let (account, step) = (run.account, StepName::AllocateInventory);
     let items = &run.checkout.items;
     let skus: Vec<String> = items.iter().filter_map(|item| item.sku.clone()).collect();
@@ -215,14 +217,13 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
             let order = store::orders::pay(tx, account, order_of(run)?, charge_of(run)?).await?;
             origin.emit(tx, EventType::OrderPaid, &order).await?;
             store::checkouts::finish_step(tx, account, run.id, step, &order.id).await?;
-            origin.order(tx, OK, order, false).await
         }
         Err(out_of_stock) => {
             let why = ApiError::from(out_of_stock);
             store::checkouts::refuse_step(tx, account, run.id, step, None, &why).await?;
-            error_reply(&why)
         }
     }
+    Ok(())
 }
 
 /// Writes a refund of the whole charge.
@@ -268,16 +269,17 @@ pub(super) async fn given_back(
     checkout: CheckoutId,
     charge: ChargeId,
     refund: Refund,
-) -> Result<Reply, Rejection> {
+) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateRefund);
     store::checkouts::finish_step(tx, account, checkout, step, &refund.id).await?;
-    refunded(origin, tx, charge, refund, false).await
+    refunded(origin, tx, charge, refund, false).await?;
+    Ok(())
 }
 
-async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Reply, Rejection> {
+async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let (account, step, origin) = (run.account, StepName::CancelOrder, Origin::of(run));
     let order = store::orders::cancel(tx, account, order_of(run)?).await?;
     origin.emit(tx, EventType::OrderCanceled, &order).await?;
     store::checkouts::finish_step(tx, account, run.id, step, &order.id).await?;
-    origin.order(tx, OK, order, false).await
+    Ok(())
 }

@@ -181,7 +181,10 @@ async fn authorised(
     let charge =
         store::charges::settle(tx, account, id, said, capture, &operation.processor).await?;
     match (operation.checkout, operation.order) {
-        (Some(checkout), _) => checkout_steps::charged(origin, tx, checkout, charge, said).await,
+        (Some(checkout), _) => {
+            checkout_steps::charged(origin, tx, checkout, &charge, said).await?;
+            checkout_steps::has_run()
+        }
         (None, Some(order)) => paid(origin, tx, order, charge, said, operation.expand).await,
         (None, None) => create_charge::answer(origin, tx, charge, said, operation.expand).await,
     }
@@ -215,7 +218,8 @@ async fn given_back(
         Answer::Done => {
             let refund = store::refunds::succeed(tx, account, id).await?;
             if let Some(checkout) = operation.checkout {
-                return checkout_steps::given_back(origin, tx, checkout, charge, refund).await;
+                checkout_steps::given_back(origin, tx, checkout, charge, refund).await?;
+                return checkout_steps::has_run();
             }
             refunded(origin, tx, charge, refund, operation.expand).await
         }
@@ -225,6 +229,11 @@ async fn given_back(
             if let Some(checkout) = operation.checkout {
                 // Money that was taken for nothing must go back: the step stays to be run.
                 store::checkouts::count_refused_refund(tx, account, checkout).await?;
+                tracing::error!(
+                    %checkout, %charge, reason = decline.code.as_str(),
+                    "the processor refuses to give a canceled checkout's charge back"
+                );
+                return checkout_steps::has_run();
             }
             refused(origin, tx, operation, decline).await
         }

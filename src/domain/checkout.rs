@@ -181,7 +181,7 @@ pub struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckoutStatus {
-    /// It has steps to run, forwards or undoing.
+    /// It has steps to run, forwards or undoing, or its end is to be written.
     InProgress,
     /// The order is paid and its items are allocated.
     Completed,
@@ -223,7 +223,7 @@ pub struct Checkout {
     /// The sum of the items, in minor units.
     #[schema(example = 2400)]
     pub amount: i64,
-    /// The charge, declined ones included, once there is one.
+    /// The charge, a declined one too, once the processor has answered.
     #[schema(required = true)]
     pub charge: Option<String>,
     /// Unix seconds.

@@ -68,6 +68,11 @@ impl IdempotencyKey {
         Ok(Self(format!(",{name}")))
     }
 
+    /// Whether no client can send it.
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(',')
+    }
+
     /// The key without quotes.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -113,6 +118,8 @@ mod tests {
     fn no_header_names_a_reserved_key() {
         let reserved = IdempotencyKey::reserved("step-1").unwrap();
         assert_eq!(reserved.as_str(), ",step-1");
+        assert!(reserved.is_reserved());
+        assert!(!IdempotencyKey::parse(b"step-1").unwrap().is_reserved());
         assert_eq!(
             IdempotencyKey::parse(reserved.as_str().as_bytes()).unwrap_err(),
             KeyError::ForbiddenByte

@@ -454,7 +454,10 @@ impl Idempotency {
 
 /// The end of a leader's task: logs what went wrong, once, and tells the followers.
 fn conclude(request: &Request, leadership: Leadership, conclusion: Conclusion) -> Conclusion {
-    if let Conclusion::Failed(failure) = &conclusion {
+    // Whoever a step belongs to fails with it, and says so.
+    if let Conclusion::Failed(failure) = &conclusion
+        && !request.key.is_reserved()
+    {
         log(&request.request_id, failure);
     }
     leadership.conclude(conclusion.clone());

@@ -239,8 +239,15 @@ impl<O: Operations> Phases<O> {
         let held = match reading.await.map_err(late).flatten() {
             Ok(operation) => Held { lease, operation },
             Err(failure) => {
-                let cause = failure.cause;
-                tracing::error!(%operation, %cause, "an operation can't be read");
+                let Failure { kind, cause, .. } = failure;
+                match kind {
+                    FailureKind::Internal => {
+                        tracing::error!(%operation, %cause, "an operation can't be read");
+                    }
+                    FailureKind::Busy | FailureKind::Unavailable => {
+                        tracing::warn!(%operation, %cause, "an operation can't be read now");
+                    }
+                }
                 let putting_back = tokio::time::timeout(deadline, self.put_back(&lease));
                 putting_back.await.map_err(late)??;
                 return Ok(true);

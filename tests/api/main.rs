@@ -19,6 +19,7 @@ mod check_order;
 #[cfg(feature = "client")]
 mod checkout_client;
 mod checkout_crashes;
+mod checkout_races;
 mod checkouts;
 #[cfg(feature = "client")]
 mod client;
