@@ -1,13 +1,22 @@
 //! Checkouts and who could get in between: other requests, late holders, operators, another
 //! configuration, a stop, the sweep.
 
-use std::process::Command;
+use std::{process::Command, sync::Arc, time::Duration};
 
 use charge_once::{
+    commands::{CreateCheckout, Origin},
     domain::{
         checkout::{CheckoutStatus, StepName},
+        dialect::Dialect,
         ids::{AccountId, CheckoutId},
+        params::{Encoding, Params},
     },
+    idempotency::{
+        Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
+        Parameters, Phases, Request, Settings,
+    },
+    processor::SimulatedProcessor,
+    sagas::CheckoutSteps,
     store,
 };
 use reqwest::Method;
@@ -547,4 +556,76 @@ async fn no_checkout_ends_with_a_step_to_run_or_is_forgotten_once_one_ran() {
     );
     drop(tx);
     server.stop().await;
+}
+
+/// Where the beginning took so long that the lease has no time left for a run, no step was run: the
+/// key is free, and there is nothing of the checkout.
+#[tokio::test]
+async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
+    let database = TestDatabase::create().await;
+    let connected = database.connect(&[]).await;
+    let settings = Settings {
+        retention: Duration::from_secs(3600),
+        pool_wait: Duration::from_secs(1),
+        database_deadline: Duration::from_secs(5),
+        pool_connections: 4,
+    };
+    let idempotency = Idempotency::new(connected.pool().clone(), settings).unwrap();
+    let steps = CheckoutSteps {
+        idempotency: idempotency.clone(),
+        database: connected.clone(),
+        processor: Arc::new(SimulatedProcessor::new(4)),
+        network: None,
+        step_wait: Duration::from_secs(6),
+    };
+    let short = LeaseSettings {
+        lease: Duration::from_secs(10),
+        call_limit: Duration::from_secs(10),
+    };
+    let phases = Phases::new(idempotency, steps, short).unwrap();
+    let account: uuid::Uuid = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    let nothing = Parameters::Canonical(b"{}");
+    let request = Request {
+        account_id: account,
+        key: IdempotencyKey::parse(b"key-1").unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/checkouts",
+            query: nothing,
+            media_type: "json",
+            parameters: nothing,
+        }),
+        method: "POST".to_owned(),
+        path: "/checkouts".to_owned(),
+        request_id: "req_1".to_owned(),
+        wait: Duration::ZERO,
+        workflow: None,
+    };
+    let Value::Object(tree) = checkout() else {
+        unreachable!("a checkout is an object")
+    };
+    let create = CreateCheckout {
+        origin: Origin {
+            account: AccountId(account),
+            dialect: Dialect::Ietf,
+            request_id: "req_1".to_owned(),
+            idempotency_key: "key-1".to_owned(),
+        },
+        params: Params {
+            encoding: Encoding::Json,
+            tree: Ok(tree),
+        },
+    };
+    let outcome = phases.run(request, create).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    for table in [
+        "SELECT count(*) FROM checkouts",
+        "SELECT count(*) FROM checkout_steps",
+        "SELECT count(*) FROM idempotency_keys",
+    ] {
+        assert_eq!(database.count(table).await, 0, "{table}");
+    }
 }
