@@ -84,11 +84,12 @@ enum Command {
 
 #[derive(Subcommand)]
 enum OperationsCommand {
-    /// Lists the operations that wait for an answer, oldest first.
+    /// Lists the operations that wait for an answer, and refused refunds that checkouts wait for.
     List,
     /// Settles one that is at least an hour old by your word, after you have asked the processor's
     /// operator what became of it. With PROCESSOR_URL the processor is looked up first, and a word
-    /// that contradicts it is refused.
+    /// that contradicts it is refused. A refused refund that a checkout waits for is settled by `done`
+    /// at any age, once you have given the money back yourself.
     Settle {
         /// The operation's id, which is the key that the processor got.
         id: uuid::Uuid,
@@ -395,19 +396,14 @@ async fn operations(
     match command {
         OperationsCommand::List => {
             for waiting in operations::list(database).await? {
-                let doubt = if waiting.in_doubt {
-                    "in doubt"
-                } else {
-                    "not yet in doubt"
+                let standing = match (waiting.refused_to, waiting.in_doubt) {
+                    (Some(checkout), _) => format!("refused, and {checkout} waits for it"),
+                    (None, true) => format!("in doubt, taken over {} times", waiting.takeovers),
+                    (None, false) => "not yet in doubt".to_owned(),
                 };
                 print(&format!(
-                    "{}  {}  {}  {}  since {:.0}  {doubt}, taken over {} times",
-                    waiting.id,
-                    waiting.account,
-                    waiting.verb,
-                    waiting.charge,
-                    waiting.created_at,
-                    waiting.takeovers
+                    "{}  {}  {}  {}  since {:.0}  {standing}",
+                    waiting.id, waiting.account, waiting.verb, waiting.charge, waiting.created_at,
                 ))?;
             }
             Ok(())

@@ -9,15 +9,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::{
-    commands::ProcessorOperations,
+    commands::{ProcessorOperations, RefundedElsewhere},
     config::Config,
     database::Database,
     domain::{
         error::ErrorCode,
+        ids::RequestId,
         operation::{Answer, Operation},
         test_cards::Decline,
     },
-    idempotency::{Called, Failure, Idempotency, LeaseSettings, Phases, Settings},
+    idempotency::{
+        Called, Failure, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings,
+        Outcome, Parameters, Phases, Request, Settings,
+    },
     processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, SimulatedProcessor},
     store::{self, operations::Unsettled},
 };
@@ -59,7 +63,8 @@ impl From<Failure> for Error {
     }
 }
 
-/// The operations that wait for an answer, oldest first, at most 1000.
+/// The operations that wait for an answer, and the refused refunds that checkouts wait for; oldest
+/// first, at most 1000.
 pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
     let unsettled = database
         .read(|connection| Box::pin(store::operations::list_unsettled(connection)))
@@ -67,7 +72,7 @@ pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
     Ok(unsettled)
 }
 
-/// Settles one by the word of `person`. `false`: it isn't in flight, or somebody is at work on it.
+/// Settles one by the word of `person`. `false`: nothing waits for it, or somebody is at work on it.
 pub async fn settle(
     database: &Database,
     config: &Config,
@@ -94,7 +99,7 @@ pub async fn settle(
         processor: SimulatedProcessor::new(config.pool_connections),
         name: "an operator's word".to_owned(),
         send_again_within: Duration::ZERO,
-        by_the_word_of: Some(person),
+        by_the_word_of: Some(person.clone()),
     };
     let call_limit = match &config.processor {
         None => config.timeouts.database_deadline,
@@ -105,7 +110,7 @@ pub async fn settle(
         lease: call_limit + config.timeouts.idle_in_transaction * 2,
         call_limit,
     };
-    let phases = Phases::new(idempotency, operations, lease)?;
+    let phases = Phases::new(idempotency.clone(), operations, lease)?;
     let processor = processor.as_ref().map(|(client, name)| (client, *name));
     let settled = phases.settle_by_hand(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
@@ -115,7 +120,59 @@ pub async fn settle(
         }
         weigh(word, look_up(processor, operation).await)
     });
-    Ok(settled.await?.is_some())
+    if settled.await?.is_some() {
+        return Ok(true);
+    }
+    match word {
+        Word::Done => refunded_elsewhere(database, &idempotency, id, person).await,
+        Word::Declined | Word::NotExecuted => Ok(false),
+    }
+}
+
+/// What a canceled checkout waits for was refused by the processor, for good as far as it is concerned;
+/// a person has given the money back all the same. `false`: no checkout waits for it.
+async fn refunded_elsewhere(
+    database: &Database,
+    idempotency: &Idempotency,
+    id: Uuid,
+    person: String,
+) -> Result<bool, Error> {
+    let waiting = list(database).await?;
+    let refused = waiting.iter().find(|waiting| waiting.id == id);
+    let Some((account, checkout)) =
+        refused.and_then(|refused| Some((refused.account, refused.refused_to?)))
+    else {
+        return Ok(false);
+    };
+    let path = format!("/checkouts/{checkout}/refunded_elsewhere");
+    let nothing = Parameters::Canonical(b"{}");
+    let request = Request {
+        account_id: account.0,
+        key: IdempotencyKey::reserved(&path).map_err(Failure::internal)?,
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: &path,
+            query: nothing,
+            media_type: "json",
+            parameters: nothing,
+        }),
+        method: "POST".to_owned(),
+        path,
+        request_id: RequestId(Uuid::now_v7()).to_string(),
+        wait: Duration::ZERO,
+        workflow: None,
+    };
+    let command = RefundedElsewhere {
+        account,
+        checkout,
+        operation: id,
+        person,
+    };
+    match idempotency.run(request, command).await {
+        Outcome::Stored { .. } => Ok(true),
+        Outcome::InUse | Outcome::Reused => Ok(false),
+        Outcome::Failed(failure) => Err(failure.into()),
+    }
 }
 
 /// The definite answer of the processor that was asked, if it has one.

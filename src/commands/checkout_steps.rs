@@ -31,13 +31,13 @@ use crate::{
         event::EventType,
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
         inventory::allocate,
-        operation::{Instruction, Verb},
+        operation::{Instruction, Verb, Word},
         params::Metadata,
         refund::{NewRefund, Refund},
     },
     idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
     processor::SimulatedProcessor,
-    store,
+    store::{self, refunds::NewStatus},
 };
 
 /// Runs one step of a checkout, if that is the one to be run.
@@ -226,7 +226,7 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
     Ok(())
 }
 
-/// Writes a refund of the whole charge.
+/// A refund of the whole charge, if the processor that took the money can be asked for one now.
 async fn refund_of(
     tx: &mut PgConnection,
     run: &CheckoutRun,
@@ -238,12 +238,23 @@ async fn refund_of(
              refund is made an hour after the last one",
         )));
     }
+    let (account, charge) = (run.account, charge_of(run)?);
+    store::charges::lock(tx, account, charge).await?;
+    let ties = store::charges::ties(tx, account, charge).await?;
+    must_have_taken_the_money(mode, &ties)?;
+    write_refund(tx, run, mode.of_refund()).await
+}
+
+/// Writes a refund of the whole charge. One that is on its way counts, so there is no second one.
+async fn write_refund(
+    tx: &mut PgConnection,
+    run: &CheckoutRun,
+    status: NewStatus,
+) -> Result<(ChargeId, RefundId, Refund), Rejection> {
     let (account, charge_id) = (run.account, charge_of(run)?);
     let charge = store::charges::lock(tx, account, charge_id)
         .await?
         .ok_or_else(|| lost("a charge"))?;
-    let ties = store::charges::ties(tx, account, charge_id).await?;
-    must_have_taken_the_money(mode, &ties)?;
     let amount = charge.refund(None).map_err(|refusal| {
         Rejection::Failed(Failure::internal(format!(
             "a checkout's charge can't be given back: {refusal:?}"
@@ -257,8 +268,7 @@ async fn refund_of(
         expand_charge: false,
     };
     let id = RefundId(Uuid::now_v7());
-    let refund =
-        store::refunds::insert(tx, account, id, charge_id, amount, &new, mode.of_refund()).await?;
+    let refund = store::refunds::insert(tx, account, id, charge_id, amount, &new, status).await?;
     Ok((charge_id, id, refund))
 }
 
@@ -282,4 +292,34 @@ async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
     origin.emit(tx, EventType::OrderCanceled, &order).await?;
     store::checkouts::finish_step(tx, account, run.id, step, &order.id).await?;
     Ok(())
+}
+
+/// Takes a person's word that the money of a canceled checkout was given back, though the processor
+/// refused to do it when it was asked here.
+pub struct RefundedElsewhere {
+    /// Whose checkout it is.
+    pub account: AccountId,
+    /// Which checkout.
+    pub checkout: CheckoutId,
+    /// The refund that was refused.
+    pub operation: Uuid,
+    /// Who says so.
+    pub person: String,
+}
+
+impl Command for RefundedElsewhere {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let run = store::checkouts::lock(tx, self.account, self.checkout)
+            .await?
+            .ok_or_else(|| lost("a checkout"))?;
+        if run.next() != Some(StepName::CreateRefund) {
+            let cause = "the checkout doesn't wait for a refund any more";
+            return Err(Rejection::Failed(Failure::unavailable(cause)));
+        }
+        let (account, id) = (self.account, self.operation);
+        store::operators_words::insert(tx, account, id, Word::Done, &self.person).await?;
+        let (charge, _, refund) = write_refund(tx, &run, NewStatus::Succeeded).await?;
+        given_back(&Origin::of(&run), tx, run.id, charge, refund).await?;
+        has_run()
+    }
 }

@@ -21,7 +21,7 @@ mod update_refund;
 
 pub use cancel_order::CancelOrder;
 pub use capture_charge::CaptureCharge;
-pub use checkout_steps::RunStep;
+pub use checkout_steps::{RefundedElsewhere, RunStep};
 pub use create_charge::CreateCharge;
 pub use create_checkout::{CreateCheckout, end_checkout, set_out_for_next_step};
 pub use create_order::CreateOrder;

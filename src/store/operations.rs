@@ -108,19 +108,33 @@ pub struct Unsettled {
     pub in_doubt: bool,
     /// How often somebody went on with it.
     pub takeovers: i32,
+    /// The canceled checkout that waits for this refund, which the processor refused to make.
+    pub refused_to: Option<CheckoutId>,
 }
 
-/// The operations of all accounts that wait for an answer, oldest first, at most 1000. Takes no lock.
+/// The operations of all accounts that wait for an answer, and the refused refunds that checkouts wait
+/// for; oldest first, at most 1000. Takes no lock.
 pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettled>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
         SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
                coalesce(record.in_doubt, true) AS "in_doubt!",
-               coalesce(record.takeovers, 0) AS "takeovers!"
+               coalesce(record.takeovers, 0) AS "takeovers!",
+               CASE WHEN settled_at IS NOT NULL THEN checkout_id END AS refused_to
           FROM operations
           LEFT JOIN idempotency_keys AS record
             ON record.account_id = operations.account_id AND record.operation = operations.id
          WHERE settled_at IS NULL
+            OR (outcome = 'declined' AND verb = 'create_refund'
+                AND EXISTS (SELECT FROM checkout_steps AS step
+                             WHERE step.account_id = operations.account_id
+                               AND step.checkout_id = operations.checkout_id
+                               AND step.name = 'create_refund' AND step.state = 'pending')
+                AND NOT EXISTS (SELECT FROM operations AS later
+                                 WHERE later.account_id = operations.account_id
+                                   AND later.charge_id = operations.charge_id
+                                   AND later.verb = 'create_refund'
+                                   AND later.id > operations.id))
          ORDER BY operations.created_at
          LIMIT 1000
         "#,
@@ -135,6 +149,7 @@ pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettl
         created_at: row.created_at,
         in_doubt: row.in_doubt,
         takeovers: row.takeovers,
+        refused_to: row.refused_to.map(CheckoutId),
     });
     Ok(unsettled.collect())
 }

@@ -5,8 +5,9 @@ use uuid::Uuid;
 
 use crate::domain::{ids::AccountId, operation::Word};
 
-/// Keeps a person's word about an operation, and the operation as it waits; fails if nothing waits.
-/// Locks nothing.
+/// Keeps a person's word about an operation, and the operation as it is; fails if it has an answer
+/// already, but for a refund that was declined and that the person says was made all the same. Locks
+/// nothing.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -19,7 +20,8 @@ pub async fn insert(
         INSERT INTO operators_words (account_id, operation_id, word, said_by, operation)
         SELECT account_id, id, $3, $4, to_jsonb(operations)
           FROM operations
-         WHERE account_id = $1 AND id = $2 AND settled_at IS NULL
+         WHERE account_id = $1 AND id = $2
+           AND (settled_at IS NULL OR ($3 = 'done' AND verb = 'create_refund' AND outcome = 'declined'))
         RETURNING operation_id
         ",
         account_id.0,

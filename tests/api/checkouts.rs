@@ -672,7 +672,41 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     assert_eq!(unfinished["status"], "in_progress");
     assert_eq!(unfinished["failure_code"], "out_of_stock");
     assert_eq!(steps(unfinished)[3], "create_refund pending 4");
-    let charge = client.get(&format!("/charges/{charge}")).await.json();
-    assert_eq!(charge["amount_refunded"], 0);
+    let path = format!("/charges/{charge}");
+    assert_eq!(client.get(&path).await.json()["amount_refunded"], 0);
+
+    // Nobody can end it but a person, who has given the money back elsewhere.
+    let operations = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_charge-once"))
+            .arg("operations")
+            .args(arguments)
+            .env("DATABASE_URL", &server.database.url)
+            .output()
+            .unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (_, list) = operations(&["list"]);
+    assert!(list.contains("refused, and co_"), "{list}");
+    assert_eq!(list.lines().count(), 1, "the last one is enough: {list}");
+    let id = list.split(' ').next().unwrap();
+    assert!(!operations(&["settle", id, "not-executed", "--by", "Ada"]).0);
+    assert!(operations(&["settle", id, "done", "--by", "Ada"]).0);
+    assert!(
+        !operations(&["settle", id, "done", "--by", "Ada"]).0,
+        "once"
+    );
+    assert_eq!(operations(&["list"]).1, "");
+
+    let answer = client.post("/checkouts", "key-1", &checkout()).await;
+    assert_eq!(answer.code(), "out_of_stock");
+    assert_eq!(client.get(&path).await.json()["amount_refunded"], 2400);
+    let ended = checkout_of(client, "key-1").await;
+    assert_eq!(ended["status"], "canceled");
+    assert_eq!(steps(&ended)[3], "create_refund done 4");
+    let words = "SELECT count(*) FROM operators_words WHERE said_by = 'Ada' AND word = 'done'";
+    assert_eq!(server.database.count(words).await, 1);
     server.stop().await;
 }
