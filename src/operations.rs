@@ -24,10 +24,17 @@ use crate::{
 
 pub use crate::domain::operation::Word;
 
-/// How old an operation must be to be settled by a person. By then no attempt is still on its way
-/// through a network, and the reconciler, whose pauses are five minutes at most, has asked a dozen
-/// times.
+/// How old an operation must be to be settled by a person. By then the reconciler, whose pauses are
+/// five minutes at most, has asked a dozen times.
+///
+/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing happened
+/// takes an operation that was last sent this long ago: by then no attempt is still on its way through
+/// a network.
 pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
+
+/// For how long an operation is sent again where PROCESSOR_URL doesn't say: as long as processors
+/// remember keys by default.
+const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// An operator knows that it was declined, not why.
 const DECLINED: Decline = Decline {
@@ -107,13 +114,25 @@ pub async fn settle(
     };
     let phases = Phases::new(idempotency, operations, lease)?;
     let processor = processor.as_ref().map(|(client, name)| (client, *name));
+    let sent_again_within = match &config.processor {
+        None => SENT_AGAIN_WITHIN,
+        Some(processor) => processor.send_again_within,
+    };
     let settled = phases.settle_by_hand(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
             return Called::Unknown(Failure::unavailable(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
             ));
         }
-        weigh(word, look_up(processor, operation).await)
+        let said = look_up(processor, operation).await;
+        let is_no = matches!(word, Word::Declined | Word::NotExecuted);
+        if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
+            return Called::Unknown(Failure::unavailable(
+                "it may have been sent again within the last hour, and still be on its way: take this \
+                 word an hour after it is only looked up",
+            ));
+        }
+        weigh(word, said)
     });
     Ok(settled.await?.is_some())
 }
