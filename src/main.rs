@@ -88,7 +88,7 @@ enum OperationsCommand {
     List,
     /// Settles one that is at least an hour old by your word, after you have asked the processor's
     /// operator what became of it. With PROCESSOR_URL the processor is looked up first, and a word
-    /// that contradicts it is refused.
+    /// that contradicts it is refused; so is a no while the operation may still be sent again.
     Settle {
         /// The operation's id, which is the key that the processor got.
         id: uuid::Uuid,
