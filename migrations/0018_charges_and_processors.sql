@@ -9,4 +9,4 @@ UPDATE charges
    AND operations.verb IN ('create_charge', 'pay_order') AND operations.settled_at IS NOT NULL;
 
 COMMENT ON COLUMN charges.processor IS
-    'The processor across a network that was asked, by scheme, host and port; NULL: the simulation.';
+    'The processor across a network that was asked, by its name (PROCESSOR_NAME); NULL: the simulation.';

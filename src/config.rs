@@ -27,6 +27,9 @@ const WEBHOOK_RETRY_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 const ADDRESS_EXPECTED: &str = "an IP address and a port, such as 127.0.0.1:8080";
 
+/// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
+const PROCESSOR_NAME_MAX_CHARS: usize = 255;
+
 /// What part of the processor's key window is left unused: an hour of a day, for clocks that differ.
 const KEY_WINDOW_MARGIN: u32 = 24;
 
@@ -97,6 +100,13 @@ pub const VARIABLES: &[Variable] = &[
         None,
         "The card processor, as http://host:port or https://…. Unset: it is simulated in this \
          process, and every request is one transaction.",
+    ),
+    variable(
+        "PROCESSOR_NAME",
+        None,
+        "What charges remember the card processor by: only who took the money is asked to give it back. \
+         Set it before the processor's address changes, to the scheme, host and port that it had. \
+         Unset: scheme, host and port of PROCESSOR_URL.",
     ),
     variable(
         "PROCESSOR_TIMEOUT",
@@ -323,7 +333,7 @@ pub enum DatabaseLocation {
 pub struct ProcessorConfig {
     /// `PROCESSOR_URL`
     pub url: String,
-    /// Its scheme, host and port: what an operation remembers of whom it was sent to.
+    /// `PROCESSOR_NAME`, or scheme, host and port: what operations and charges remember of it.
     pub name: String,
     /// `PROCESSOR_KEY_WINDOW` less a margin: how old an operation may be to be sent again.
     pub send_again_within: Duration,
@@ -641,6 +651,11 @@ fn processor<F: Fn(&str) -> Option<String>>(
             parsed.origin().ascii_serialization()
         }
         Ok(_) | Err(_) => return Err(bad("PROCESSOR_URL", "a URL such as http://processor:8081")),
+    };
+    let name = match source.optional("PROCESSOR_NAME") {
+        None => name,
+        Some(given) if given.chars().count() <= PROCESSOR_NAME_MAX_CHARS => given,
+        Some(_) => return Err(bad("PROCESSOR_NAME", "at most 255 characters")),
     };
     let window = key_window(source)?;
     let margin = lease + timeout + window / KEY_WINDOW_MARGIN;

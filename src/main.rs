@@ -88,8 +88,9 @@ enum OperationsCommand {
     List,
     /// Settles one that is at least an hour old by your word, after you have asked the processor's
     /// operator what became of it. With PROCESSOR_URL the processor is looked up first, and a word
-    /// that contradicts it is refused. A refused refund that a checkout waits for is settled by `done`
-    /// at any age, once you have given the money back yourself.
+    /// that contradicts it is refused; so is a no while the operation may still be sent again. A refused
+    /// refund that a checkout waits for is settled by `done` at any age, once you have given the money
+    /// back yourself.
     Settle {
         /// The operation's id, which is the key that the processor got.
         id: uuid::Uuid,
@@ -98,6 +99,10 @@ enum OperationsCommand {
         /// Who says so: 1 to 100 characters, kept with the operation.
         #[arg(long, value_name = "NAME")]
         by: String,
+        /// Takes the word though the processor that was asked can't be looked up, because it isn't the
+        /// one that PROCESSOR_URL names.
+        #[arg(long)]
+        without_the_processor: bool,
     },
 }
 
@@ -408,7 +413,12 @@ async fn operations(
             }
             Ok(())
         }
-        OperationsCommand::Settle { id, word, by } => {
+        OperationsCommand::Settle {
+            id,
+            word,
+            by,
+            without_the_processor,
+        } => {
             if by.trim().is_empty() || by.chars().count() > 100 {
                 return Err("--by must have 1 to 100 characters".into());
             }
@@ -417,7 +427,12 @@ async fn operations(
                 Word::Declined => operations::Word::Declined,
                 Word::NotExecuted => operations::Word::NotExecuted,
             };
-            if operations::settle(database, config, id, word, by).await? {
+            let statement = operations::Statement {
+                word,
+                by,
+                without_the_processor,
+            };
+            if operations::settle(database, config, id, statement).await? {
                 print("Settled. A retry with its idempotency key is answered by it.")
             } else {
                 Err(

@@ -28,10 +28,17 @@ use crate::{
 
 pub use crate::domain::operation::Word;
 
-/// How old an operation must be to be settled by a person. By then no attempt is still on its way
-/// through a network, and the reconciler, whose pauses are five minutes at most, has asked a dozen
-/// times.
+/// How old an operation must be to be settled by a person. By then the reconciler, whose pauses are
+/// five minutes at most, has asked a dozen times.
+///
+/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing happened
+/// takes an operation that was last sent this long ago: by then no attempt is still on its way through
+/// a network.
 pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
+
+/// For how long an operation is sent again where PROCESSOR_URL doesn't say: as long as processors
+/// remember keys by default.
+const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// An operator knows that it was declined, not why.
 const DECLINED: Decline = Decline {
@@ -39,6 +46,18 @@ const DECLINED: Decline = Decline {
     decline_code: Some("generic_decline"),
     message: "Your card was declined.",
 };
+
+/// What a person says of an operation.
+#[derive(Debug)]
+pub struct Statement {
+    /// What became of it.
+    pub word: Word,
+    /// Who says so: 1 to 100 characters, kept with the operation.
+    pub by: String,
+    /// Whether the word counts though the processor that was asked isn't the one that is configured, so
+    /// that it can't be looked up.
+    pub without_the_processor: bool,
+}
 
 /// Why nothing came of it.
 #[derive(Debug, thiserror::Error)]
@@ -72,13 +91,16 @@ pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
     Ok(unsettled)
 }
 
-/// Settles one by the word of `person`. `false`: nothing waits for it, or somebody is at work on it.
+/// Settles one by a person's word. `false`: nothing waits for it, or somebody is at work on it.
 pub async fn settle(
     database: &Database,
     config: &Config,
     id: Uuid,
-    word: Word,
-    person: String,
+    Statement {
+        word,
+        by: person,
+        without_the_processor,
+    }: Statement,
 ) -> Result<bool, Error> {
     let settings = Settings {
         retention: config.idempotency_ttl,
@@ -112,13 +134,35 @@ pub async fn settle(
     };
     let phases = Phases::new(idempotency.clone(), operations, lease)?;
     let processor = processor.as_ref().map(|(client, name)| (client, *name));
+    let sent_again_within = match &config.processor {
+        None => SENT_AGAIN_WITHIN,
+        Some(processor) => processor.send_again_within,
+    };
     let settled = phases.settle_by_hand(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
             return Called::Unknown(Failure::unavailable(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
             ));
         }
-        weigh(word, look_up(processor, operation).await)
+        let said = match look_up(processor, operation).await {
+            Some(said) => said,
+            None if without_the_processor => None,
+            None => {
+                return Called::Unknown(Failure::unavailable(format!(
+                    "it was sent to {}, which can't be looked up: set PROCESSOR_URL (and PROCESSOR_NAME) \
+                     as the servers have them, or add --without-the-processor",
+                    operation.processor
+                )));
+            }
+        };
+        let is_no = matches!(word, Word::Declined | Word::NotExecuted);
+        if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
+            return Called::Unknown(Failure::unavailable(
+                "it may have been sent again within the last hour, and still be on its way: take this \
+                 word an hour after it is only looked up",
+            ));
+        }
+        weigh(word, said)
     });
     if settled.await?.is_some() {
         return Ok(true);
@@ -175,23 +219,18 @@ async fn refunded_elsewhere(
     }
 }
 
-/// The definite answer of the processor that was asked, if it has one.
+/// The definite answer of the processor that was asked, if it has one. `None`: it isn't the one that is
+/// configured.
 async fn look_up(
     processor: Option<(&HttpProcessor, &str)>,
     operation: &Operation,
-) -> Option<Answer> {
-    let asked = match processor {
-        Some((client, name)) if name == operation.processor => client.look_up(operation.id).await,
-        Some(_) | None => Asked::Unknown(format!(
-            "PROCESSOR_URL doesn't name the one that was asked, {}",
-            operation.processor
-        )),
-    };
-    match asked {
-        Asked::Answered(answer) => Some(answer),
+) -> Option<Option<Answer>> {
+    let (client, _) = processor.filter(|(_, name)| *name == operation.processor)?;
+    match client.look_up(operation.id).await {
+        Asked::Answered(answer) => Some(Some(answer)),
         Asked::NotExecuted(cause) | Asked::Unknown(cause) => {
             tracing::warn!(%cause, "the processor says nothing definite: the word alone counts");
-            None
+            Some(None)
         }
     }
 }

@@ -34,7 +34,7 @@ pub type NetworkPhases = Phases<ProcessorOperations<HttpProcessor>>;
 pub struct ProcessorOperations<P> {
     /// Whom to ask.
     pub processor: P,
-    /// Its scheme, host and port.
+    /// What operations and charges remember it by.
     pub name: String,
     /// For how long it remembers keys, less a margin for an instruction on its way. After that it
     /// would execute an instruction again, so it is only asked what became of it.
@@ -76,8 +76,10 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
 
     async fn call(&self, operation: &Operation) -> Called<Answer> {
         if operation.processor != self.name {
-            let cause = "it was sent to another processor, which is for an operator to ask";
-            return Called::Unknown(Failure::unavailable(cause));
+            // This attempt is certainly not executed. If an earlier one was sent there, it stays in doubt,
+            // which is for an operator to ask.
+            let cause = format!("it belongs to another processor, {}", operation.processor);
+            return Called::NotExecuted(Failure::unavailable(cause));
         }
         let asked = if operation.age < self.send_again_within {
             let Operation {

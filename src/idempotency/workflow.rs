@@ -128,10 +128,15 @@ async fn read(
             None => return Ok(None),
         },
     };
-    if steps.len() <= limit {
+    // What is only in flight has no place yet: from one of it, the next page would lead past what is
+    // recorded until then. So it is begun on a page that has room for all of it, or is empty.
+    let fits = steps.is_empty() || steps.len() + in_flight.len() <= limit;
+    let has_more = if steps.len() <= limit && fits {
         steps.extend(in_flight);
-    }
-    let has_more = steps.len() > limit;
+        steps.len() > limit
+    } else {
+        steps.len() > limit || !in_flight.is_empty()
+    };
     steps.truncate(limit);
     Ok(Some(Steps { steps, has_more }))
 }

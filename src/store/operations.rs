@@ -12,8 +12,9 @@ use crate::domain::{
     operation::{Answer, Instruction, Operation, Verb},
 };
 
-/// Writes an operation down before anything is sent; its `age` and `processor` are not kept. Locks nothing that
-/// exists but the objects it names, against their deletion.
+/// Writes an operation down before anything is sent. It belongs to the processor that took the charge's
+/// money, if that was taken; its own `age` and `processor` are not kept. Locks nothing that exists but the
+/// objects it names, against their deletion.
 ///
 /// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a second
 /// one that a caller let through.
@@ -22,8 +23,9 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         "
         INSERT INTO operations
                (account_id, id, verb, instruction, charge_id, refund_id, order_id, dialect, expand,
-                request_id, idempotency_key, checkout_id)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                request_id, idempotency_key, checkout_id, processor)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                (SELECT processor FROM charges WHERE account_id = $1 AND id = $5))
         ",
         operation.account.0,
         operation.id,

@@ -711,3 +711,34 @@ async fn who_took_the_money_gives_it_back() {
         }
     }
 }
+
+/// The ledger is the processor's, wherever it listens; who it is, charge-once can only be told.
+#[tokio::test]
+async fn a_processor_that_moves_keeps_its_name() {
+    let world = World::new().await;
+    let charge = world.client().charge("key-1").await.id();
+    let refund = json!({"charge": charge});
+    let old_name = world.processor.url();
+    let moved = Processor::start_on(world.processor.database.clone(), &[]);
+    let url = moved.url();
+
+    let before = moved.lines().await;
+    let unknown = ServerProcess::start(&world.database, &[("PROCESSOR_URL", &url)]);
+    for _ in 0..2 {
+        let refused = unknown.client.post("/refunds", "key-2", &refund).await;
+        assert_eq!(refused.code(), "service_unavailable");
+    }
+    assert_eq!(moved.lines().await, before, "nobody was asked");
+    assert_eq!(world.in_flight().await, 0, "and the key is free");
+    let refunds = "SELECT count(*) FROM refunds";
+    assert_eq!(world.database.count(refunds).await, 0);
+
+    let named = [
+        ("PROCESSOR_URL", url.as_str()),
+        ("PROCESSOR_NAME", &old_name),
+    ];
+    let known = ServerProcess::start(&world.database, &named);
+    let done = known.client.post("/refunds", "key-2", &refund).await;
+    assert_eq!(done.status, 201, "{done:?}");
+    world.assert_the_ledgers_agree("moved").await;
+}

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     crash_table::World,
-    harness::{API_KEY, TestDatabase},
+    harness::{API_KEY, TestDatabase, eventually},
 };
 
 /// `charge-once operations …`
@@ -187,7 +187,24 @@ async fn no_word_is_taken_against_the_processor_s_own() {
 #[tokio::test]
 async fn a_person_s_word_is_enough_where_the_processor_that_was_asked_is_gone() {
     let (world, id) = in_doubt_for_a_day("drop_after").await;
-    let arguments = ["settle", &id.to_string(), "done", "--by", "Ada"];
+    let id = id.to_string();
+    let arguments = [
+        "settle",
+        &id,
+        "done",
+        "--by",
+        "Ada",
+        "--without-the-processor",
+    ];
+    // From a shell that doesn't have the servers' settings, or has another's.
+    for url in ["", "http://127.0.0.1:9"] {
+        let without = operations(&world.database, &arguments[..5])
+            .env("PROCESSOR_URL", url)
+            .output();
+        let refusal = refused(without.unwrap());
+        assert!(refusal.contains("--without-the-processor"), "{refusal}");
+        assert!(refusal.contains(&world.processor.url()), "{refusal}");
+    }
     let other = operations(&world.database, &arguments)
         .env("PROCESSOR_URL", "http://127.0.0.1:9")
         .output();
@@ -222,6 +239,39 @@ async fn nothing_is_settled_by_hand_that_is_young_unknown_done_or_at_work() {
         .unwrap();
     settled(&settle(&world, id, "done"));
     refused(settle(&world, id, "done"));
+}
+
+#[tokio::test]
+async fn what_may_still_arrive_is_not_settled_as_if_it_never_would() {
+    let world = World::new().await;
+    // The last attempt of many hangs in the network, and the processor doesn't know of it.
+    let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
+    world.processor.switch(late).await;
+    assert_eq!(world.client().charge("key-1").await.status, 503);
+    let id = a_day_later(&world).await;
+    let aged = |age: &'static str| {
+        sqlx::query("UPDATE operations SET created_at = now() - $1::interval")
+            .bind(age)
+            .execute(&world.database.pool)
+    };
+    for age in ["2 hours", "23 hours"] {
+        aged(age).await.unwrap();
+        for word in ["not-executed", "declined"] {
+            let refusal = refused(settle(&world, id, word));
+            assert!(refusal.contains("may have been sent"), "{refusal}");
+        }
+    }
+    assert_eq!(world.in_flight().await, 1);
+    assert_eq!(words(&world.database).await, []);
+    // It arrives, and the key that was kept says so.
+    world.processor.reset_switches().await;
+    eventually("it has arrived", || async {
+        world.processor.lines().await == 1
+    })
+    .await;
+    assert_eq!(world.client().charge("key-1").await.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("late").await;
 }
 
 #[tokio::test]
