@@ -15,4 +15,4 @@ CREATE TABLE operators_words (
 );
 
 COMMENT ON TABLE operators_words IS
-    'Operations that were settled by a person''s word; all others were by the processor''s answer.';
+    'Operations that a person settled, where the processor said the same or nothing certain.';
