@@ -211,6 +211,8 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
         .fetch_one(&database.pool)
         .await
         .unwrap();
+    // In one session: a later one would be read-only already.
+    let mut session = database.pool.acquire().await.unwrap();
     for default in [
         "synchronous_commit = off",
         "default_transaction_isolation = 'repeatable read'",
@@ -220,7 +222,7 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
         sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
             "ALTER DATABASE {name} SET {default}"
         )))
-        .execute(&database.pool)
+        .execute(&mut *session)
         .await
         .unwrap();
     }
