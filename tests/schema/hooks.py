@@ -43,6 +43,9 @@ STATE = {
 # side, and a client_order_id is taken by an order with other content.
 FITTING = {"starting_after", "ending_before", "client_order_id"}
 
+# Where the id of a charge that exists and failed is refused.
+OF_FAILED_CHARGES = {("/refunds", "charge"), ("/charges/{id}/capture", "id")}
+
 # What a body or a query gets that can't be decoded. Even a test card's number is forbidden in one,
 # because nobody can tell where in it the number stands.
 UNDECODABLE = {"body_invalid", "parameter_invalid", "card_number_forbidden"}
@@ -222,6 +225,8 @@ def is_refused_for_a_reason(case, response, error, sent):
     return (
         code in STATE
         or (code == "parameter_invalid" and param in FITTING)
+        # A charge that was declined has no money to take or to give back.
+        or (code == "parameter_invalid" and (case.path, param) in OF_FAILED_CHARGES)
         # The number of endpoints is limited.
         or (code == "parameter_invalid" and param is None and case.path == "/webhook_endpoints")
         # The total of an order: JSON Schema has no sums.
