@@ -19,8 +19,7 @@ use crate::{
         test_cards::Decline,
     },
     idempotency::{
-        Called, Failure, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings,
-        Outcome, Parameters, Phases, Request, Settings,
+        Called, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
     },
     processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, SimulatedProcessor},
     store::{self, operations::Unsettled},
@@ -144,8 +143,9 @@ pub async fn settle(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
             ));
         }
-        let said = match look_up(processor, operation).await {
-            Some(said) => said,
+        let asked = processor.filter(|(_, name)| *name == operation.processor);
+        let said = match asked {
+            Some((client, _)) => look_up(client, operation).await,
             None if without_the_processor => None,
             None => {
                 return Called::Unknown(Failure::unavailable(format!(
@@ -189,23 +189,9 @@ async fn refunded_elsewhere(
         return Ok(false);
     };
     let path = format!("/checkouts/{checkout}/refunded_elsewhere");
-    let nothing = Parameters::Canonical(b"{}");
-    let request = Request {
-        account_id: account.0,
-        key: IdempotencyKey::reserved(&path).map_err(Failure::internal)?,
-        fingerprint: Fingerprint::of(&Fingerprinted {
-            method: "POST",
-            path: &path,
-            query: nothing,
-            media_type: "json",
-            parameters: nothing,
-        }),
-        method: "POST".to_owned(),
-        path,
-        request_id: RequestId(Uuid::now_v7()).to_string(),
-        wait: Duration::ZERO,
-        workflow: None,
-    };
+    let request_id = RequestId(Uuid::now_v7()).to_string();
+    let request = Request::reserved(account.0, path, request_id, Duration::ZERO)
+        .map_err(Failure::internal)?;
     let command = RefundedElsewhere {
         account,
         checkout,
@@ -219,18 +205,13 @@ async fn refunded_elsewhere(
     }
 }
 
-/// The definite answer of the processor that was asked, if it has one. `None`: it isn't the one that is
-/// configured.
-async fn look_up(
-    processor: Option<(&HttpProcessor, &str)>,
-    operation: &Operation,
-) -> Option<Option<Answer>> {
-    let (client, _) = processor.filter(|(_, name)| *name == operation.processor)?;
-    match client.look_up(operation.id).await {
-        Asked::Answered(answer) => Some(Some(answer)),
+/// The definite answer of the processor that was asked, if it has one.
+async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Answer> {
+    match processor.look_up(operation.id).await {
+        Asked::Answered(answer) => Some(answer),
         Asked::NotExecuted(cause) | Asked::Unknown(cause) => {
             tracing::warn!(%cause, "the processor says nothing definite: the word alone counts");
-            Some(None)
+            None
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
     Mode, OK, Origin,
     create_charge::authorise,
     create_order::{content_hash, open},
-    create_refund::refunded,
+    create_refund::{give_back, refunded},
     decline_of, json, must_have_taken_the_money,
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
         event::EventType,
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
         inventory::allocate,
-        operation::{Instruction, Verb, Word},
+        operation::{Verb, Word},
         params::Metadata,
         refund::{NewRefund, Refund},
     },
@@ -100,11 +100,7 @@ impl Begin for RunStep {
             }
             StepName::CreateRefund => {
                 let (charge, id, refund) = refund_of(tx, &run, Mode::Phases).await?;
-                let instruction = Instruction::Refund {
-                    charge: charge.to_string(),
-                    refund: id.to_string(),
-                    amount: refund.amount,
-                };
+                let instruction = give_back(charge, id, refund.amount);
                 let verb = Verb::CreateRefund;
                 origin
                     .write_down(tx, operation, verb, charge, instruction, |operation| {
@@ -238,23 +234,27 @@ async fn refund_of(
              refund is made an hour after the last one",
         )));
     }
-    let (account, charge) = (run.account, charge_of(run)?);
-    store::charges::lock(tx, account, charge).await?;
-    let ties = store::charges::ties(tx, account, charge).await?;
+    let charge = lock_charge(tx, run).await?;
+    let ties = store::charges::ties(tx, run.account, charge_of(run)?).await?;
     must_have_taken_the_money(mode, &ties)?;
-    write_refund(tx, run, mode.of_refund()).await
+    write_refund(tx, run, &charge, mode.of_refund()).await
 }
 
-/// Writes a refund of the whole charge. One that is on its way counts, so there is no second one.
+async fn lock_charge(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Charge, Rejection> {
+    store::charges::lock(tx, run.account, charge_of(run)?)
+        .await?
+        .ok_or_else(|| lost("a charge"))
+}
+
+/// Writes a refund of the whole charge, which this transaction has locked. One that is on its way counts,
+/// so there is no second one.
 async fn write_refund(
     tx: &mut PgConnection,
     run: &CheckoutRun,
+    charge: &Charge,
     status: NewStatus,
 ) -> Result<(ChargeId, RefundId, Refund), Rejection> {
     let (account, charge_id) = (run.account, charge_of(run)?);
-    let charge = store::charges::lock(tx, account, charge_id)
-        .await?
-        .ok_or_else(|| lost("a charge"))?;
     let amount = charge.refund(None).map_err(|refusal| {
         Rejection::Failed(Failure::internal(format!(
             "a checkout's charge can't be given back: {refusal:?}"
@@ -318,7 +318,8 @@ impl Command for RefundedElsewhere {
         }
         let (account, id) = (self.account, self.operation);
         store::operators_words::insert(tx, account, id, Word::Done, &self.person).await?;
-        let (charge, _, refund) = write_refund(tx, &run, NewStatus::Succeeded).await?;
+        let charge = lock_charge(tx, &run).await?;
+        let (charge, _, refund) = write_refund(tx, &run, &charge, NewStatus::Succeeded).await?;
         given_back(&Origin::of(&run), tx, run.id, charge, refund).await?;
         has_run()
     }

@@ -78,11 +78,7 @@ impl Command for CreateRefund {
 impl Begin for CreateRefund {
     async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
         let written = self.write(tx, Mode::Phases).await?;
-        let instruction = Instruction::Refund {
-            charge: written.charge.to_string(),
-            refund: written.id.to_string(),
-            amount: written.refund.amount,
-        };
+        let instruction = give_back(written.charge, written.id, written.refund.amount);
         let (verb, charge) = (Verb::CreateRefund, written.charge);
         self.origin
             .write_down(tx, operation, verb, charge, instruction, |operation| {
@@ -90,6 +86,15 @@ impl Begin for CreateRefund {
                 operation.expand = written.expand_charge;
             })
             .await
+    }
+}
+
+/// What the processor is asked for a new refund.
+pub(super) fn give_back(charge: ChargeId, id: RefundId, amount: i64) -> Instruction {
+    Instruction::Refund {
+        charge: charge.to_string(),
+        refund: id.to_string(),
+        amount,
     }
 }
 

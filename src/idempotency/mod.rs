@@ -96,6 +96,35 @@ pub struct Request {
     pub wait: Duration,
 }
 
+impl Request {
+    /// Work that belongs to something bigger: `path` says which, and is its key in a scope that no
+    /// client can write.
+    pub fn reserved(
+        account_id: Uuid,
+        path: String,
+        request_id: String,
+        wait: Duration,
+    ) -> Result<Self, KeyError> {
+        let nothing = Parameters::Canonical(b"{}");
+        Ok(Self {
+            account_id,
+            key: IdempotencyKey::reserved(&path)?,
+            fingerprint: Fingerprint::of(&Fingerprinted {
+                method: "POST",
+                path: &path,
+                query: nothing,
+                media_type: "json",
+                parameters: nothing,
+            }),
+            method: "POST".to_owned(),
+            path,
+            request_id,
+            wait,
+            workflow: None,
+        })
+    }
+}
+
 /// How a request ended.
 #[derive(Debug)]
 pub enum Outcome {

@@ -19,8 +19,7 @@ use crate::{
         ids::{AccountId, CheckoutId},
     },
     idempotency::{
-        Called, Failure, FailureKind, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey,
-        Operations, Outcome, Parameters, Phases, Reply, Request,
+        Called, Failure, FailureKind, Idempotency, Operations, Outcome, Phases, Reply, Request,
     },
     processor::SimulatedProcessor,
     store,
@@ -135,30 +134,16 @@ impl CheckoutSteps {
     /// write; a refund that the processor refused to make is followed by another one, under a new key.
     fn request(&self, run: &CheckoutRun, step: StepName) -> Result<Request, Failure> {
         let path = format!("/checkouts/{}/{}", run.id, step.as_str());
-        let key = match step {
+        let path = match step {
             StepName::CreateRefund => format!("{path}/{}", run.refused_refunds),
             StepName::CreateOrder
             | StepName::CreateCharge
             | StepName::AllocateInventory
-            | StepName::CancelOrder => path.clone(),
+            | StepName::CancelOrder => path,
         };
-        let nothing = Parameters::Canonical(b"{}");
-        Ok(Request {
-            account_id: run.account.0,
-            key: IdempotencyKey::reserved(&key).map_err(Failure::internal)?,
-            fingerprint: Fingerprint::of(&Fingerprinted {
-                method: "POST",
-                path: &path,
-                query: nothing,
-                media_type: "json",
-                parameters: nothing,
-            }),
-            method: "POST".to_owned(),
-            path,
-            request_id: run.request_id.clone(),
-            wait: self.step_wait,
-            workflow: None,
-        })
+        let request_id = run.request_id.clone();
+        Request::reserved(run.account.0, path, request_id, self.step_wait)
+            .map_err(Failure::internal)
     }
 }
 
