@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::webhook_sender::Sender;
 use crate::{
+    api::events::EventView,
     config::{Config, Webhooks},
     database::Database,
     domain::{
@@ -233,7 +234,8 @@ async fn claim_next(
         let mut event = event.ok_or(sqlx::Error::RowNotFound)?;
         // As it was when the event was written, so that every attempt sends the same bytes.
         event.pending_webhooks = claimed.event_deliveries;
-        let body = serde_json::to_vec(&event).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let body = serde_json::to_vec(&EventView::from(event))
+            .map_err(|error| sqlx::Error::Encode(error.into()))?;
         message = Some(Message { secret, body });
     }
     tx.commit().await?;
