@@ -63,7 +63,7 @@ openapi: ## write openapi/openapi.json
 	@scripts/openapi
 
 .PHONY: config-table
-config-table: ## write the table of variables in README.md
+config-table: ## write the table of variables in docs/configuration.md
 	@scripts/config-table
 
 .PHONY: sqlx-prepare
