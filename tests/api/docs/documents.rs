@@ -9,10 +9,10 @@ use charge_once::{
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{
-    checkouts::resource::stock,
-    idempotency::key_inspection::hold_key,
-    support::harness::{Answer, Client, TestServer, charge},
+use crate::support::{
+    checkouts::stock,
+    harness::{Answer, Client, TestServer, charge},
+    records::hold_key,
 };
 
 fn document() -> Value {

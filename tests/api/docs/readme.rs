@@ -391,7 +391,7 @@ fn every_example_in_rust_is_one_that_is_compiled() {
             "src/idempotency/README.md",
             "tests/api/idempotency/copied_folder.rs",
         ),
-        ("docs/client.md", "tests/api/client/calls.rs"),
+        ("docs/client.md", "tests/api/support/client_examples.rs"),
     ] {
         let examples: Vec<_> = blocks(&read(document))
             .into_iter()

@@ -18,13 +18,13 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use crate::{idempotency::followers::stored, support::harness::TestDatabase};
-
 use idempotency::{
     Begin, Begun, Called, Command, Failure, Fingerprint, Fingerprinted, Idempotency,
     IdempotencyKey, LeaseSettings, Operations, Outcome, Parameters, Phases, Rejection, Reply,
     Request, Settings, WorkflowName,
 };
+
+use crate::support::{effects::stored, harness::TestDatabase};
 
 /// `POST /bookings`: takes a seat, which only one booking can have.
 struct BookSeat {

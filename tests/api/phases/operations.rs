@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{
-    phases::crash_table::World,
-    support::harness::{API_KEY, TestDatabase, eventually},
+use crate::support::{
+    harness::{API_KEY, TestDatabase, eventually},
+    world::World,
 };
 
 /// `charge-once operations …`
