@@ -1,19 +1,5 @@
--- Money given back. How much of a charge is gone is counted on the charge itself, so that one CHECK
--- on one row can refuse a refund too many, whatever races.
-ALTER TABLE charges
-    ADD COLUMN amount_refunded bigint  NOT NULL DEFAULT 0,
-    -- An authorisation that was refunded before it was captured: no money ever moved.
-    ADD COLUMN released        boolean NOT NULL DEFAULT false,
-
-    ADD CONSTRAINT refunds_never_exceed_what_was_captured
-        CHECK (amount_refunded BETWEEN 0 AND CASE WHEN released THEN amount ELSE amount_captured END),
-    ADD CONSTRAINT an_authorisation_is_released_whole
-        CHECK (NOT released OR amount_refunded = amount),
-    ADD CONSTRAINT a_released_charge_is_never_captured
-        CHECK (NOT (released AND captured)),
-    ADD CONSTRAINT a_failed_charge_has_nothing_to_release
-        CHECK (NOT (released AND status = 'failed'));
-
+-- Money given back, or an authorization given up before it was captured. The statement that inserts
+-- a refund adds it to charges.amount_refunded, where the CHECK against refunding too much is.
 CREATE TABLE refunds (
     account_id uuid        NOT NULL,
     id         uuid        NOT NULL,
@@ -32,12 +18,11 @@ CREATE TABLE refunds (
     CONSTRAINT a_refund_currency_is_three_lower_case_letters CHECK (currency ~ '^[a-z]{3}$'),
     CONSTRAINT a_refund_reason_is_known
         CHECK (reason IN ('duplicate', 'fraudulent', 'requested_by_customer')),
-    CONSTRAINT a_refund_status_is_known CHECK (status IN ('succeeded'))
+    CONSTRAINT a_refund_status_is_known CHECK (status IN ('succeeded', 'pending', 'failed'))
 );
 
 CREATE INDEX refunds_by_charge ON refunds (account_id, charge_id, id DESC);
 
 COMMENT ON TABLE refunds IS 'Refunds, and releases of charges that were never captured.';
-COMMENT ON COLUMN charges.amount_refunded IS
-    'The sum of the charge''s refunds, kept by the statement that inserts them.';
-COMMENT ON COLUMN charges.released IS 'Refunded before it was captured: the promise was given back.';
+COMMENT ON COLUMN refunds.status IS
+    'A pending refund counts in charges.amount_refunded: its money is reserved.';

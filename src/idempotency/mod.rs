@@ -4,7 +4,7 @@
 //! stored outcome are in one Postgres transaction, so either both exist or neither does, whatever
 //! crashes, and no handler can forget a step.
 //!
-//! This folder and the migrations that its README.md names can be copied as they are: nothing here
+//! This folder and the migration that its README.md names can be copied as they are: nothing here
 //! names the rest of the crate or a web framework.
 
 mod claim;

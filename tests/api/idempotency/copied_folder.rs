@@ -294,9 +294,6 @@ async fn elsewhere(pool: &PgPool, url: &str) -> PgConnectOptions {
         .unwrap();
     for sql in [
         include_str!("../../../migrations/0001_idempotency_keys.sql"),
-        include_str!("../../../migrations/0009_leases.sql"),
-        include_str!("../../../migrations/0013_workflows.sql"),
-        include_str!("../../../migrations/0015_operation_kinds.sql"),
         "CREATE TABLE bookings (account_id uuid, seat text, PRIMARY KEY (seat));
          CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text);",
     ] {
