@@ -5,17 +5,13 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    checkouts::resource::{checkout_with, stock},
-    phases::crash_table::Retry,
-    support::{
-        harness::{
-            Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually,
-            report,
-        },
-        obstacle::{Obstacle, Stage},
-        processor::Processor,
-    },
+use crate::support::{
+    checkouts::{checkout_with, stock},
+    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+    pause_point::{PausePoint, Stage},
+    processor::Processor,
+    records::KEYS_IN_FLIGHT,
+    world::Retry,
 };
 
 /// How the checkout is to end.
@@ -44,6 +40,7 @@ enum Crash {
 }
 
 const MODES: [bool; 2] = [false, true];
+
 const EVERY_RETRY: &[Retry] = &[Retry::AtOnce, Retry::AfterTheLease, Retry::Never];
 
 struct Shop {
@@ -80,12 +77,12 @@ impl Shop {
         &self.server.client
     }
 
-    async fn stop_at(&self, stage: Stage, keys: &str) -> Option<Obstacle> {
+    async fn stop_at(&self, stage: Stage, keys: &str) -> Option<PausePoint> {
         // What the test itself holds up has no key with a comma in it.
-        Some(Obstacle::at(stage, &self.database, keys).await)
+        Some(PausePoint::at(stage, &self.database, keys).await)
     }
 
-    async fn delay(&self, fault: &str, step: &str) -> Option<Obstacle> {
+    async fn delay(&self, fault: &str, step: &str) -> Option<PausePoint> {
         let verb = if step == "create_charge" {
             "authorise"
         } else {
@@ -100,7 +97,7 @@ impl Shop {
     /// Sends the checkout, kills charge-once at `crash`, and starts it again.
     async fn crash(&mut self, crash: Crash, body: &Value) {
         let of_step = |step: &str| format!(",/checkouts/%/{step}%");
-        let obstacle = match crash {
+        let pause = match crash {
             Crash::Begin => self.stop_at(Stage::Leasing, "key-1").await,
             Crash::Before(step) => self.stop_at(Stage::Claiming, &of_step(step)).await,
             Crash::During(step) => self.stop_at(Stage::Saving, &of_step(step)).await,
@@ -114,11 +111,11 @@ impl Shop {
             .header("idempotency-key", "key-1")
             .json(body);
         let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
-        match obstacle {
-            Some(mut obstacle) => {
-                obstacle.is_met().await;
+        match pause {
+            Some(mut pause) => {
+                pause.is_reached().await;
                 self.kill_and_start();
-                obstacle.lift().await;
+                pause.release().await;
             }
             None => {
                 let processor = self.processor.take().expect("a processor");
@@ -143,15 +140,7 @@ impl Shop {
 
     /// The dead holder's time is over, the client's key's and its step's.
     async fn the_leases_run_out(&self) {
-        sqlx::query(
-            "UPDATE idempotency_leases
-                SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'
-             ",
-        )
-        .execute(&self.database.pool)
-        .await
-        .unwrap();
+        self.database.expire_leases().await;
     }
 
     async fn in_flight(&self) -> i64 {

@@ -6,10 +6,10 @@ use charge_once::{api::error::ErrorCode, domain::test_cards::TEST_CARDS, http::o
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{
-    checkouts::resource::stock,
-    idempotency::key_inspection::hold_key,
-    support::harness::{Answer, Client, TestServer, charge},
+use crate::support::{
+    checkouts::stock,
+    harness::{Answer, Client, TestServer, charge},
+    records::hold_key,
 };
 
 fn document() -> Value {

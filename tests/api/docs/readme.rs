@@ -480,7 +480,7 @@ fn every_command_in_a_document_is_one_that_the_program_knows() {
 fn every_example_in_rust_is_one_that_is_compiled() {
     for (document, compiled) in [
         // The README of the crate needs no mention: its examples are doctests.
-        ("docs/client.md", "tests/api/client/calls.rs"),
+        ("docs/client.md", "tests/api/support/client_examples.rs"),
     ] {
         let examples: Vec<_> = blocks(&read(document))
             .into_iter()

@@ -4,5 +4,5 @@ mod bodies;
 mod check_order;
 mod headers;
 mod rate_limit;
-pub mod requests;
+mod requests;
 mod routes;

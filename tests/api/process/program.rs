@@ -20,7 +20,7 @@ use crate::support::{
         API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually,
         one_charge_and_its_record,
     },
-    obstacle::{Obstacle, Stage},
+    pause_point::{PausePoint, Stage},
 };
 
 /// The program with these variables and no others of ours.
@@ -119,19 +119,15 @@ fn the_printed_openapi_document_is_the_committed_one() {
 #[tokio::test]
 async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let database = TestDatabase::create().await;
-    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, "key-1").await;
     let mut server = ServerProcess::start(&database, &[("WORKERS", "1")]);
     let client = server.client.clone();
     let first = tokio::spawn(async move { client.charge("key-1").await });
-    obstacle.is_met().await;
+    pause.is_reached().await;
     // A duplicate that would wait for a long time. The only worker has read it when it has
     // answered a request that was sent after it.
-    let mut waiting = crate::idempotency::disconnects::send_charge(
-        &server.client,
-        "key-1",
-        "Prefer: wait=30\r\n",
-    )
-    .await;
+    let mut waiting =
+        crate::support::wire::send_charge(&server.client, "key-1", "Prefer: wait=30\r\n").await;
     for _ in 0..3 {
         assert_eq!(server.client.get("/livez").await.status, 200);
     }
@@ -144,7 +140,7 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let mut status = [0; 12];
     waiting.read_exact(&mut status).await.unwrap();
     assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
-    obstacle.lift().await;
+    pause.release().await;
     assert_eq!(first.await.unwrap().status, 201);
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     one_charge_and_its_record(&database).await;

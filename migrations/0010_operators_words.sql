@@ -1,12 +1,13 @@
--- What the processor never answers for, a person settles (docs/processor.md). Who did, and by which
--- word, outlives what the word undid: this names no other table, and keeps the operation itself.
+-- Operations that a person settled because the processor never gave a definite answer
+-- (docs/processor.md). The table refers to no other table and keeps a copy of the operation:
+-- "not_executed" deletes the operation itself, and this record outlives it.
 CREATE TABLE operators_words (
     account_id   uuid        NOT NULL,
     operation_id uuid        NOT NULL,
     word         text        NOT NULL,
     said_by      text        NOT NULL,
     said_at      timestamptz NOT NULL DEFAULT now(),
-    -- Its row as it waited for an answer: by "not_executed" that row is deleted.
+    -- The row of the operation while it waited for an answer.
     operation    jsonb       NOT NULL,
 
     CONSTRAINT an_operation_has_one_operators_word PRIMARY KEY (account_id, operation_id),

@@ -28,4 +28,5 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_account ON api_keys (account_id);
 
 COMMENT ON TABLE accounts IS 'Tenants. Everything a client creates belongs to one account.';
-COMMENT ON TABLE api_keys IS 'Hashes of the keys that speak for an account; the keys are shown once and not kept.';
+COMMENT ON TABLE api_keys IS
+    'Hashes of the keys that authenticate an account; a key is shown once and not kept.';

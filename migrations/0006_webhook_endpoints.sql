@@ -1,6 +1,6 @@
 -- Telling other systems what happened. The deliveries of an event are written by the statement that
--- writes the event (a transactional outbox): a change that committed is told, and one that rolled
--- back never is. Sending comes afterwards and outside, so no request waits for a receiver.
+-- writes the event (a transactional outbox): a change that committed is delivered, and one that
+-- rolled back never is. Workers send the deliveries afterwards, so no request waits for a receiver.
 CREATE TABLE webhook_endpoints (
     account_id     uuid        NOT NULL,
     id             uuid        NOT NULL,
@@ -11,8 +11,8 @@ CREATE TABLE webhook_endpoints (
     -- In plain text, unlike an API key: each signature is computed with it, so a hash wouldn't do.
     secret         text,
     created_at     timestamptz NOT NULL DEFAULT now(),
-    -- A mark, so that deleting takes the time of one row: deliveries refer to the endpoint, and there
-    -- may be millions. What is pending ends when it comes due.
+    -- A mark instead of a DELETE, so that deleting takes the time of one row: deliveries refer to
+    -- the endpoint, and there may be millions. Each pending one fails when it is due.
     deleted_at     timestamptz,
 
     CONSTRAINT webhook_endpoints_are_known_by_account_and_id PRIMARY KEY (account_id, id),
@@ -35,8 +35,8 @@ CREATE TABLE webhook_deliveries (
     attempts        jsonb       NOT NULL DEFAULT '[]',
     -- While an attempt is being made: when another replica may take over from one that died.
     next_attempt_at timestamptz          DEFAULT now(),
-    -- A fresh UUID for each attempt. Only its holder writes down how the attempt ended, so one that
-    -- was overtaken after its time can't undo what came later.
+    -- A fresh UUID for each attempt. Only its holder writes down how the attempt ended, so an
+    -- attempt that ends too late can't overwrite the result of a later one.
     claim           uuid,
     created_at      timestamptz NOT NULL DEFAULT now(),
     delivered_at    timestamptz,
@@ -56,10 +56,14 @@ CREATE TABLE webhook_deliveries (
         CHECK ((status = 'succeeded') = (delivered_at IS NOT NULL))
 );
 
--- The workers walk what is due in this order.
-CREATE INDEX webhook_deliveries_by_next_attempt
-    ON webhook_deliveries (next_attempt_at) WHERE status = 'pending';
-CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (account_id, endpoint_id, id DESC);
+-- The workers skip an endpoint that already has as many attempts under way as it may have. An
+-- index on the time alone would lead each claim through everything that is due to such an endpoint,
+-- a million deliveries if it doesn't answer. With this one a claim reads one delivery, the oldest,
+-- for each endpoint that has any pending.
+CREATE INDEX webhook_deliveries_by_endpoint_and_next_attempt
+    ON webhook_deliveries (account_id, endpoint_id, next_attempt_at) WHERE status = 'pending';
+CREATE INDEX webhook_deliveries_by_endpoint
+    ON webhook_deliveries (account_id, endpoint_id, id DESC);
 
 COMMENT ON TABLE webhook_endpoints IS 'Where an account wants its events sent, and which of them.';
 COMMENT ON COLUMN webhook_endpoints.enabled_events IS 'Types of events; * is all of them.';

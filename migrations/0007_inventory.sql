@@ -1,10 +1,10 @@
--- How much of what is there. Setting a level is absolute; a checkout takes from it. The rule that
--- nothing is sold twice is a CHECK on one row, so that it holds whatever races and whoever forgot to
--- lock.
+-- How many of each item are left. A client sets a level absolutely; a checkout takes from it. A
+-- CHECK on one row ensures that nothing is sold twice, even if requests race and one of them took
+-- no lock.
 CREATE TABLE inventory (
     account_id uuid        NOT NULL,
-    -- Byte order ("C"): everybody who locks several levels locks them in one order, and it is the one
-    -- that the program sorts by.
+    -- Byte order ("C"): the program sorts by it too, so all transactions that lock several levels
+    -- lock them in one order and can't deadlock.
     sku        text        COLLATE "C" NOT NULL,
     quantity   bigint      NOT NULL,
     updated_at timestamptz NOT NULL,
@@ -18,5 +18,5 @@ CREATE TABLE inventory (
 
 COMMENT ON TABLE inventory IS 'How many of each stock-keeping unit an account has left to sell.';
 COMMENT ON COLUMN inventory.sku IS
-    'The account''s own name for what it sells; the same as in the items of an order.';
+    'The account''s own name for what it sells; the items of an order use it too.';
 COMMENT ON COLUMN inventory.updated_at IS 'When the level was last set or taken from.';

@@ -19,4 +19,5 @@ CREATE INDEX events_by_type ON events (account_id, type, id DESC);
 
 COMMENT ON TABLE events IS 'One row for each change, with the object as it was right after it.';
 COMMENT ON COLUMN events.request_id IS 'The req_... that made the change.';
-COMMENT ON COLUMN events.idempotency_key IS 'Under which the change was made; a replay makes none.';
+COMMENT ON COLUMN events.idempotency_key IS
+    'The key of the request that made the change; a replay makes none.';

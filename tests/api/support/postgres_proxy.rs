@@ -1,4 +1,4 @@
-//! A network between the server and PostgreSQL that fails on command.
+//! A network between the server and PostgreSQL that fails when a test says so.
 
 use std::{
     path::PathBuf,
@@ -15,13 +15,13 @@ use tokio::{
     sync::watch,
 };
 
-/// What the network does from now on, with open connections and new ones.
+/// What the network does from now on, to open connections and to new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
+pub enum NetworkFault {
     /// Forwards everything.
-    Fine,
-    /// Forwards nothing and says nothing: a cable was pulled. A connection that has met this stays
-    /// silent for ever, whatever the weather later.
+    None,
+    /// Forwards nothing and closes nothing, like a pulled cable. A connection that was open during
+    /// this fault stays silent forever, even after the fault has ended.
     Stalled,
     /// Closes every connection, new ones too.
     Cut,
@@ -32,14 +32,14 @@ pub enum Weather {
 }
 
 /// A TCP proxy in front of a unix socket.
-pub struct Proxy {
+pub struct PostgresProxy {
     /// The database, by way of this proxy.
     pub url: String,
-    weather: watch::Sender<Weather>,
+    fault: watch::Sender<NetworkFault>,
     lost_commits: Arc<AtomicUsize>,
 }
 
-impl Proxy {
+impl PostgresProxy {
     /// In front of the database that `url` names.
     pub async fn in_front_of(url: &str) -> Self {
         let options: PgConnectOptions = url.parse().unwrap();
@@ -48,23 +48,23 @@ impl Proxy {
         let socket = folder.join(format!(".s.PGSQL.{}", options.get_port()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let weather = watch::Sender::new(Weather::Fine);
+        let fault = watch::Sender::new(NetworkFault::None);
         let lost_commits = Arc::new(AtomicUsize::new(0));
         tokio::spawn(accept(
             listener,
             socket,
-            weather.clone(),
+            fault.clone(),
             lost_commits.clone(),
         ));
         Self {
             url: format!("postgres://charge_once@127.0.0.1:{port}/{database}?sslmode=disable"),
-            weather,
+            fault,
             lost_commits,
         }
     }
 
-    pub fn turn(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+    pub fn inject(&self, fault: NetworkFault) {
+        self.fault.send_replace(fault);
     }
 
     /// How many commits, or answers to them, were lost.
@@ -76,15 +76,15 @@ impl Proxy {
 async fn accept(
     listener: TcpListener,
     socket: PathBuf,
-    weather: watch::Sender<Weather>,
+    fault: watch::Sender<NetworkFault>,
     lost_commits: Arc<AtomicUsize>,
 ) {
     while let Ok((client, _)) = listener.accept().await {
         let (socket, lost_commits) = (socket.clone(), lost_commits.clone());
-        let weather = weather.clone();
-        let (mut is_cut, mut is_stalled) = (weather.subscribe(), weather.subscribe());
+        let fault = fault.clone();
+        let (mut is_cut, mut is_stalled) = (fault.subscribe(), fault.subscribe());
         tokio::spawn(async move {
-            if *weather.borrow() == Weather::Cut {
+            if *fault.borrow() == NetworkFault::Cut {
                 return;
             }
             let Ok(server) = UnixStream::connect(socket).await else {
@@ -97,12 +97,12 @@ async fn accept(
                 if !bytes.windows(6).any(|window| window == b"COMMIT") {
                     return true;
                 }
-                let now = *weather.borrow();
-                if now == Weather::LosesCommits {
+                let now = *fault.borrow();
+                if now == NetworkFault::LosesCommits {
                     lost_commits.fetch_add(1, Ordering::SeqCst);
                 }
-                commit_was_sent.store(now == Weather::LosesAnswersToCommit, Ordering::SeqCst);
-                now != Weather::LosesCommits
+                commit_was_sent.store(now == NetworkFault::LosesAnswersToCommit, Ordering::SeqCst);
+                now != NetworkFault::LosesCommits
             });
             let answers = pass_on(from_server, to_client, |_| {
                 // PostgreSQL has answered, so it has committed.
@@ -122,9 +122,9 @@ async fn accept(
             });
             tokio::select! {
                 biased;
-                () = until(&mut is_cut, Weather::Cut) => {}
-                () = until(&mut is_stalled, Weather::Stalled) => {
-                    until(&mut is_cut, Weather::Cut).await;
+                () = until(&mut is_cut, NetworkFault::Cut) => {}
+                () = until(&mut is_stalled, NetworkFault::Stalled) => {
+                    until(&mut is_cut, NetworkFault::Cut).await;
                 }
                 () = flow => {}
             }
@@ -132,9 +132,9 @@ async fn accept(
     }
 }
 
-async fn until(weather: &mut watch::Receiver<Weather>, awaited: Weather) {
+async fn until(fault: &mut watch::Receiver<NetworkFault>, awaited: NetworkFault) {
     // An error means that the test is over.
-    let _ = weather.wait_for(|now| *now == awaited).await;
+    let _ = fault.wait_for(|now| *now == awaited).await;
 }
 
 /// Passes on what `passes` lets through, to the end of the connection or the first that it doesn't.

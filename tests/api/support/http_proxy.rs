@@ -1,5 +1,5 @@
 //! A network between a client and the server that does to each request what the test says, and
-//! remembers every byte of it.
+//! records every byte of it.
 
 use std::{
     collections::VecDeque,
@@ -15,13 +15,13 @@ use tokio::{
 /// What happens to one request.
 #[derive(Debug, Clone)]
 pub enum Act {
-    /// It is passed on, and its answer back.
+    /// The request is forwarded, and so is the answer.
     Pass,
     /// The server answers, and the answer is lost with the connection.
     LoseTheAnswer,
     /// The connection ends before the server sees anything.
     LoseTheRequest,
-    /// The server doesn't see it, and nobody ever answers.
+    /// The server doesn't see it, and no answer ever comes.
     Swallow,
     /// The server doesn't see it; this is the answer: status line and headers, and a body.
     Answer(&'static str, &'static str),
@@ -47,33 +47,33 @@ impl Seen {
     }
 }
 
-/// In front of one server. Each connection carries one request.
-pub struct GoBetween {
+/// A proxy in front of one server. Each connection carries one request.
+pub struct HttpProxy {
     pub address: SocketAddr,
     acts: Arc<Mutex<VecDeque<Act>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-impl GoBetween {
-    /// Does `acts` in turn to requests, and passes on all that come after.
+impl HttpProxy {
+    /// Applies `acts` to the first requests, one each, and forwards all later ones.
     pub async fn in_front_of(server: SocketAddr, acts: impl IntoIterator<Item = Act>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let between = Self {
+        let proxy = Self {
             address: listener.local_addr().unwrap(),
             acts: Arc::new(Mutex::new(acts.into_iter().collect())),
             seen: Arc::default(),
         };
-        let (acts, seen) = (between.acts.clone(), between.seen.clone());
+        let (acts, seen) = (proxy.acts.clone(), proxy.seen.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (acts, seen) = (acts.clone(), seen.clone());
                 tokio::spawn(async move {
-                    // A connection that breaks is what this is about.
+                    // A broken connection is one of the acts, not a failure of the test.
                     let _ = serve(client, server, &acts, &seen).await;
                 });
             }
         });
-        between
+        proxy
     }
 
     pub fn url(&self) -> String {
@@ -100,7 +100,7 @@ async fn serve(
     match act {
         Act::LoseTheRequest => Ok(()),
         Act::Swallow => {
-            // To the end of the connection.
+            // Until the client closes the connection.
             client.read_to_end(&mut Vec::new()).await.map(drop)
         }
         Act::Answer(head, body) => {
