@@ -4,7 +4,6 @@ use std::{
     error::Error,
     io::{IsTerminal, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
     pin::pin,
     process::ExitCode,
     time::Duration,
@@ -13,15 +12,13 @@ use std::{
 use charge_once::{
     accounts,
     config::{self, Config, DatabaseLocation},
-    database::{
-        Database, MIGRATIONS,
-        embedded::{EmbeddedPostgres, REFUGE},
-    },
+    database::{Database, MIGRATIONS, embedded},
     http::openapi,
     operations,
     processor::service,
     server, telemetry, workers,
 };
+use charge_once_embedded_postgres::EmbeddedPostgres;
 use clap::{Parser, Subcommand, ValueEnum};
 use futures_util::FutureExt;
 use tokio::{
@@ -38,7 +35,6 @@ const STOPPED_EARLY: &str = "stopped before it was done";
 /// A command that was brought to the wrong place: a defect.
 const NOT_HERE: &str = "this command doesn't run here";
 
-#[cfg(feature = "client")]
 mod pay;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -78,7 +74,6 @@ enum Command {
         processor: bool,
     },
     /// Charges a test card through a running service; killed and run again with --store, once.
-    #[cfg(feature = "client")]
     Pay(pay::Arguments),
 }
 
@@ -160,7 +155,6 @@ fn read_input(command: &mut Command) -> Result<(), BoxError> {
 }
 
 fn run(command: Command) -> Result<ExitCode, BoxError> {
-    #[cfg(feature = "client")]
     if let Command::Pay(arguments) = &command {
         return pay::run(arguments);
     }
@@ -189,7 +183,6 @@ fn done(command: Command) -> Result<(), BoxError> {
                 .build()?
                 .block_on(with_database(command, config))
         }
-        #[cfg(feature = "client")]
         Command::Pay(_) => Err(NOT_HERE.into()),
     }
 }
@@ -199,9 +192,8 @@ fn done(command: Command) -> Result<(), BoxError> {
 async fn with_database(command: Command, mut config: Config) -> Result<(), BoxError> {
     // Listening for signals begins before anything is started that a signal should stop.
     let stop = stop_signal()?;
-    let mut refuge = REFUGE;
-    if matches!(command, Command::Processor) {
-        refuge = service::REFUGE;
+    let serves_processor = matches!(command, Command::Processor);
+    if serves_processor {
         config.database = config.processor_service.database.clone();
         // Nobody else brings this schema up to date.
         config.migrate_on_start = true;
@@ -209,9 +201,12 @@ async fn with_database(command: Command, mut config: Config) -> Result<(), BoxEr
     let (mut embedded, url) = match config.database.clone() {
         DatabaseLocation::Url(url) => (None, url),
         DatabaseLocation::Embedded { data_dir, bin_dir } => {
-            let embedded =
-                EmbeddedPostgres::start_or_move(&data_dir, Path::new(refuge), bin_dir.as_deref())
-                    .await?;
+            let settings = if serves_processor {
+                embedded::processor_settings(data_dir, bin_dir)
+            } else {
+                embedded::settings(data_dir, bin_dir)
+            };
+            let embedded = EmbeddedPostgres::start(settings).await?;
             let url = embedded.url();
             (Some(embedded), url)
         }
@@ -286,7 +281,6 @@ async fn once(command: Command, database: &Database, config: &Config) -> Result<
         | Command::Openapi
         | Command::ConfigTable
         | Command::Healthcheck { .. } => Err(NOT_HERE.into()),
-        #[cfg(feature = "client")]
         Command::Pay(_) => Err(NOT_HERE.into()),
     }
 }

@@ -5,12 +5,10 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
-use charge_once::{
-    client::{
-        Charge, Client, Error, FileKeyStore, KeyStoreError, NewCharge, Reply, Request, Resumed,
-        RetryPolicy,
-    },
-    domain::money::Currency,
+use charge_once::domain::money::Currency;
+use charge_once_client::{
+    Charge, Client, Error, FileKeyStore, KeyStoreError, NewCharge, Reply, Request, Resumed,
+    RetryPolicy,
 };
 
 /// Where the API key is read from: an argument would be seen by every user of the machine.

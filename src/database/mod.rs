@@ -115,7 +115,7 @@ impl Database {
                 .await
                 .unwrap_or(Err(sqlx::Error::PoolTimedOut))
                 .map_err(StartError::Unreachable)?;
-        refuse_forgetful_server(&mut connection).await?;
+        ensure_durable(&mut connection).await?;
         if config.migrate_on_start {
             database.migrate().await?;
         }
@@ -358,7 +358,7 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
 }
 
 /// Asks the session what it really has: a pooler may have dropped the pinned settings on the way.
-async fn refuse_forgetful_server(connection: &mut PgConnection) -> Result<(), StartError> {
+async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
     for (setting, needed) in [
         ("fsync", "on"),
         ("synchronous_commit", "on"),

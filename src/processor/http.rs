@@ -4,10 +4,11 @@
 //! executed" is said only where not one byte of the instruction can have left, or where the
 //! processor itself says so about this very key.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
-use reqwest::{Method, StatusCode, Url, redirect};
+use charge_once_client::transport::{TlsError, http_client_builder};
+use reqwest::{Method, StatusCode, Url};
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -40,7 +41,7 @@ pub enum HttpProcessorError {
     Url,
     /// The TLS library has no protocol in common with itself.
     #[error("TLS could not be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    Tls(#[from] TlsError),
     /// The HTTP library refuses the settings.
     #[error("the HTTP client could not be set up: {0}")]
     Client(#[from] reqwest::Error),
@@ -74,16 +75,9 @@ impl HttpProcessor {
         // A third of the time: what can't be connected to is then told apart from what doesn't
         // answer, and there is time left for another attempt.
         let connect_limit = time_limit / 3;
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls()?)
+        let client = http_client_builder()?
             .connect_timeout(connect_limit)
             .pool_idle_timeout(IDLE_LIMIT)
-            // An address from the environment would be asked instead of the configured one.
-            .no_proxy()
-            // A redirect would send the instruction to somebody else.
-            .redirect(redirect::Policy::none())
-            // Sending again is decided here, where it is known what it means.
-            .retry(reqwest::retry::never())
             .build()?;
         Ok(Self {
             client,
@@ -279,18 +273,6 @@ fn text(error: reqwest::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// TLS on ring and with Mozilla's certificates, both compiled in: a bare image has no others.
-fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
-    let roots = rustls::RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -16,12 +16,10 @@ mod bodies;
 mod captures;
 mod charges;
 mod check_order;
-#[cfg(feature = "client")]
 mod checkout_client;
 mod checkout_crashes;
 mod checkout_races;
 mod checkouts;
-#[cfg(feature = "client")]
 mod client;
 mod copied_folder;
 mod crash_table;
@@ -29,14 +27,12 @@ mod database_failures;
 mod disconnects;
 mod documents;
 mod duplicates;
-mod embedded;
 mod events;
 mod expansions;
 mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
-#[cfg(feature = "client")]
 mod go_between;
 mod harness;
 mod headers;
@@ -52,7 +48,6 @@ mod operations;
 mod order_payments;
 mod orders;
 mod outcomes;
-#[cfg(feature = "client")]
 mod pay;
 mod phases;
 mod processor;

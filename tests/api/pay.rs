@@ -243,7 +243,7 @@ fn its_help_explains_the_exit_codes_and_where_the_api_key_comes_from() {
     }
     assert!(
         Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("examples/pay.rs")
+            .join("crates/client/examples/pay.rs")
             .exists()
     );
 }

@@ -355,13 +355,14 @@ fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
 
 #[test]
 fn every_name_and_path_in_a_document_occurs_in_the_project() {
-    let sources: String = ["src", "tests", "migrations", "scripts"]
+    let sources: String = ["src", "crates", "tests", "migrations", "scripts"]
         .into_iter()
         .filter(|folder| root().join(folder).exists())
         .map(all_text)
         .collect();
     let folders = [
         "src/",
+        "crates/",
         "tests/",
         "migrations/",
         "scripts/",

@@ -5,8 +5,8 @@
 //! killed. No call makes a second key for anything. What isn't known is said to be unknown.
 //!
 //! ```no_run
-//! # async fn pay() -> Result<(), charge_once::client::Error> {
-//! use charge_once::client::{Client, FileKeyStore, NewCharge};
+//! # async fn pay() -> Result<(), charge_once_client::Error> {
+//! use charge_once_client::{Client, FileKeyStore, NewCharge};
 //!
 //! let client = Client::builder("http://127.0.0.1:8080", "sk_test_charge_once_dev")
 //!     .key_store(FileKeyStore::open("payments-in-progress")?)
@@ -26,6 +26,7 @@ mod key_store;
 mod operation;
 mod retry;
 mod sending;
+pub mod transport;
 mod types;
 
 pub use self::{
@@ -183,24 +184,9 @@ fn server(text: &str) -> Result<String, Error> {
     }
 }
 
-/// TLS trusts the root certificates that are compiled in, on every machine the same.
 fn http_client() -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
-    let roots = rustls::RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
+    Ok(transport::http_client_builder()?
         .user_agent(USER_AGENT)
-        // Every attempt is counted, paid for and announced in one place.
-        .retry(reqwest::retry::never())
-        // The API key goes to the host that was named, and nowhere else.
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
         .build()?)
 }
 

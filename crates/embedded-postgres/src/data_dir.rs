@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
 use super::account::Account;
-use super::error::EmbeddedError;
+use super::error::Problem;
 
 /// Start of the name of a folder in which `initdb` is or was at work.
 pub(super) const STAGING_PREFIX: &str = "pgdata.new-";
@@ -41,16 +41,24 @@ const FULL_BELOW: u128 = 1024 * 1024;
 
 /// A data directory, and the user that PostgreSQL runs as in it.
 #[derive(Debug)]
-pub(super) struct Site {
-    pub(super) data_dir: PathBuf,
-    /// `None` when PostgreSQL runs as the same user as charge-once.
+pub(super) struct DataDir {
+    /// Absolute.
+    pub(super) path: PathBuf,
+    /// `None` when PostgreSQL runs as the same user as this process.
     pub(super) account: Option<Account>,
+    /// The database, and the role that owns it.
+    pub(super) database: String,
 }
 
-impl Site {
+impl DataDir {
     /// The data directory, as an absolute path.
-    pub(super) fn data_dir(&self) -> &Path {
-        &self.data_dir
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of the database, and of the role that owns it.
+    pub(super) fn database(&self) -> &str {
+        &self.database
     }
 
     /// The user to run PostgreSQL's programs as, unless it is the current one.
@@ -60,39 +68,38 @@ impl Site {
 
     /// The folder with the database files, PostgreSQL's own `PGDATA`.
     pub(super) fn cluster(&self) -> PathBuf {
-        self.data_dir.join(CLUSTER)
+        self.path.join(CLUSTER)
     }
 
     /// The file that PostgreSQL writes its log to.
     pub(super) fn log(&self) -> PathBuf {
-        self.data_dir.join(LOG)
+        self.path.join(LOG)
     }
 
     /// The folder for the socket: in the data directory, or, where that path cannot be one, a
     /// folder in `/tmp` that is derived from it. A socket's path can be too long, and to `psql` a
     /// comma separates two hosts.
     pub(super) fn socket_dir(&self) -> PathBuf {
-        let inside = self.data_dir.join(SOCKETS);
+        let inside = self.path.join(SOCKETS);
         let bytes = inside.as_os_str().as_bytes();
         if socket_in(&inside).as_os_str().len() <= SOCKET_PATH_LIMIT && !bytes.contains(&b',') {
             return inside;
         }
-        let digest = Sha256::digest(self.data_dir.as_os_str().as_bytes());
+        let digest = Sha256::digest(self.path.as_os_str().as_bytes());
         let name: String = hex::encode(digest).chars().take(16).collect();
-        Path::new("/tmp").join(format!("charge-once-{name}"))
+        Path::new("/tmp").join(format!("embedded-postgres-{name}"))
     }
 
     /// The major version that made the database, or nothing when there is no database yet.
     pub(super) fn version(&self) -> Option<String> {
-        let text = std::fs::read_to_string(self.cluster().join("PG_VERSION")).ok()?;
-        Some(text.trim().to_owned())
+        version_in(&self.path)
     }
 
     /// Takes the lock that makes this process the owner, or nothing when another one has it.
     ///
     /// The lock is the kernel's, so it ends with the process however that dies.
-    pub(super) fn try_lock(&self) -> Result<Option<File>, EmbeddedError> {
-        let path = self.data_dir.join(LOCK);
+    pub(super) fn try_lock(&self) -> Result<Option<File>, Problem> {
+        let path = self.path.join(LOCK);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -112,7 +119,7 @@ impl Site {
     /// An `initdb` whose parent was killed may still be writing there, and then removal fails.
     /// That is no reason to give up: its folder is never used, and the next start tries again.
     pub(super) fn remove_leftovers(&self) {
-        let entries = std::fs::read_dir(&self.data_dir).into_iter().flatten();
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten();
         for entry in entries.flatten() {
             let name = entry.file_name();
             if !name.as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
@@ -125,29 +132,29 @@ impl Site {
     }
 
     /// Creates an empty folder for `initdb` beside the one that the database will have.
-    pub(super) fn create_staging(&self) -> Result<PathBuf, EmbeddedError> {
+    pub(super) fn create_staging(&self) -> Result<PathBuf, Problem> {
         let moment = std::time::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
             .as_nanos();
-        let path = self.data_dir.join(format!("{STAGING_PREFIX}{moment}"));
+        let path = self.path.join(format!("{STAGING_PREFIX}{moment}"));
         self.create_private_dir(&path)
             .map_err(|error| self.failure("creating", &path, error))?;
         Ok(path)
     }
 
     /// Gives a finished database its real name, in a way that survives a power cut.
-    pub(super) fn publish(&self, staging: &Path) -> Result<(), EmbeddedError> {
+    pub(super) fn publish(&self, staging: &Path) -> Result<(), Problem> {
         std::fs::rename(staging, self.cluster())
             .map_err(|error| self.failure("renaming", staging, error))?;
-        File::open(&self.data_dir)
+        File::open(&self.path)
             .and_then(|folder| folder.sync_all())
-            .map_err(|error| self.failure("syncing", &self.data_dir, error))
+            .map_err(|error| self.failure("syncing", &self.path, error))
     }
 
     /// Makes the socket folder and clears sockets that a killed PostgreSQL left in it. Only for
     /// the owner, and only while no PostgreSQL listens there.
-    pub(super) fn prepare_socket_dir(&self) -> Result<PathBuf, EmbeddedError> {
+    pub(super) fn prepare_socket_dir(&self) -> Result<PathBuf, Problem> {
         let path = self.socket_dir();
         match self.create_private_dir(&path) {
             Ok(()) => {}
@@ -171,10 +178,10 @@ impl Site {
     }
 
     /// Opens the log for appending, after putting a large one aside.
-    pub(super) fn open_log(&self) -> Result<File, EmbeddedError> {
+    pub(super) fn open_log(&self) -> Result<File, Problem> {
         let path = self.log();
         if std::fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT) {
-            std::fs::rename(&path, self.data_dir.join(OLD_LOG))
+            std::fs::rename(&path, self.path.join(OLD_LOG))
                 .map_err(|error| self.failure("renaming", &path, error))?;
         }
         OpenOptions::new()
@@ -189,7 +196,7 @@ impl Site {
     ///
     /// PostgreSQL says so itself, but its log is on the same disk and then stays empty.
     pub(super) fn is_full(&self) -> bool {
-        statvfs(&self.data_dir).is_ok_and(|disk| {
+        statvfs(&self.path).is_ok_and(|disk| {
             u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()) < FULL_BELOW
         })
     }
@@ -200,8 +207,8 @@ impl Site {
         action: &'static str,
         path: &Path,
         source: std::io::Error,
-    ) -> EmbeddedError {
-        EmbeddedError::directory(&self.data_dir, action, path, source)
+    ) -> Problem {
+        Problem::directory(&self.path, action, path, source)
     }
 
     /// The number of the user that PostgreSQL runs as.
@@ -225,15 +232,15 @@ impl Site {
         }
     }
 
-    /// Accepts an existing socket folder only from ourselves: whoever owns it decides which
-    /// program answers on the socket, and anyone can make a folder in `/tmp`.
-    fn trust_socket_dir(&self, path: &Path) -> Result<(), EmbeddedError> {
+    /// Accepts an existing socket folder only from ourselves: its owner decides which program
+    /// answers on the socket, and anyone can make a folder in `/tmp`.
+    fn trust_socket_dir(&self, path: &Path) -> Result<(), Problem> {
         let found = std::fs::symlink_metadata(path)
             .map_err(|error| self.failure("inspecting", path, error))?;
         let ours = [geteuid().as_raw(), self.runner()].contains(&found.uid());
         if !found.is_dir() || !ours {
-            return Err(EmbeddedError::SocketDirectory {
-                data_dir: self.data_dir.clone(),
+            return Err(Problem::SocketDirectory {
+                data_dir: self.path.clone(),
                 socket_dir: path.to_owned(),
             });
         }
@@ -241,6 +248,12 @@ impl Site {
             .and_then(|()| self.hand_over(path))
             .map_err(|error| self.failure("securing", path, error))
     }
+}
+
+/// The major version that made the database of a data directory, or nothing when there is none.
+pub(super) fn version_in(data_dir: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(data_dir.join(CLUSTER).join("PG_VERSION")).ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// The path of PostgreSQL's socket in a folder.

@@ -1,4 +1,4 @@
-//! Deciding where the data lives, and refusing folders that are somebody else's.
+//! Deciding where the data lives, and refusing folders that hold something else.
 
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -8,49 +8,56 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
+use super::Settings;
 use super::account::{Account, name_of};
-use super::error::EmbeddedError;
-use super::site::{CLUSTER, LOCK, LOG, MOVED, OLD_LOG, SOCKETS, STAGING_PREFIX, Site};
+use super::data_dir::{
+    CLUSTER, DataDir, LOCK, LOG, MOVED, OLD_LOG, SOCKETS, STAGING_PREFIX, version_in,
+};
+use super::error::Problem;
 
-/// Where the data goes when PostgreSQL's user cannot get to the folder that was asked for: a
-/// place that every user can reach and that survives a restart of the machine.
-pub const REFUGE: &str = "/var/lib/charge-once";
+/// Whether there is a database where [`DataDir::locate`] would look for one. Changes nothing.
+pub(super) fn has_database(settings: &Settings) -> bool {
+    let requested = &settings.data_dir;
+    let moved = || requested.join(MOVED).exists() && version_in(&settings.fallback_dir).is_some();
+    version_in(requested).is_some() || moved()
+}
 
-impl Site {
+impl DataDir {
     /// Decides where the data lives and makes sure that the folder exists. Blocks.
     ///
     /// The answer for one folder stays the same from start to start: when the data once went to
-    /// the refuge, a note in the folder says so, and later starts follow it even if the folder
+    /// the fallback, a note in the folder says so, and later starts follow it even if the folder
     /// has become reachable since.
     ///
     /// # Errors
     ///
-    /// When the folder holds somebody else's files, cannot be made, or has the wrong owner.
-    pub(super) fn settle_or_move(requested: &Path, refuge: &Path) -> Result<Self, EmbeddedError> {
-        let site = Self::open(requested)?;
-        let Some(account) = &site.account else {
-            return Ok(site);
+    /// When the folder holds other files, cannot be made, or has the wrong owner.
+    pub(super) fn locate(settings: &Settings) -> Result<Self, Problem> {
+        let fallback = &settings.fallback_dir;
+        let dir = Self::open(&settings.data_dir, &settings.database)?;
+        let Some(account) = &dir.account else {
+            return Ok(dir);
         };
-        let note = site.data_dir.join(MOVED);
-        let has_data = site.version().is_some();
+        let note = dir.path.join(MOVED);
+        let has_data = dir.version().is_some();
         if has_data || !note.exists() {
-            match site.obstacle_for(account)? {
-                None => return Ok(site),
+            match dir.obstacle_for(account)? {
+                None => return Ok(dir),
                 // Starting afresh elsewhere would look as if the data had vanished.
-                Some(obstacle) if has_data => return Err(site.unreachable(account, obstacle)),
+                Some(obstacle) if has_data => return Err(dir.unreachable(account, obstacle)),
                 Some(_) => {}
             }
         }
-        std::fs::write(&note, refuge.as_os_str().as_bytes())
-            .map_err(|error| site.failure("writing", &note, error))?;
+        std::fs::write(&note, fallback.as_os_str().as_bytes())
+            .map_err(|error| dir.failure("writing", &note, error))?;
         tracing::warn!(
-            requested = %site.data_dir.display(),
-            used = %refuge.display(),
+            requested = %dir.path.display(),
+            used = %fallback.display(),
             user = %account.name,
-            "PostgreSQL cannot run as root, and its user could not enter the requested DATA_DIR; \
-             the data is in another folder"
+            "PostgreSQL cannot run as root, and its user could not enter the requested data \
+             directory; the data is in another folder"
         );
-        let moved = Self::open(refuge)?;
+        let moved = Self::open(fallback, &settings.database)?;
         if let Some(account) = &moved.account
             && let Some(obstacle) = moved.obstacle_for(account)?
         {
@@ -60,24 +67,25 @@ impl Site {
     }
 
     /// Checks one folder and creates it if it is missing.
-    fn open(data_dir: &Path) -> Result<Self, EmbeddedError> {
+    fn open(data_dir: &Path, database: &str) -> Result<Self, Problem> {
         let absolute = std::path::absolute(data_dir)
-            .map_err(|error| EmbeddedError::directory(data_dir, "finding", data_dir, error))?;
+            .map_err(|error| Problem::directory(data_dir, "finding", data_dir, error))?;
         let account = Account::for_postgres(&absolute.join(CLUSTER))?;
-        let site = Self {
-            data_dir: absolute,
+        let dir = Self {
+            path: absolute,
             account,
+            database: database.to_owned(),
         };
-        site.refuse_foreign_files()?;
-        site.refuse_foreign_owner()?;
-        site.create_data_dir()?;
-        Ok(site)
+        dir.refuse_foreign_files()?;
+        dir.refuse_foreign_owner()?;
+        dir.create_data_dir()?;
+        Ok(dir)
     }
 
     /// Stops before anything is changed in a folder that is in use for something else.
-    fn refuse_foreign_files(&self) -> Result<(), EmbeddedError> {
+    fn refuse_foreign_files(&self) -> Result<(), Problem> {
         let foreign = self
-            .names_in(&self.data_dir)?
+            .names_in(&self.path)?
             .into_iter()
             .find(|name| !is_known(name));
         // A folder named like the database but without the mark of one was not made by `initdb`.
@@ -87,8 +95,8 @@ impl Site {
             self.names_in(&self.cluster())?.into_iter().next()
         };
         match foreign.or(misplaced.map(|name| Path::new(CLUSTER).join(name))) {
-            Some(entry) => Err(EmbeddedError::ForeignDirectory {
-                data_dir: self.data_dir.clone(),
+            Some(entry) => Err(Problem::ForeignDirectory {
+                data_dir: self.path.clone(),
                 entry,
             }),
             None => Ok(()),
@@ -96,7 +104,7 @@ impl Site {
     }
 
     /// PostgreSQL refuses files of another user, in words that name neither user nor remedy.
-    fn refuse_foreign_owner(&self) -> Result<(), EmbeddedError> {
+    fn refuse_foreign_owner(&self) -> Result<(), Problem> {
         if !self.is_foreign_owned() {
             return Ok(());
         }
@@ -104,8 +112,8 @@ impl Site {
         let owner = std::fs::metadata(&cluster)
             .map_err(|error| self.failure("inspecting", &cluster, error))?
             .uid();
-        Err(EmbeddedError::WrongOwner {
-            data_dir: self.data_dir.clone(),
+        Err(Problem::WrongOwner {
+            data_dir: self.path.clone(),
             cluster,
             owner: name_of(owner),
             runner: name_of(self.runner()),
@@ -118,7 +126,7 @@ impl Site {
     }
 
     /// The sorted names in a folder; none when it does not exist.
-    fn names_in(&self, folder: &Path) -> Result<Vec<PathBuf>, EmbeddedError> {
+    fn names_in(&self, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
         let read = || -> std::io::Result<Vec<PathBuf>> {
             std::fs::read_dir(folder)?
                 .map(|entry| entry.map(|entry| PathBuf::from(entry.file_name())))
@@ -138,10 +146,10 @@ impl Site {
     ///
     /// With a separate user for PostgreSQL the folder stays with root and merely lets that user
     /// through; everything PostgreSQL reads or writes is a private folder of that user inside.
-    fn create_data_dir(&self) -> Result<(), EmbeddedError> {
+    fn create_data_dir(&self) -> Result<(), Problem> {
         let mode = if self.account.is_some() { 0o711 } else { 0o700 };
         let missing: Vec<&Path> = self
-            .data_dir
+            .path
             .ancestors()
             .take_while(|folder| !folder.exists())
             .collect();
@@ -150,7 +158,7 @@ impl Site {
                 // The mode is set afterwards because the process's umask may have taken bits.
                 Ok(()) => std::fs::set_permissions(folder, Permissions::from_mode(mode))
                     .map_err(|error| self.failure("setting the mode of", folder, error))?,
-                // Another charge-once that starts at the same moment has made it.
+                // Another process that starts at the same moment has made it.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(self.failure("creating", folder, error)),
             }
@@ -162,8 +170,8 @@ impl Site {
     /// its parents; nothing when the way is free.
     ///
     /// The data directory itself is opened to that user where root owns it.
-    fn obstacle_for(&self, account: &Account) -> Result<Option<PathBuf>, EmbeddedError> {
-        let path = &self.data_dir;
+    fn obstacle_for(&self, account: &Account) -> Result<Option<PathBuf>, Problem> {
+        let path = &self.path;
         let inspect = |folder: &Path| {
             std::fs::metadata(folder).map_err(|error| self.failure("inspecting", folder, error))
         };
@@ -184,16 +192,16 @@ impl Site {
         Ok(None)
     }
 
-    fn unreachable(&self, account: &Account, obstacle: PathBuf) -> EmbeddedError {
-        EmbeddedError::Unreachable {
-            data_dir: self.data_dir.clone(),
+    fn unreachable(&self, account: &Account, obstacle: PathBuf) -> Problem {
+        Problem::Unreachable {
+            data_dir: self.path.clone(),
             user: account.name.clone(),
             obstacle,
         }
     }
 }
 
-/// Whether charge-once, or the file system itself, puts a file of that name in a data directory.
+/// Whether this crate, or the file system itself, puts a file of that name in a data directory.
 fn is_known(name: &Path) -> bool {
     let name = name.to_string_lossy();
     [CLUSTER, SOCKETS, LOG, OLD_LOG, LOCK, MOVED, "lost+found"].contains(&name.as_ref())
@@ -208,8 +216,12 @@ mod tests {
 
     use nix::unistd::{User, chown};
 
-    use super::Site;
-    use crate::database::embedded::EmbeddedError;
+    use super::{DataDir, has_database};
+    use crate::{EmbeddedError, Problem, Settings};
+
+    fn locate(settings: &Settings) -> Result<DataDir, EmbeddedError> {
+        DataDir::locate(settings).map_err(|problem| EmbeddedError::new(problem, settings.names))
+    }
 
     #[test]
     fn as_root_an_unreachable_folder_is_replaced_now_and_ever_after()
@@ -223,14 +235,22 @@ mod tests {
         std::fs::create_dir(&closed)?;
         std::fs::set_permissions(&closed, Permissions::from_mode(0o700))?;
         let requested = closed.join("data");
-        let refuge = scratch.path().join("refuge");
+        let fallback = scratch.path().join("fallback");
 
-        let site = Site::settle_or_move(&requested, &refuge)?;
-        assert_eq!(site.data_dir(), refuge);
+        let settings = Settings {
+            fallback_dir: fallback.clone(),
+            ..Settings::new("example", requested)
+        };
+
+        assert_eq!(locate(&settings)?.path(), fallback);
 
         std::fs::set_permissions(&closed, Permissions::from_mode(0o755))?;
-        let site = Site::settle_or_move(&requested, &refuge)?;
-        assert_eq!(site.data_dir(), refuge);
+        assert_eq!(locate(&settings)?.path(), fallback);
+
+        assert!(!has_database(&settings));
+        std::fs::create_dir(fallback.join("pgdata"))?;
+        std::fs::write(fallback.join("pgdata/PG_VERSION"), "17\n")?;
+        assert!(has_database(&settings), "it follows the note");
         Ok(())
     }
 
@@ -248,15 +268,19 @@ mod tests {
         std::fs::write(cluster.join("PG_VERSION"), "17\n")?;
         let nobody = User::from_name("nobody")?.ok_or("no user `nobody`")?;
         chown(&cluster, Some(nobody.uid), Some(nobody.gid))?;
-        let refuge = scratch.path().join("refuge");
+        let fallback = scratch.path().join("fallback");
 
-        let result = Site::settle_or_move(&requested, &refuge);
+        let settings = Settings {
+            fallback_dir: fallback.clone(),
+            ..Settings::new("example", requested)
+        };
+        let result = DataDir::locate(&settings);
         assert!(
-            matches!(&result, Err(EmbeddedError::Unreachable { obstacle, .. })
+            matches!(&result, Err(Problem::Unreachable { obstacle, .. })
                 if *obstacle == scratch.path().canonicalize()?),
             "{result:?}"
         );
-        assert!(!refuge.exists());
+        assert!(!fallback.exists());
         Ok(())
     }
 }

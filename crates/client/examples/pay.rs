@@ -3,14 +3,14 @@
 //! With the service running (`make run`):
 //!
 //! ```sh
-//! cargo run --example pay
+//! cargo run --package charge-once-client --example pay
 //! ```
 //!
 //! Kill it wherever you like and run it again. The folder `payments-in-progress` remembers.
 
 use std::error::Error as StdError;
 
-use charge_once::client::{Client, Error, FileKeyStore, NewCharge, Resumed};
+use charge_once_client::{Client, Error, FileKeyStore, NewCharge, Resumed};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn StdError>> {

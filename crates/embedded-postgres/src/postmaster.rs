@@ -18,9 +18,9 @@ use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::binaries::{Binaries, environment};
-use super::error::{EmbeddedError, tells_of_full_disk};
-use super::site::{PORT, Site, socket_in};
-use super::{POLL_INTERVAL, SUPERUSER, off_thread};
+use super::data_dir::{DataDir, PORT, socket_in};
+use super::error::{Problem, tells_of_full_disk};
+use super::{POLL_INTERVAL, off_thread};
 
 /// How long `initdb` may take: it needs about a second on a good disk, and syncs some forty
 /// megabytes in a thousand files on a bad one.
@@ -107,17 +107,17 @@ impl Launch {
     /// # Errors
     ///
     /// When a file in the data directory cannot be prepared or the program does not run.
-    pub(super) fn start(site: &Site, binaries: &Binaries) -> Result<Self, EmbeddedError> {
-        remove_misleading_pid_file(site)?;
-        let socket_dir = site.prepare_socket_dir()?;
-        let log = site.open_log()?;
-        let failed = |error| site.failure("opening", &site.log(), error);
+    pub(super) fn start(dir: &DataDir, binaries: &Binaries) -> Result<Self, Problem> {
+        remove_misleading_pid_file(dir)?;
+        let socket_dir = dir.prepare_socket_dir()?;
+        let log = dir.open_log()?;
+        let failed = |error| dir.failure("opening", &dir.log(), error);
         let log_start = log.metadata().map_err(failed)?.len();
         let output = log.try_clone().map_err(failed)?;
-        let mut command = program(&binaries.postgres(), site);
+        let mut command = program(&binaries.postgres(), dir);
         command
             .arg("-D")
-            .arg(site.cluster())
+            .arg(dir.cluster())
             .args(SETTINGS.iter().flat_map(|setting| ["-c", setting]))
             .args(["-c", &format!("port={PORT}"), "-c"])
             .arg(socket_setting(&socket_dir))
@@ -126,7 +126,7 @@ impl Launch {
             // Ctrl-C reaches every process in the terminal's foreground group. PostgreSQL must
             // outlive the requests that are being finished, so it gets a group of its own.
             .process_group(0);
-        let child = command.spawn().map_err(|source| EmbeddedError::Program {
+        let child = command.spawn().map_err(|source| Problem::Program {
             program: binaries.postgres(),
             source,
         })?;
@@ -137,9 +137,9 @@ impl Launch {
     }
 
     /// What PostgreSQL has logged since this start, shortened to its end. Blocks.
-    pub(super) fn log_tail(&self, site: &Site) -> String {
+    pub(super) fn log_tail(&self, dir: &DataDir) -> String {
         let read = || -> std::io::Result<Vec<u8>> {
-            let mut log = std::fs::File::open(site.log())?;
+            let mut log = std::fs::File::open(dir.log())?;
             log.seek(SeekFrom::Start(self.log_start))?;
             let mut content = Vec::new();
             log.read_to_end(&mut content)?;
@@ -185,19 +185,16 @@ impl Life {
 ///
 /// # Errors
 ///
-/// [`EmbeddedError::InitFailed`], [`EmbeddedError::DiskFull`], or a failure in the data directory.
-pub(super) async fn create_cluster(
-    site: &Arc<Site>,
-    binaries: &Binaries,
-) -> Result<(), EmbeddedError> {
-    let place = Arc::clone(site);
+/// [`Problem::InitFailed`], [`Problem::DiskFull`], or a failure in the data directory.
+pub(super) async fn create_cluster(dir: &Arc<DataDir>, binaries: &Binaries) -> Result<(), Problem> {
+    let place = Arc::clone(dir);
     let staging = off_thread(move || {
         place.remove_leftovers();
         place.create_staging()
     })
     .await??;
-    let result = run_initdb(site, binaries, &staging).await;
-    let place = Arc::clone(site);
+    let result = run_initdb(dir, binaries, &staging).await;
+    let place = Arc::clone(dir);
     off_thread(move || match result {
         Ok(()) => place.publish(&staging),
         Err(error) => {
@@ -208,12 +205,12 @@ pub(super) async fn create_cluster(
     .await?
 }
 
-async fn run_initdb(site: &Site, binaries: &Binaries, staging: &Path) -> Result<(), EmbeddedError> {
-    let mut command = program(&binaries.initdb(), site);
+async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Result<(), Problem> {
+    let mut command = program(&binaries.initdb(), dir);
     command
         .arg("-D")
         .arg(staging)
-        .args(["--username", SUPERUSER])
+        .args(["--username", dir.database()])
         // Anyone who can open the socket may log in, and the socket's folder lets only
         // PostgreSQL's own user and root in. Asking for the system user's name (`peer`) would
         // shut root out when PostgreSQL runs as another user.
@@ -224,15 +221,15 @@ async fn run_initdb(site: &Site, binaries: &Binaries, staging: &Path) -> Result<
         .args(["--data-checksums", "--no-instructions"]);
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
-    let failed = |output: String| EmbeddedError::InitFailed {
-        data_dir: site.data_dir().to_owned(),
+    let failed = |output: String| Problem::InitFailed {
+        data_dir: dir.path().to_owned(),
         output,
     };
     let Ok(result) = tokio::time::timeout(INITDB_LIMIT, command.output()).await else {
         let seconds = INITDB_LIMIT.as_secs();
         return Err(failed(format!("(not finished after {seconds} seconds)")));
     };
-    let output = result.map_err(|source| EmbeddedError::Program {
+    let output = result.map_err(|source| Problem::Program {
         program: binaries.initdb(),
         source,
     })?;
@@ -241,8 +238,8 @@ async fn run_initdb(site: &Site, binaries: &Binaries, staging: &Path) -> Result<
     }
     let tail = tail_of(&output.stderr);
     if tells_of_full_disk(&tail) {
-        return Err(EmbeddedError::DiskFull {
-            data_dir: site.data_dir().to_owned(),
+        return Err(Problem::DiskFull {
+            data_dir: dir.path().to_owned(),
         });
     }
     Err(failed(tail))
@@ -254,10 +251,10 @@ async fn run_initdb(site: &Site, binaries: &Binaries, staging: &Path) -> Result<
 ///
 /// # Errors
 ///
-/// [`EmbeddedError::NotStopped`] when it runs on regardless.
-pub(super) async fn shut_down(site: &Site, pid: Pid) -> Result<(), EmbeddedError> {
+/// [`Problem::NotStopped`] when it runs on regardless.
+pub(super) async fn shut_down(dir: &DataDir, pid: Pid) -> Result<(), Problem> {
     for (signal, limit) in STOP_REQUESTS {
-        if !is_postmaster(site, pid) {
+        if !is_postmaster(dir, pid) {
             return Ok(());
         }
         // The only way to fail is that it has just ended by itself, which the wait notices.
@@ -272,22 +269,23 @@ pub(super) async fn shut_down(site: &Site, pid: Pid) -> Result<(), EmbeddedError
         tracing::warn!(%pid, %signal, "PostgreSQL has not stopped yet");
     }
     let limits: Duration = STOP_REQUESTS.iter().map(|(_, limit)| *limit).sum();
-    Err(EmbeddedError::NotStopped {
-        data_dir: site.data_dir().to_owned(),
+    Err(Problem::NotStopped {
+        data_dir: dir.path().to_owned(),
         pid: pid.as_raw(),
         seconds: limits.as_secs(),
     })
 }
 
-/// Whether the process is this data directory's PostgreSQL, so that a signal hits nobody else.
+/// Whether the process is this data directory's PostgreSQL, so that a signal reaches no other process.
 ///
 /// Blocks.
-pub(super) fn is_postmaster(site: &Site, pid: Pid) -> bool {
+pub(super) fn is_postmaster(dir: &DataDir, pid: Pid) -> bool {
     match Life::of(pid) {
         Life::Child => true,
         Life::Gone => false,
-        Life::Other => PidFile::read(&site.cluster())
-            .is_some_and(|file| file.pid == pid && file.is_listening()),
+        Life::Other => {
+            PidFile::read(&dir.cluster()).is_some_and(|file| file.pid == pid && file.is_listening())
+        }
     }
 }
 
@@ -305,8 +303,8 @@ pub(super) fn is_passing_conflict(log_tail: &str) -> bool {
 /// PostgreSQL itself replaces the file when no process has that number, and refuses to start
 /// when one has. In a restarted container the small numbers repeat, and it would refuse forever.
 /// The file goes only on proof, which is a working directory other than the database's.
-fn remove_misleading_pid_file(site: &Site) -> Result<(), EmbeddedError> {
-    let cluster = site.cluster();
+fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
+    let cluster = dir.cluster();
     let Some(file) = PidFile::read(&cluster) else {
         return Ok(());
     };
@@ -321,7 +319,7 @@ fn remove_misleading_pid_file(site: &Site) -> Result<(), EmbeddedError> {
         return Ok(());
     }
     let path = pid_file_of(&cluster);
-    std::fs::remove_file(&path).map_err(|error| site.failure("removing", &path, error))
+    std::fs::remove_file(&path).map_err(|error| dir.failure("removing", &path, error))
 }
 
 fn pid_file_of(cluster: &Path) -> PathBuf {
@@ -329,15 +327,15 @@ fn pid_file_of(cluster: &Path) -> PathBuf {
 }
 
 /// One of PostgreSQL's programs, to be run as the data's owner and with a bare environment.
-fn program(path: &Path, site: &Site) -> Command {
+fn program(path: &Path, dir: &DataDir) -> Command {
     let mut command = Command::new(path);
     command
         .env_clear()
         .envs(environment())
-        // The folder that charge-once was started in may be closed to PostgreSQL's user.
+        // The folder that this process was started in may be closed to PostgreSQL's user.
         .current_dir("/")
         .stdin(Stdio::null());
-    if let Some(account) = site.account() {
+    if let Some(account) = dir.account() {
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
     }
     command

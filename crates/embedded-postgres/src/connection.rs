@@ -6,13 +6,9 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
-use super::SUPERUSER;
-use super::site::PORT;
+use super::data_dir::PORT;
 
-/// The database that charge-once keeps its tables in.
-pub(super) const DATABASE: &str = "charge_once";
-
-/// The database that every cluster has, for creating the other one from.
+/// The database that every cluster has, for creating the caller's from.
 const MAINTENANCE_DATABASE: &str = "postgres";
 
 /// How long one attempt to connect through the socket may take. PostgreSQL answers in
@@ -29,23 +25,24 @@ const DUPLICATE_DATABASE: &str = "42P04";
 const UNIQUE_VIOLATION: &str = "23505";
 
 /// Connects to the database, creating it if it does not exist. The error says what is missing.
-pub(super) async fn ensure_database(socket_dir: &Path) -> Result<(), String> {
-    match tokio::time::timeout(CONNECT_LIMIT, connect_or_create(socket_dir)).await {
+pub(super) async fn ensure_database(socket_dir: &Path, name: &str) -> Result<(), String> {
+    match tokio::time::timeout(CONNECT_LIMIT, connect_or_create(socket_dir, name)).await {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("it accepts connections but does not answer".to_owned()),
     }
 }
 
-async fn connect_or_create(socket_dir: &Path) -> Result<(), sqlx::Error> {
-    match options_for(socket_dir, DATABASE).connect().await {
+async fn connect_or_create(socket_dir: &Path, name: &str) -> Result<(), sqlx::Error> {
+    match options_for(socket_dir, name, name).connect().await {
         Ok(connection) => return connection.close().await,
         Err(error) if has_code(&error, INVALID_CATALOG_NAME) => {}
         Err(error) => return Err(error),
     }
-    let mut connection: PgConnection = options_for(socket_dir, MAINTENANCE_DATABASE)
+    let mut connection: PgConnection = options_for(socket_dir, name, MAINTENANCE_DATABASE)
         .connect()
         .await?;
-    let statement = AssertSqlSafe(format!("CREATE DATABASE {DATABASE}"));
+    let quoted = name.replace('"', "\"\"");
+    let statement = AssertSqlSafe(format!("CREATE DATABASE \"{quoted}\""));
     match sqlx::raw_sql(statement).execute(&mut connection).await {
         Ok(_) => {}
         // Another process that attached at the same moment was faster.
@@ -64,11 +61,11 @@ fn has_code(error: &sqlx::Error, code: &str) -> bool {
 }
 
 /// The options for one database, complete so that `PGHOST` and its siblings do not matter.
-pub(super) fn options_for(socket_dir: &Path, database: &str) -> PgConnectOptions {
+pub(super) fn options_for(socket_dir: &Path, role: &str, database: &str) -> PgConnectOptions {
     PgConnectOptions::new_without_pgpass()
         .socket(socket_dir)
         .port(PORT)
-        .username(SUPERUSER)
+        .username(role)
         .database(database)
         .ssl_mode(PgSslMode::Disable)
 }

@@ -1,4 +1,5 @@
-//! The PostgreSQL that charge-once runs itself when `DATABASE_URL` is unset.
+//! A private PostgreSQL, started, shared, killed and found again.
+#![allow(unreachable_pub, reason = "a test is a program of its own")]
 
 use std::error::Error;
 use std::fs::Permissions;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use charge_once::database::embedded::{EmbeddedError, EmbeddedPostgres};
+use charge_once_embedded_postgres::{EmbeddedError, EmbeddedPostgres, Names, Problem, Settings};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -17,6 +18,9 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 use tempfile::TempDir;
 
 type Outcome = Result<(), Box<dyn Error>>;
+
+/// A name that has to be quoted in SQL and encoded in a URL.
+const DATABASE: &str = "Shop 24";
 
 /// How long a process may take to end after a signal.
 const END_LIMIT: Duration = Duration::from_secs(20);
@@ -57,8 +61,19 @@ impl Scratch {
         content.lines().next()?.parse().ok().map(Pid::from_raw)
     }
 
+    fn settings(&self) -> Settings {
+        Settings {
+            names: Names {
+                data_dir: "DATA_DIR",
+                bin_dir: "PG_BIN_DIR",
+                ..Names::default()
+            },
+            ..Settings::new(DATABASE, &self.data_dir)
+        }
+    }
+
     async fn start(&self) -> Result<EmbeddedPostgres, EmbeddedError> {
-        EmbeddedPostgres::start(&self.data_dir, None).await
+        EmbeddedPostgres::start(self.settings()).await
     }
 }
 
@@ -128,8 +143,11 @@ async fn recall(postgres: &EmbeddedPostgres) -> sqlx::Result<Vec<String>> {
 #[tokio::test]
 async fn a_fresh_folder_becomes_a_durable_database_on_a_private_socket() -> Outcome {
     let scratch = Scratch::new()?;
+    assert!(!scratch.settings().has_database());
+    assert!(!scratch.data_dir.exists(), "a look changes nothing");
     let postgres = scratch.start().await?;
     assert!(postgres.is_owner());
+    assert!(scratch.settings().has_database());
 
     let mut connection = connect(&postgres).await?;
     let expected = [
@@ -149,7 +167,7 @@ async fn a_fresh_folder_becomes_a_durable_database_on_a_private_socket() -> Outc
         sqlx::query_as("SELECT current_user::text, current_database()::text")
             .fetch_one(&mut connection)
             .await?;
-    assert_eq!(identity, ("charge_once".into(), "charge_once".into()));
+    assert_eq!(identity, (DATABASE.into(), DATABASE.into()));
     for private in ["pgdata", "run"] {
         let mode = std::fs::metadata(scratch.data_dir.join(private))?
             .permissions()
@@ -178,7 +196,7 @@ async fn connect_through(url: &str) -> Outcome {
     let name: String = sqlx::query_scalar("SELECT current_database()::text")
         .fetch_one(&mut connection)
         .await?;
-    assert_eq!(name, "charge_once");
+    assert_eq!(name, DATABASE);
     connection.close().await?;
 
     let psql = Command::new("psql")
@@ -187,7 +205,7 @@ async fn connect_through(url: &str) -> Outcome {
     // PostgreSQL's client is a separate package on some systems, so it may be missing.
     if let Ok(output) = psql {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.stdout, b"charge_once\n", "{complaint}");
+        assert_eq!(output.stdout, b"Shop 24\n", "{complaint}");
     }
     Ok(())
 }
@@ -364,12 +382,19 @@ async fn a_folder_without_the_programs_is_named_together_with_its_variable() -> 
     let scratch = Scratch::new()?;
     let empty = scratch.parent.path().join("empty");
     std::fs::create_dir(&empty)?;
-    let error = EmbeddedPostgres::start(&scratch.data_dir, Some(&empty))
+    let settings = Settings {
+        bin_dir: Some(empty.clone()),
+        ..scratch.settings()
+    };
+    let error = EmbeddedPostgres::start(settings)
         .await
         .err()
         .ok_or("started without programs")?;
     let message = error.to_string();
-    assert!(matches!(error, EmbeddedError::BinDir { .. }), "{message}");
+    assert!(
+        matches!(error.problem(), Problem::BinDir { .. }),
+        "{message}"
+    );
     assert!(message.contains("PG_BIN_DIR"), "{message}");
     assert!(message.contains(&empty.display().to_string()), "{message}");
     Ok(())
@@ -387,7 +412,7 @@ async fn data_of_a_missing_version_is_refused_with_the_version_it_needs() -> Out
         .ok_or("started on data of another version")?;
     let message = error.to_string();
     assert!(
-        matches!(&error, EmbeddedError::VersionMissing { needed, .. } if needed == "12"),
+        matches!(error.problem(), Problem::VersionMissing { needed, .. } if needed == "12"),
         "{message}"
     );
     assert!(message.contains("DATA_DIR"), "{message}");
@@ -407,7 +432,7 @@ async fn a_folder_of_other_software_is_refused_and_left_as_it_was() -> Outcome {
         .ok_or("started in a foreign folder")?;
     let message = error.to_string();
     assert!(
-        matches!(error, EmbeddedError::ForeignDirectory { .. }),
+        matches!(error.problem(), Problem::ForeignDirectory { .. }),
         "{message}"
     );
     assert!(message.contains("DATA_DIR"), "{message}");
@@ -427,7 +452,10 @@ async fn a_start_that_fails_quotes_the_log_and_frees_the_folder() -> Outcome {
     std::fs::write(&configuration, "no_such_setting_anywhere = on\n")?;
     let error = scratch.start().await.err().ok_or("started nonetheless")?;
     let message = error.to_string();
-    assert!(matches!(error, EmbeddedError::Exited { .. }), "{message}");
+    assert!(
+        matches!(error.problem(), Problem::Exited { .. }),
+        "{message}"
+    );
     assert!(message.contains("no_such_setting_anywhere"), "{message}");
 
     std::fs::write(&configuration, original)?;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::error::EmbeddedError;
+use super::error::Problem;
 
 /// The oldest supported major version: the schema and its tests are not tried on anything older.
 pub(super) const OLDEST_MAJOR: u32 = 15;
@@ -47,19 +47,19 @@ impl Binaries {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::BinDir`], [`EmbeddedError::NotInstalled`] or
-    /// [`EmbeddedError::VersionMissing`].
+    /// [`Problem::BinDir`], [`Problem::NotInstalled`] or
+    /// [`Problem::VersionMissing`].
     pub(super) fn choose(
         bin_dir: Option<&Path>,
         made_by: Option<&str>,
         data_dir: &Path,
-    ) -> Result<Self, EmbeddedError> {
+    ) -> Result<Self, Problem> {
         let found = match bin_dir {
             Some(dir) => vec![Self::given(dir)?],
             None => Self::installed(),
         };
         let Some(newest) = found.first() else {
-            return Err(EmbeddedError::NotInstalled {
+            return Err(Problem::NotInstalled {
                 install: install_instruction(),
             });
         };
@@ -70,7 +70,7 @@ impl Binaries {
             .iter()
             .find(|candidate| candidate.major.to_string() == made_by)
             .cloned()
-            .ok_or_else(|| EmbeddedError::VersionMissing {
+            .ok_or_else(|| Problem::VersionMissing {
                 data_dir: data_dir.to_owned(),
                 needed: made_by.to_owned(),
                 found: join_majors(&found),
@@ -87,9 +87,9 @@ impl Binaries {
         self.dir.join("postgres")
     }
 
-    /// The installation in the folder that `PG_BIN_DIR` names.
-    fn given(dir: &Path) -> Result<Self, EmbeddedError> {
-        let problem = |problem: String| EmbeddedError::BinDir {
+    /// The installation in the folder that [`Settings::bin_dir`](super::Settings::bin_dir) names.
+    fn given(dir: &Path) -> Result<Self, Problem> {
+        let problem = |problem: String| Problem::BinDir {
             bin_dir: dir.to_owned(),
             problem,
         };
@@ -224,7 +224,7 @@ fn instruction_for(os_release: &str) -> String {
 
 /// The variables that the programs get to see.
 ///
-/// Everything else stays with charge-once: its environment holds secrets, and variables such as
+/// Everything else stays with this process: its environment holds secrets, and variables such as
 /// `PGDATA`, `PGOPTIONS` or `NOTIFY_SOCKET` would change what PostgreSQL does.
 pub(super) fn environment() -> Vec<(&'static str, OsString)> {
     let mut variables: Vec<(&'static str, OsString)> = ["PATH", "LD_LIBRARY_PATH"]

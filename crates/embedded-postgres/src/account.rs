@@ -1,4 +1,4 @@
-//! The user that PostgreSQL runs as when charge-once runs as root.
+//! The user that PostgreSQL runs as when this process runs as root.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::unistd::{Gid, Uid, User, geteuid};
 
-use super::error::EmbeddedError;
+use super::error::Problem;
 
 /// Users to run PostgreSQL as, in order of preference: the one its packages create, then the one
 /// that every system has.
@@ -22,15 +22,15 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Chooses the user for PostgreSQL, or `None` when charge-once is an ordinary user itself.
+    /// Chooses the user for PostgreSQL, or `None` when this process runs as an ordinary user itself.
     ///
     /// A database that exists already keeps its owner: the number of the user `postgres` differs
     /// between systems, and the data may have come from another one, as in a container volume.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::NoAccount`] when the system has no user for the purpose.
-    pub(super) fn for_postgres(cluster: &Path) -> Result<Option<Self>, EmbeddedError> {
+    /// [`Problem::NoAccount`] when the system has no user for the purpose.
+    pub(super) fn for_postgres(cluster: &Path) -> Result<Option<Self>, Problem> {
         if !geteuid().is_root() {
             return Ok(None);
         }
@@ -45,7 +45,7 @@ impl Account {
         owner
             .or_else(|| CANDIDATES.into_iter().find_map(Self::named))
             .map(Some)
-            .ok_or(EmbeddedError::NoAccount)
+            .ok_or(Problem::NoAccount)
     }
 
     /// Whether the user may pass through a folder, judged as the kernel judges a user without
