@@ -1,0 +1,4 @@
+//! The program: its command line, its configuration and its databases.
+
+mod program;
+mod session_defaults;
