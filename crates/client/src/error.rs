@@ -104,13 +104,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// It is not known what happened.
+/// There is no outcome: it is not known what happened, unless nothing was [`sent`](Self::sent).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GaveUp {
     /// The operation's key; `None` where something was read or deleted, which needs none.
     pub key: Option<String>,
-    /// How often it was sent.
+    /// How often it was tried.
     pub attempts: u32,
+    /// Whether any attempt left this machine, here or in an earlier process. If none did, nothing
+    /// has happened, and nothing will before it is sent again.
+    pub sent: bool,
     /// Why not more often.
     pub reason: Reason,
     /// How the last attempt ended.
@@ -125,7 +128,10 @@ impl fmt::Display for GaveUp {
             self.attempts, self.reason, self.last
         )?;
         match &self.key {
-            Some(key) => write!(f, "; it may have happened: retry with the same key, {key}"),
+            Some(key) if self.sent => {
+                write!(f, "; it may have happened: retry with the same key, {key}")
+            }
+            Some(key) => write!(f, "; nothing was sent: retry with the same key, {key}"),
             None => Ok(()),
         }
     }

@@ -101,18 +101,21 @@ pub(super) async fn send(
 ) -> Result<Reply, Error> {
     let until = inner.clock.monotonic() + inner.policy.deadline;
     let mut attempts = 0;
+    let mut sent = was_sent;
     loop {
         attempts += 1;
+        let left = until.saturating_sub(inner.clock.monotonic());
+        let attempt = attempt(inner, message, left.min(inner.policy.attempt_timeout)).await;
+        sent |= !matches!(attempt, Err(Trouble::NotConnected(_)));
         let gave_up = |reason, last| {
             Err(Error::GaveUp(Box::new(GaveUp {
                 key: message.key(),
                 attempts,
+                sent,
                 reason,
                 last,
             })))
         };
-        let left = until.saturating_sub(inner.clock.monotonic());
-        let attempt = attempt(inner, message, left.min(inner.policy.attempt_timeout)).await;
         let (trouble, asked_for) = match attempt {
             Ok(reply) => match verdict(reply.status, reply.should_retry) {
                 Verdict::Done if reply.has_an_object() => {
