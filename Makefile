@@ -19,11 +19,7 @@ help: ## list the targets
 .PHONY: run
 run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 	@scripts/install-postgres
-# What is already in the environment wins over .env, which the shell reads: quote a value that
-# holds `&` or spaces.
-	@given=$$(export -p); \
-	if [ -f .env ]; then set -a; . ./.env; set +a; eval "$$given"; fi; \
-	exec cargo run --release --locked
+	@exec scripts/charge-once
 
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
