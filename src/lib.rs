@@ -22,6 +22,8 @@
 //!
 //! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/docs/layers.rs`).
 
+pub mod cli;
+
 pub mod server;
 
 pub mod http;
@@ -40,9 +42,7 @@ pub mod processor;
 
 pub mod workers;
 
-pub mod accounts;
 pub mod config;
 pub mod database;
-pub mod operations;
 
 pub mod telemetry;

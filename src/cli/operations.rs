@@ -1,4 +1,4 @@
-//! What an operator can do about operations whose outcome is unknown.
+//! `charge-once operations`: what an operator can do about operations whose outcome is unknown.
 //!
 //! Promise: settling by hand goes the same way as settling by the processor's answer, under a lease
 //! of its own, so it can't cross with somebody who is still at work. The processor is asked once
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::{BoxError, print, say, session};
 use crate::{
     commands::{ProcessorOperations, RefundedElsewhere},
     config::Config,
@@ -35,6 +36,9 @@ pub use crate::domain::operation::Word;
 /// a network.
 pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
+/// Longest name of a person.
+const NAME_MAX_CHARS: usize = 100;
+
 /// For how long an operation is sent again where PROCESSOR_URL doesn't say: as long as processors
 /// remember keys by default.
 const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
@@ -46,6 +50,86 @@ const DECLINED: Decline = Decline {
     message: "Your card was declined.",
 };
 
+/// What is done about operations in doubt.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Lists the operations that wait for an answer, and refused refunds that checkouts wait for.
+    List,
+    /// Resolves one that is at least an hour old, after you have asked the processor's operator
+    /// what became of it.
+    ///
+    /// With PROCESSOR_URL the processor is looked up first, and an outcome that contradicts it is
+    /// refused; so are `declined` and `not-executed` while the operation may still be sent again. A
+    /// refused refund that a checkout waits for is resolved by `done` at any age, once you have
+    /// given the money back yourself.
+    Resolve {
+        /// The operation's id, which is the key that the processor got.
+        id: Uuid,
+        /// What the processor did.
+        #[arg(value_enum)]
+        outcome: OperationOutcome,
+        /// Your name: 1 to 100 characters, kept with the operation.
+        #[arg(long, value_name = "NAME")]
+        by: String,
+    },
+}
+
+/// What the processor did, as an operator says it.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum OperationOutcome {
+    /// It was executed.
+    Done,
+    /// It was refused for good.
+    Declined,
+    /// It was not executed, by no attempt, and will not be: the key becomes free.
+    NotExecuted,
+}
+
+pub(super) fn run(command: Command) -> Result<(), BoxError> {
+    let config = Config::from_env()?;
+    match command {
+        Command::List => session::once(&config, async |database| show(database).await),
+        Command::Resolve { id, outcome, by } => {
+            if by.trim().is_empty() || by.chars().count() > NAME_MAX_CHARS {
+                return Err("--by must have 1 to 100 characters".into());
+            }
+            let word = match outcome {
+                OperationOutcome::Done => Word::Done,
+                OperationOutcome::Declined => Word::Declined,
+                OperationOutcome::NotExecuted => Word::NotExecuted,
+            };
+            session::once(&config, async |database| {
+                if settle(database, &config, id, Statement { word, by }).await? {
+                    print("Resolved. A retry with its idempotency key is answered by it.")
+                } else {
+                    let why = "there is no such operation in flight any more, or another process \
+                               is at work on it";
+                    Err(why.into())
+                }
+            })
+        }
+    }
+}
+
+async fn show(database: &Database) -> Result<(), BoxError> {
+    let unsettled = list(database).await?;
+    if unsettled.is_empty() {
+        say("no operations are in flight");
+    }
+    for waiting in unsettled {
+        let standing = match (waiting.refused_to, waiting.in_doubt) {
+            (Some(checkout), _) => format!("refused, and {checkout} waits for it"),
+            (None, true) => format!("in doubt, taken over {} times", waiting.takeovers),
+            (None, false) => "not yet in doubt".to_owned(),
+        };
+        print(&format!(
+            "{}  {}  {}  {}  since {:.0}  {standing}",
+            waiting.id, waiting.account, waiting.verb, waiting.charge, waiting.created_at,
+        ))?;
+    }
+    Ok(())
+}
+
 /// What a person says of an operation.
 #[derive(Debug)]
 pub struct Statement {
@@ -53,9 +137,6 @@ pub struct Statement {
     pub word: Word,
     /// Who says so: 1 to 100 characters, kept with the operation.
     pub by: String,
-    /// Whether the word counts though the processor that was asked isn't the one that is configured, so
-    /// that it can't be looked up.
-    pub without_the_processor: bool,
 }
 
 /// Why nothing came of it.
@@ -95,11 +176,7 @@ pub async fn settle(
     database: &Database,
     config: &Config,
     id: Uuid,
-    Statement {
-        word,
-        by: person,
-        without_the_processor,
-    }: Statement,
+    Statement { word, by: person }: Statement,
 ) -> Result<bool, Error> {
     let settings = Settings {
         retention: config.idempotency_ttl,
@@ -146,11 +223,10 @@ pub async fn settle(
         let asked = processor.filter(|(_, name)| *name == operation.processor);
         let said = match asked {
             Some((client, _)) => look_up(client, operation).await,
-            None if without_the_processor => None,
             None => {
                 return Called::Unknown(Failure::unavailable(format!(
-                    "it was sent to {}, which can't be looked up: set PROCESSOR_URL (and PROCESSOR_NAME) \
-                     as the servers have them, or add --without-the-processor",
+                    "it was sent to {}: set PROCESSOR_URL to its address, and PROCESSOR_NAME to \
+                     this name, even if nothing answers there any more",
                     operation.processor
                 )));
             }
@@ -233,7 +309,7 @@ fn weigh(word: Word, said: Option<Answer>) -> Called<Answer> {
 
 fn contradicted(by: &str) -> Called<Answer> {
     Called::Unknown(Failure::unavailable(format!(
-        "the processor says \"{by}\", so nothing was settled; a server that runs with PROCESSOR_URL \
-         settles it by that answer, or say the same"
+        "the processor says \"{by}\", so nothing was resolved; a server that runs with PROCESSOR_URL \
+         resolves it by that answer, or say the same"
     )))
 }

@@ -3,19 +3,25 @@
 //! Promise: killed at any moment and run again with the same arguments and store, it has charged
 //! once. Its exit code says whether that is known.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use charge_once::domain::money::Currency;
 use charge_once_client::{
     Charge, Client, Error, FileKeyStore, KeyStoreError, NewCharge, Reply, Request, Resumed,
     RetryPolicy,
 };
 
+use super::{BoxError, print, say};
+use crate::domain::money::Currency;
+
 /// Where the API key is read from: an argument would be seen by every user of the machine.
 const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
 
 const AFTER_HELP: &str = "\
-The API key is read from the environment variable CHARGE_ONCE_API_KEY.
+Environment variables:
+  CHARGE_ONCE_API_KEY
+      Your API key. There is no argument for it, because other users could see that.
+  CHARGE_ONCE_URL [default: http://127.0.0.1:8080]
+      Where the service is, unless --url says so.
 
 With --store, the request and its key are on disk before they are sent. A run begins with what
 earlier runs left unfinished, each under its own key. If that was the same charge, it is this one,
@@ -26,7 +32,7 @@ Exit codes:
   1  it could not start; nothing was sent
   2  refused: the request can't be done as it is
   3  declined by the card's issuer
-  4  not known: run it again with the same store, or with the same --key
+  4  not known, or not sent: run it again with the same store, or with the same --key
   5  something in the store needs a person: it is too old to be sent again, or can't be read";
 
 const NOT_STARTED: u8 = 1;
@@ -36,9 +42,9 @@ const UNKNOWN: u8 = 4;
 const NEEDS_A_PERSON: u8 = 5;
 
 /// What to charge, and how to ask for it.
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// In major units, as people write it: 20.00, or 2000 of a currency without decimals.
     #[arg(long)]
     amount: String,
@@ -63,7 +69,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs it to its exit code.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, super::BoxError> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, BoxError> {
     let code = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
@@ -102,7 +108,7 @@ async fn pay(arguments: &Arguments) -> Result<u8, Error> {
             return Ok(code);
         }
     }
-    // Whoever kills this can still ask again by the key.
+    // After a kill, this key still finds the outcome.
     say(&format!("charging under the key {}", request.key()));
     Ok(show(request.send_for_reply().await))
 }
@@ -190,8 +196,8 @@ async fn finish_earlier_runs(
 fn show(outcome: Result<Reply, Error>) -> u8 {
     match outcome {
         Ok(reply) => {
-            // The charge is made, whether or not somebody reads about it.
-            let _ = super::print(&String::from_utf8_lossy(&reply.body));
+            // The charge is made, whether or not its reader is still there.
+            let _ = print(&String::from_utf8_lossy(&reply.body));
             0
         }
         Err(error) => failed(&error),
@@ -212,9 +218,4 @@ fn failed(error: &Error) -> u8 {
         Error::Expired(_) | Error::Store(KeyStoreError::Corrupt { .. }) => NEEDS_A_PERSON,
         Error::Store(KeyStoreError::Io { .. }) => NOT_STARTED,
     }
-}
-
-fn say(text: &str) {
-    // Nothing to do if standard error is gone.
-    let _ = writeln!(std::io::stderr(), "charge-once: {text}");
 }

@@ -288,7 +288,7 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     let connected = Database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
-    charge_once::accounts::ensure_dev_key(&connected, crate::support::harness::API_KEY)
+    charge_once::cli::api_key::ensure_dev_key(&connected, crate::support::harness::API_KEY)
         .await
         .unwrap();
     let server = TestServer::start_on(database, &[]).await;

@@ -1,4 +1,5 @@
 //! The program: its command line, its configuration and its databases.
 
+mod first_use;
 mod program;
 mod session_defaults;

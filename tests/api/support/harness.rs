@@ -75,7 +75,7 @@ async fn start_postgres() -> String {
     let database = Database::connect(&database_url(&url, TEMPLATE), &config(&[]))
         .await
         .unwrap();
-    charge_once::accounts::ensure_dev_key(&database, API_KEY)
+    charge_once::cli::api_key::ensure_dev_key(&database, API_KEY)
         .await
         .unwrap();
     database.pool().close().await;

@@ -4,5 +4,6 @@ pub mod go_between;
 pub mod harness;
 pub mod obstacle;
 pub mod processor;
+pub mod program;
 pub mod proxy;
 pub mod receiver;
