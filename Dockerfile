@@ -1,4 +1,4 @@
-# charge-once in an image of one program, without a shell script or a package of its own.
+# An image with one program, charge-once. It needs no shell script and installs no package.
 #
 #   docker build -t charge-once .
 #   docker run -e DATABASE_URL=postgres://… -p 8080:8080 charge-once
@@ -32,23 +32,23 @@ COPY src src
 RUN find src crates -name '*.rs' -exec touch {} + \
     && cargo build --release --locked
 
-# The same Debian as above, for the same C library. TLS and its root certificates are compiled in,
-# so nothing has to be installed.
+# The Debian release of the build image, for the same C library. TLS and its root certificates are
+# compiled in, so no package is needed.
 FROM debian:bookworm-slim
 COPY --from=build /build/target/release/charge-once /usr/local/bin/charge-once
 
-# A number, so that Kubernetes can see that it isn't root. The program owns no file and writes none.
+# A number, so that Kubernetes can verify that it isn't root. The program owns and writes no file.
 USER 10001:10001
 
-# From inside a container, 127.0.0.1 can't be reached by anybody else.
+# 127.0.0.1 can't be reached from outside the container.
 ENV BIND_ADDRESS=0.0.0.0:8080
 EXPOSE 8080
 
-# Requests in progress are answered before the program ends.
+# On SIGTERM, the program answers the requests in progress before it ends.
 STOPSIGNAL SIGTERM
 
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
     CMD ["charge-once", "healthcheck"]
 
-# Other commands follow: `docker run … charge-once migrate`.
+# Another command replaces `serve`: `docker run … charge-once migrate`.
 ENTRYPOINT ["charge-once"]

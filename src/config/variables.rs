@@ -221,7 +221,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
 ];
 
-/// The table for the documentation.
+/// The table for `docs/configuration.md`.
 pub fn markdown_table() -> String {
     let mut table = String::from("| variable | default | what it is |\n|---|---|---|\n");
     for Variable {
