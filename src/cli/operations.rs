@@ -1,8 +1,9 @@
 //! `charge-once operations`: what an operator can do about operations whose outcome is unknown.
 //!
-//! Promise: settling by hand goes the same way as settling by the processor's answer, under a lease
-//! of its own, so it can't cross with somebody who is still at work. The processor is asked once
-//! more before, and no word is taken against its own. Whose word it was is kept.
+//! Promise: an operator's resolution takes the path of the processor's own answer, under a lease of
+//! its own, so it never crosses with a process that still works on the operation. The processor is
+//! asked once more first, and a resolution that contradicts it is refused. The name of the person
+//! is kept.
 
 use std::time::Duration;
 
@@ -30,9 +31,9 @@ pub use crate::domain::operation::Word;
 /// How old an operation must be to be settled by a person. By then the reconciler, whose pauses are
 /// five minutes at most, has asked a dozen times.
 ///
-/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing happened
-/// takes an operation that was last sent this long ago: by then no attempt is still on its way through
-/// a network.
+/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing
+/// happened takes an operation that was last sent this long ago: by then no attempt is still on its
+/// way through a network.
 pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
 /// Longest name of a person.
@@ -170,7 +171,7 @@ pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
     Ok(unsettled)
 }
 
-/// Settles one by a person's word. `false`: nothing waits for it, or somebody is at work on it.
+/// Settles one by a person's word. `false`: nothing waits for it, or another process works on it.
 pub async fn settle(
     database: &Database,
     config: &Config,
@@ -248,8 +249,8 @@ pub async fn settle(
     }
 }
 
-/// What a canceled checkout waits for was refused by the processor, for good as far as it is concerned;
-/// a person has given the money back all the same. `false`: no checkout waits for it.
+/// What a canceled checkout waits for was refused by the processor, for good as far as it is
+/// concerned; a person has given the money back all the same. `false`: no checkout waits for it.
 async fn refunded_elsewhere(
     database: &Database,
     idempotency: &Idempotency,

@@ -1,7 +1,7 @@
 //! What every command with a database shares: logs, signals, and the private PostgreSQL.
 //!
-//! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving ends
-//! gracefully when it is told to stop; everything else ends at once.
+//! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
+//! ends gracefully when it is told to stop; everything else ends at once.
 
 use std::pin::Pin;
 

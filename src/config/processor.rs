@@ -12,7 +12,8 @@ use crate::idempotency::SETTLE_RESERVE;
 /// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
 const NAME_MAX_CHARS: usize = 255;
 
-/// What part of the processor's key window is left unused: an hour of a day, for clocks that differ.
+/// What part of the processor's key window is left unused: an hour of a day, for clocks that
+/// differ.
 const KEY_WINDOW_MARGIN: u32 = 24;
 
 /// The card processor across a network.

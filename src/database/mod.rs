@@ -103,7 +103,7 @@ pub struct Database {
 /// A read: borrows the connection for as long as its future runs.
 pub type Reading<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
-/// The same for a write.
+/// A write: borrows the connection for as long as its future runs.
 pub type Writing<'c, T> = Reading<'c, T>;
 
 impl Database {
@@ -216,7 +216,7 @@ impl Database {
         }
     }
 
-    /// The same as [`Database::read`] for a read of several statements, which all see one moment.
+    /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
     pub async fn snapshot<T, F>(&self, read: F) -> Result<T, ReadError>
     where
         T: Send + 'static,

@@ -20,6 +20,7 @@ use crate::support::{
         one_charge_and_its_record,
     },
     obstacle::{Obstacle, Stage},
+    program::scratch,
 };
 
 /// A command of a test's own.
@@ -263,17 +264,6 @@ async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     assert_eq!(client.get("/readyz").await.status, 200);
     assert!(!client.charge("key-3").await.is_replay());
     assert_eq!((database.charges().await, database.records().await), (3, 3));
-}
-
-/// A folder that PostgreSQL's user can enter.
-fn scratch() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::Builder::new()
-        .prefix("charge-once-test-")
-        .tempdir_in("/tmp")
-        .unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    folder
 }
 
 #[tokio::test]

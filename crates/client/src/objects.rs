@@ -1,247 +1,12 @@
-//! What is asked for and what comes back.
+//! What comes back.
 //!
-//! Promise: what is left out is not sent, so that the service's defaults hold; what a newer service
-//! adds to an object is ignored, so that an old client reads it.
+//! Promise: what a newer service adds to an object is ignored, so that an old client reads it.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-/// Your own names for things; on an update an empty value removes a name.
-pub type Metadata = BTreeMap<String, String>;
-
-/// A new charge. Cards are given as tokens only: requests may be kept on disk, and a card number
-/// must not.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewCharge {
-    /// Minor units.
-    pub amount: i64,
-    /// ISO 4217.
-    pub currency: String,
-    /// A test token; the service's default is `tok_visa`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-    /// `false` only promises the money.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capture: Option<bool>,
-    /// Your own reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub customer: Option<String>,
-    /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// For the card statement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub statement_descriptor: Option<String>,
-    /// Where the receipt goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt_email: Option<String>,
-    /// Your own names.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-impl NewCharge {
-    /// Of so many minor units.
-    pub fn new(amount: i64, currency: impl Into<String>) -> Self {
-        Self {
-            amount,
-            currency: currency.into(),
-            ..Self::default()
-        }
-    }
-}
-
-/// A change to a charge: what is `None` stays, what is empty is removed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct ChargeUpdate {
-    /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Where the receipt goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt_email: Option<String>,
-    /// Your own names.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-/// A change to a refund or an order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct MetadataUpdate {
-    /// Your own names.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-/// Taking promised money.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Capture {
-    /// Minor units; `None` for all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub amount: Option<i64>,
-}
-
-/// A new refund.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewRefund {
-    /// `ch_…`
-    pub charge: String,
-    /// Minor units; `None` for what remains.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub amount: Option<i64>,
-    /// `duplicate`, `fraudulent` or `requested_by_customer`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Your own names.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-/// A new order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewOrder {
-    /// ISO 4217.
-    pub currency: String,
-    /// The lines.
-    pub items: Vec<NewItem>,
-    /// Your own reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub customer: Option<String>,
-    /// Your own id of the order: a second key to it, which never expires.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_order_id: Option<String>,
-    /// Your own names.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-/// A line of a new order or checkout.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewItem {
-    /// Your stock-keeping unit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sku: Option<String>,
-    /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// How many.
-    pub quantity: i64,
-    /// Minor units each.
-    pub unit_amount: i64,
-}
-
-/// Paying an order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Payment {
-    /// A test token; the service's default is `tok_visa`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-}
-
-/// Something to be sold: an order, its charge and its items in one.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewCheckout {
-    /// ISO 4217.
-    pub currency: String,
-    /// The lines, each with a stock-keeping unit.
-    pub items: Vec<NewItem>,
-    /// A test token; the service's default is `tok_visa`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-    /// Your own reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub customer: Option<String>,
-    /// Your own names; the order gets them too.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-/// Where events are to be sent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewWebhookEndpoint {
-    /// https or http, and not a private address.
-    pub url: String,
-    /// `charge.succeeded`, …, or `*` for all.
-    pub enabled_events: Vec<String>,
-    /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Your own names.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: Metadata,
-}
-
-/// Which part of a list. Each list takes the filters that its function names; the service refuses
-/// all others.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ListQuery {
-    /// 1 to 100; 10.
-    pub limit: Option<u32>,
-    /// What comes after this id: older.
-    pub starting_after: Option<String>,
-    /// What comes before it: newer.
-    pub ending_before: Option<String>,
-    /// Created at this second or later, in unix seconds.
-    pub created_from: Option<i64>,
-    /// Created before this second.
-    pub created_before: Option<i64>,
-    /// Your own reference.
-    pub customer: Option<String>,
-    /// `or_…`
-    pub order: Option<String>,
-    /// `ch_…`
-    pub charge: Option<String>,
-    /// Your own id of an order.
-    pub client_order_id: Option<String>,
-    /// `charge.succeeded`, …
-    pub event_type: Option<String>,
-}
-
-impl ListQuery {
-    /// The path with this query.
-    pub(super) fn after(&self, path: &str) -> String {
-        let pairs = [
-            ("limit", self.limit.map(|limit| limit.to_string())),
-            ("starting_after", self.starting_after.clone()),
-            ("ending_before", self.ending_before.clone()),
-            ("created[gte]", self.created_from.map(|at| at.to_string())),
-            ("created[lt]", self.created_before.map(|at| at.to_string())),
-            ("customer", self.customer.clone()),
-            ("order", self.order.clone()),
-            ("charge", self.charge.clone()),
-            ("client_order_id", self.client_order_id.clone()),
-            ("type", self.event_type.clone()),
-        ];
-        let given = pairs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)));
-        with_query(path, given)
-    }
-}
-
-pub(super) fn with_query(
-    path: &str,
-    pairs: impl IntoIterator<Item = (&'static str, String)>,
-) -> String {
-    let query = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(pairs)
-        .finish();
-    if query.is_empty() {
-        path.to_owned()
-    } else {
-        format!("{path}?{query}")
-    }
-}
-
-/// A page of a list, newest first.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Page<T> {
-    /// The objects.
-    pub data: Vec<T>,
-    /// Whether there are more beyond it.
-    pub has_more: bool,
-}
+use super::requests::Metadata;
 
 /// A charge.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -360,7 +125,7 @@ pub struct Checkout {
     pub customer: Option<String>,
     /// Why it is canceled: the code of the error that was answered.
     pub failure_code: Option<String>,
-    /// The same, for people.
+    /// Why it is canceled, for people.
     pub failure_message: Option<String>,
     /// The lines.
     pub items: Vec<Item>,
@@ -385,7 +150,7 @@ pub struct CheckoutStep {
     pub state: String,
     /// The id of what it made or changed, once it ended.
     pub resource: Option<String>,
-    /// How often somebody set out to run it.
+    /// How often a process began to run it.
     pub attempts: i64,
 }
 
