@@ -15,6 +15,7 @@ ENV SQLX_OFFLINE=true
 COPY Cargo.toml Cargo.lock ./
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
+COPY crates/idempotency/Cargo.toml crates/idempotency/
 RUN for manifest in $(find . -name Cargo.toml); do \
         package=$(dirname "$manifest") \
         && mkdir -p "$package/src" \

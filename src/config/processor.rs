@@ -7,7 +7,7 @@ use super::{
     source::Source,
     timeouts::{Timeouts, at_most_400_days},
 };
-use crate::idempotency::SETTLE_RESERVE;
+use crate::idempotency::COMPLETION_RESERVE;
 
 /// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
 const NAME_MAX_CHARS: usize = 255;
@@ -58,7 +58,7 @@ impl Calls {
         let (timeout, lease) = (timeout?, lease?);
         // Longer than one call of the processor and the transaction after it, so that the holder of
         // a lease can use it.
-        let least = timeout + timeouts?.database_deadline + SETTLE_RESERVE;
+        let least = timeout + timeouts?.database_deadline + COMPLETION_RESERVE;
         if lease <= least {
             let least = humantime::format_duration(least);
             let expected = format!(
