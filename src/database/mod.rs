@@ -6,6 +6,7 @@
 //! doubt in the pool.
 
 pub mod embedded;
+pub mod migrations;
 
 use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
 
@@ -139,8 +140,7 @@ impl Database {
         PgConnection::connect_with(&self.options).await
     }
 
-    /// Applies what is missing of the schema. Replicas that start together take turns, by sqlx's
-    /// advisory lock.
+    /// Applies what is missing of the schema. Replicas that start together take turns.
     pub async fn migrate(&self) -> Result<(), StartError> {
         let mut connection = self
             .connect_aside()
@@ -158,7 +158,7 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        self.migrations.run(&mut connection).await?;
+        migrations::apply(self.migrations, &mut connection).await?;
         connection.close().await.map_err(StartError::Unreachable)
     }
 

@@ -18,6 +18,7 @@ mod client;
 mod docs;
 mod http;
 mod idempotency;
+mod migrations;
 mod phases;
 mod process;
 mod resources;
