@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::{checkout_with, stock},
-    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+    harness::{
+        Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually, report,
+    },
     pause_point::{PausePoint, Stage},
     processor::Processor,
     world::Retry,
@@ -143,9 +145,7 @@ impl Shop {
     }
 
     async fn in_flight(&self) -> i64 {
-        self.database
-            .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
-            .await
+        self.database.count(KEYS_IN_FLIGHT).await
     }
 
     async fn until_definite(&self, body: &Value) -> Answer {

@@ -106,9 +106,8 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
         let failed = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(failed.status, 503);
         sqlx::query(
-            "UPDATE idempotency_keys
-                SET takeovers = 10, recover_after = now() + interval '5 minutes'
-              WHERE operation IS NOT NULL",
+            "UPDATE idempotency_leases
+                SET takeovers = 10, recover_after = now() + interval '5 minutes'",
         )
         .execute(&server.database.pool)
         .await

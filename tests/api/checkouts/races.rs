@@ -12,7 +12,7 @@ use charge_once::{
         ids::{AccountId, CheckoutId},
     },
     idempotency::{
-        Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
+        Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
         Parameters, Phases, Request, Settings,
     },
     processor::SimulatedProcessor,
@@ -24,13 +24,11 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::{checkout, checkout_with, level, stock},
-    harness::{Answer, PATIENT, TestDatabase, TestServer, eventually},
+    harness::{Answer, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer, eventually},
     pause_point::{PausePoint, Stage},
     processor::Processor,
     racers::{all_at_once, until_definite},
 };
-
-const IN_FLIGHT: &str = "SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL";
 
 #[tokio::test]
 async fn a_checkout_that_is_running_ends_before_the_server_does() {
@@ -50,7 +48,7 @@ async fn a_checkout_that_is_running_ends_before_the_server_does() {
     let made = sending.await.unwrap();
     assert_eq!(made.status, 201, "{made:?}");
     let database = server.stop().await;
-    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    assert_eq!(database.count(KEYS_IN_FLIGHT).await, 0);
 }
 
 #[tokio::test]
@@ -114,7 +112,7 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
         .unwrap();
     server.database.expire_leases().await;
     eventually("a worker completes it", || async {
-        server.database.count(IN_FLIGHT).await == 0
+        server.database.count(KEYS_IN_FLIGHT).await == 0
     })
     .await;
     let made = send().await;
@@ -215,7 +213,7 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
             "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
             10 * 3000,
         ),
-        ("in flight", IN_FLIGHT, 0),
+        ("in flight", KEYS_IN_FLIGHT, 0),
         (
             "deadlocks",
             "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
@@ -286,7 +284,7 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
     assert_eq!((first.status.as_u16(), &first.body), (201, &again.body));
     assert_eq!(processor.lines().await, 1, "one charge");
     assert_eq!(database.charges().await, 1);
-    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    assert_eq!(database.count(KEYS_IN_FLIGHT).await, 0);
     late.stop().await;
     prompt.stop().await;
 }
@@ -297,12 +295,10 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
     let client = &server.client;
     let body = checkout_with("tok_outage");
     client.post("/checkouts", "key-1", &body).await;
-    sqlx::query(
-        "UPDATE idempotency_keys SET recover_after = 'infinity' WHERE operation IS NOT NULL",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+    sqlx::query("UPDATE idempotency_leases SET recover_after = 'infinity'")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
     let (account, id): (uuid::Uuid, uuid::Uuid) =
         sqlx::query_as("SELECT account_id, id FROM checkouts")
             .fetch_one(&server.database.pool)
@@ -371,9 +367,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let connected = database.connect(&[]).await;
     let settings = Settings {
         retention: Duration::from_secs(3600),
-        pool_wait: Duration::from_secs(1),
         database_deadline: Duration::from_secs(5),
-        pool_connections: 4,
     };
     let idempotency = Idempotency::new(connected.pool().clone(), settings).unwrap();
     let steps = CheckoutSteps {
@@ -396,7 +390,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let request = Request {
         account_id: account,
         key: IdempotencyKey::parse(b"key-1").unwrap(),
-        fingerprint: Fingerprint::of(&Fingerprinted {
+        fingerprint: Fingerprint::of(&FingerprintInput {
             method: "POST",
             path: "/checkouts",
             query: nothing,
@@ -407,7 +401,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
         path: "/checkouts".to_owned(),
         request_id: "req_1".to_owned(),
         wait: Duration::ZERO,
-        workflow: None,
+        label: None,
     };
     let Value::Object(tree) = checkout() else {
         unreachable!("a checkout is an object")

@@ -129,7 +129,7 @@ async fn an_abandoned_checkout_is_completed_by_a_worker() {
         .execute(&server.database.pool)
         .await
         .unwrap();
-    sqlx::query("UPDATE idempotency_keys SET recover_after = now() WHERE operation IS NOT NULL")
+    sqlx::query("UPDATE idempotency_leases SET recover_after = now()")
         .execute(&server.database.pool)
         .await
         .unwrap();
@@ -168,7 +168,7 @@ async fn two_who_run_one_checkout_run_each_step_once_and_answer_the_same() {
         };
         let first = send(&late.client);
         pause.is_reached().await;
-        sqlx::query("UPDATE idempotency_keys SET leased_until = now() WHERE operation IS NOT NULL")
+        sqlx::query("UPDATE idempotency_leases SET leased_until = now()")
             .execute(&database.pool)
             .await
             .unwrap();

@@ -9,8 +9,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    Command, Failure, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, Outcome, Parameters,
-    Record, Rejection, Reply, Request, Settings,
+    Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome,
+    Parameters, Record, Rejection, Reply, Request, Settings,
 };
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
@@ -116,9 +116,7 @@ pub fn replica(pool: &PgPool) -> Idempotency {
 pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idempotency {
     let settings = Settings {
         retention: Duration::from_secs(3600),
-        pool_wait: Duration::from_secs(10),
         database_deadline,
-        pool_connections: 20,
     };
     Idempotency::new(pool.clone(), settings).unwrap()
 }
@@ -128,7 +126,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
     Request {
         account_id: Uuid::nil(),
         key: IdempotencyKey::parse(b"key-1").unwrap(),
-        fingerprint: Fingerprint::of(&Fingerprinted {
+        fingerprint: Fingerprint::of(&FingerprintInput {
             method: "POST",
             path: "/work",
             query: Parameters::Canonical(b"{}"),
@@ -137,7 +135,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         }),
         method: "POST".into(),
         path: "/work".into(),
-        workflow: None,
+        label: None,
         request_id: format!("req_{}", Uuid::now_v7().simple()),
         wait,
     }
@@ -149,6 +147,8 @@ pub const LONG: Duration = Duration::from_secs(30);
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
         Outcome::Stored { record, replayed } => (record, replayed),
-        Outcome::Reused | Outcome::InUse | Outcome::Failed(_) => panic!("not stored: {outcome:?}"),
+        Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => {
+            panic!("not stored: {outcome:?}")
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{
-    harness::{Client, ServerProcess, TestDatabase},
+    harness::{Client, KEYS_IN_FLIGHT, ServerProcess, TestDatabase},
     processor::Processor,
 };
 
@@ -52,9 +52,7 @@ impl World {
     }
 
     pub async fn in_flight(&self) -> i64 {
-        self.database
-            .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
-            .await
+        self.database.count(KEYS_IN_FLIGHT).await
     }
 
     /// Both sides agree about every charge.

@@ -153,10 +153,9 @@ impl TestDatabase {
     /// Lets every lease expire, as if the processes that held them had died long ago.
     pub async fn expire_leases(&self) {
         sqlx::query(
-            "UPDATE idempotency_keys
+            "UPDATE idempotency_leases
                 SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'
-              WHERE operation IS NOT NULL",
+                    recover_after = now() - interval '1 second'",
         )
         .execute(&self.pool)
         .await
