@@ -6,6 +6,7 @@
 //! doubt in the pool.
 
 pub mod embedded;
+pub mod migrations;
 
 use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
 
@@ -186,8 +187,7 @@ impl Database {
         PgConnection::connect_with(&self.options).await
     }
 
-    /// Applies what is missing of the schema. Replicas that start together take turns, by sqlx's
-    /// advisory lock.
+    /// Applies what is missing of the schema. Replicas that start together take turns.
     pub async fn migrate(&self) -> Result<(), StartError> {
         let mut connection = self
             .connect_aside()
@@ -207,8 +207,8 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        for migrations in self.schema {
-            migrations.migrator.run(&mut connection).await?;
+        for set in self.schema {
+            migrations::apply(set.migrator, &mut connection).await?;
         }
         connection.close().await.map_err(StartError::Unreachable)
     }

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::{checkout_with, stock},
-    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+    harness::{
+        Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually, report,
+    },
     pause_point::{PausePoint, Stage},
     processor::Processor,
-    records::KEYS_IN_FLIGHT,
     world::Retry,
 };
 

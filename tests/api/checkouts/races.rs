@@ -24,14 +24,11 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::{checkout, checkout_with, level, stock},
-    harness::{Answer, PATIENT, TestDatabase, TestServer, eventually},
+    harness::{Answer, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer, eventually},
     pause_point::{PausePoint, Stage},
     processor::Processor,
     racers::{all_at_once, until_definite},
-    records::KEYS_IN_FLIGHT,
 };
-
-const IN_FLIGHT: &str = KEYS_IN_FLIGHT;
 
 #[tokio::test]
 async fn a_checkout_that_is_running_ends_before_the_server_does() {
@@ -51,7 +48,7 @@ async fn a_checkout_that_is_running_ends_before_the_server_does() {
     let made = sending.await.unwrap();
     assert_eq!(made.status, 201, "{made:?}");
     let database = server.stop().await;
-    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    assert_eq!(database.count(KEYS_IN_FLIGHT).await, 0);
 }
 
 #[tokio::test]
@@ -115,7 +112,7 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
         .unwrap();
     server.database.expire_leases().await;
     eventually("a worker completes it", || async {
-        server.database.count(IN_FLIGHT).await == 0
+        server.database.count(KEYS_IN_FLIGHT).await == 0
     })
     .await;
     let made = send().await;
@@ -216,7 +213,7 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
             "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
             10 * 3000,
         ),
-        ("in flight", IN_FLIGHT, 0),
+        ("in flight", KEYS_IN_FLIGHT, 0),
         (
             "deadlocks",
             "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
@@ -287,7 +284,7 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
     assert_eq!((first.status.as_u16(), &first.body), (201, &again.body));
     assert_eq!(processor.lines().await, 1, "one charge");
     assert_eq!(database.charges().await, 1);
-    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    assert_eq!(database.count(KEYS_IN_FLIGHT).await, 0);
     late.stop().await;
     prompt.stop().await;
 }

@@ -4,11 +4,10 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::{checkout, checkout_of, checkout_with, level, steps, stock, types_of_events},
-    harness::{TestDatabase, TestServer},
+    harness::{KEYS_IN_FLIGHT, TestDatabase, TestServer},
     pause_point::{PausePoint, Stage},
     processor::{self, Processor},
     racers::{all_at_once, until_definite},
-    records::KEYS_IN_FLIGHT,
 };
 
 #[tokio::test]

@@ -17,10 +17,9 @@ use uuid::Uuid;
 
 use crate::support::{
     effects::{LONG, replica, replica_with_deadline, request, stored},
-    harness::{TestDatabase, eventually},
+    harness::{KEYS_IN_FLIGHT, TestDatabase, eventually},
     pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
-    records::KEYS_IN_FLIGHT,
 };
 
 /// What the far side does with one call.

@@ -5,14 +5,6 @@ use sqlx::{Postgres, Transaction};
 
 use crate::support::harness::TestDatabase;
 
-/// Keys in flight by a committed row: each has a row without an outcome and a lease beside it, so
-/// that one without the other counts, too.
-pub const KEYS_IN_FLIGHT: &str = "
-    SELECT count(*)
-      FROM idempotency_leases
-      FULL JOIN (SELECT account_id, key FROM idempotency_keys WHERE status IS NULL) AS unfinished
-     USING (account_id, key)";
-
 /// Neither a record nor a business row.
 pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {
     assert_eq!(database.records().await, 0, "a record exists: {why}");

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::support::{
-    harness::{Client, ServerProcess, TestDatabase},
+    harness::{Client, KEYS_IN_FLIGHT, ServerProcess, TestDatabase},
     processor::Processor,
-    records::KEYS_IN_FLIGHT,
 };
 
 /// charge-once and a processor, each with a database of its own.
