@@ -13,7 +13,7 @@ use crate::{
     commands::{NetworkPhases, ProcessorOperations},
     config::{Config, ProcessorConfig},
     database::Database,
-    http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
+    http::{self, App, api_keys::ApiKeys, middleware::outermost, rate_limit::RateLimit},
     idempotency::{Idempotency, LeaseSettings, Phases, SETTLE_RESERVE, Settings},
     operations,
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},

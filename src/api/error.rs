@@ -5,7 +5,10 @@
 
 use serde::Serialize;
 
-use crate::domain::test_cards::{Decline, DeclineCode};
+use crate::domain::{
+    ids::ID_CHARS,
+    test_cards::{Decline, DeclineCode},
+};
 
 macro_rules! error_codes {
     ($($name:ident = $code:literal, $status:literal, $kind:ident: $explanation:literal;)+) => {
@@ -204,6 +207,25 @@ impl ApiError {
     /// An error with the table's own explanation as its message.
     pub fn explained(code: ErrorCode) -> Self {
         Self::new(code, code.explanation())
+    }
+
+    /// A refusal of the parameter `param`, which the message names where it may be repeated.
+    pub fn about(code: ErrorCode, param: Option<String>, message: &str) -> Self {
+        match param {
+            None => Self::new(code, message),
+            Some(param) => {
+                Self::new(code, format!("Invalid parameter: {param}. {message}")).with_param(param)
+            }
+        }
+    }
+
+    /// The account has no object with the id in `param`, whose kind begins with `prefix`; text that
+    /// is no such id is answered alike.
+    pub fn missing(param: &str, prefix: &str) -> Self {
+        let message = format!(
+            "This account has no such object. An id here is {prefix}_ and {ID_CHARS} characters."
+        );
+        Self::new(ErrorCode::ResourceMissing, message).with_param(param.to_owned())
     }
 
     /// The decline that left the failed charge `charge`.

@@ -33,10 +33,13 @@ pub const DESCRIPTION_MAX_CHARS: usize = 1_000;
 const EXPAND_MAX: usize = 20;
 const EXPANDABLE_MAX_CHARS: usize = 100;
 
+/// How alike a misspelt parameter must be to the known one, on Jaro and Winkler's scale from 0 to 1.
+const LIKENESS_MIN: f64 = 0.9;
+
 impl From<TooManyKeys> for ApiError {
     fn from(TooManyKeys: TooManyKeys) -> Self {
         let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
-        Self::new(ErrorCode::ParameterInvalid, message).with_param("metadata".to_owned())
+        invalid(Some("metadata".to_owned()), &message)
     }
 }
 
@@ -110,26 +113,24 @@ impl<'a> Fields<'a> {
     }
 
     /// A refusal of the field `name`.
-    pub fn invalid(&self, name: &str, message: impl Into<String>) -> ApiError {
-        ApiError::new(ErrorCode::ParameterInvalid, message).with_param(self.param(name))
+    pub fn invalid(&self, name: &str, message: impl AsRef<str>) -> ApiError {
+        invalid(self.param(name), message.as_ref())
     }
 
     /// A refusal of one element of the list `name`.
-    pub fn invalid_element(
-        &self,
-        name: &str,
-        index: usize,
-        message: impl Into<String>,
-    ) -> ApiError {
+    pub fn invalid_element(&self, name: &str, index: usize, message: impl AsRef<str>) -> ApiError {
         let list = self.place.within(Step::Name(name));
-        ApiError::new(ErrorCode::ParameterInvalid, message)
-            .with_param(list.within(Step::Index(index)).to_param())
+        invalid(list.within(Step::Index(index)).to_param(), message.as_ref())
     }
 
     /// The refusal of a required field that is not there.
     pub fn missing(&self, name: &str) -> ApiError {
-        ApiError::new(ErrorCode::ParameterMissing, "This parameter is required.")
-            .with_param(self.param(name))
+        let param = self.param(name);
+        let message = match &param {
+            None => "A parameter is required.".to_owned(),
+            Some(param) => format!("Missing parameter: {param}."),
+        };
+        ApiError::new(ErrorCode::ParameterMissing, message).with_param(param)
     }
 
     /// An integer within `range`. In a form it is written `0|[1-9][0-9]*`.
@@ -304,10 +305,7 @@ impl<'a> Fields<'a> {
         let read_one = |(index, value): (usize, &Value)| {
             let place = list.within(Step::Index(index));
             let Value::Object(members) = value else {
-                return Err(
-                    ApiError::new(ErrorCode::ParameterInvalid, "Must be an object.")
-                        .with_param(place.to_param()),
-                );
+                return Err(invalid(place.to_param(), "Must be an object."));
             };
             let mut fields = Fields::new(self.encoding, members, place);
             let one = read(&mut fields)?;
@@ -334,14 +332,11 @@ impl<'a> Fields<'a> {
         let root = self.place.within(Step::Name("metadata"));
         let mut changes = BTreeMap::new();
         for (key, value) in members {
-            let refuse = |message: String| {
-                ApiError::new(ErrorCode::ParameterInvalid, message)
-                    .with_param(root.within(Step::Name(key)).to_param())
-            };
+            let refuse = |message: &str| invalid(root.within(Step::Name(key)).to_param(), message);
             // With brackets no form could ever name it again, to unset it.
             let is_bracketed = key.contains(['[', ']']);
             if key.is_empty() || key.chars().count() > METADATA_KEY_MAX_CHARS || is_bracketed {
-                return Err(refuse(format!(
+                return Err(refuse(&format!(
                     "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters, none of them a bracket."
                 )));
             }
@@ -349,14 +344,14 @@ impl<'a> Fields<'a> {
                 value if is_empty(value) => None,
                 Value::String(text) if text.chars().count() > METADATA_VALUE_MAX_CHARS => {
                     let limit = METADATA_VALUE_MAX_CHARS;
-                    return Err(refuse(format!("Values have at most {limit} characters.")));
+                    return Err(refuse(&format!("Values have at most {limit} characters.")));
                 }
                 Value::String(text) => Some(text.clone()),
                 Value::Null
                 | Value::Bool(_)
                 | Value::Number(_)
                 | Value::Array(_)
-                | Value::Object(_) => return Err(refuse("Values are strings.".into())),
+                | Value::Object(_) => return Err(refuse("Values are strings.")),
             };
             changes.insert(key.clone(), change);
         }
@@ -378,19 +373,34 @@ impl<'a> Fields<'a> {
 
     /// Refuses the first member that nobody read: call it after the last field.
     pub fn finish(self) -> Result<(), ApiError> {
-        match self
-            .members
-            .keys()
-            .find(|name| !self.read.contains(name.as_str()))
-        {
-            None => Ok(()),
-            Some(unknown) => Err(ApiError::new(
-                ErrorCode::ParameterUnknown,
-                "This endpoint has no such parameter.",
-            )
-            .with_param(self.param(unknown))),
-        }
+        let mut names = self.members.keys();
+        let Some(unknown) = names.find(|name| !self.read.contains(name.as_str())) else {
+            return Ok(());
+        };
+        let param = self.param(unknown);
+        let message = match (&param, self.similar(unknown)) {
+            (None, _) => "This endpoint has no such parameter.".to_owned(),
+            (Some(param), None) => format!("Unknown parameter: {param}."),
+            (Some(param), Some(known)) => {
+                format!("Unknown parameter: {param}. Did you mean {known}?")
+            }
+        };
+        Err(ApiError::new(ErrorCode::ParameterUnknown, message).with_param(param))
     }
+
+    /// The known parameter that `unknown` is probably a misspelling of.
+    fn similar(&self, unknown: &str) -> Option<&'static str> {
+        let likeness = |known: &str| strsim::jaro_winkler(known, unknown);
+        let known = self.read.iter().copied();
+        known
+            .filter(|known| likeness(known) >= LIKENESS_MIN)
+            .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+    }
+}
+
+/// A refusal of a parameter.
+fn invalid(param: Option<String>, message: &str) -> ApiError {
+    ApiError::about(ErrorCode::ParameterInvalid, param, message)
 }
 
 /// `null` or the empty string.

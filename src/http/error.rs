@@ -24,14 +24,14 @@ const RETRY_AFTER_SECONDS: &str = "1";
 
 /// An error to answer with, not stored under any key.
 #[derive(Debug)]
-pub struct EdgeError {
+pub struct HttpError {
     // Boxed, so that the path without an error stays small.
     error: Box<ApiError>,
     status: u16,
     allow: Option<&'static str>,
 }
 
-impl EdgeError {
+impl HttpError {
     /// 405 with the methods that the path has.
     pub fn method_not_allowed(allow: &'static str) -> Self {
         Self {
@@ -70,6 +70,11 @@ impl EdgeError {
         Self::failed(kind)
     }
 
+    /// The account has no object with the id in the path, whose kind begins with `prefix`.
+    pub fn missing_id(prefix: &str) -> Self {
+        ApiError::missing("id", prefix).into()
+    }
+
     /// The account has no such object.
     pub fn missing(param: &str) -> Self {
         ApiError::explained(ErrorCode::ResourceMissing)
@@ -78,7 +83,7 @@ impl EdgeError {
     }
 }
 
-impl From<ApiError> for EdgeError {
+impl From<ApiError> for HttpError {
     fn from(error: ApiError) -> Self {
         Self {
             status: error.code.status(),
@@ -88,13 +93,13 @@ impl From<ApiError> for EdgeError {
     }
 }
 
-impl fmt::Display for EdgeError {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.error.code.as_str())
     }
 }
 
-impl ResponseError for EdgeError {
+impl ResponseError for HttpError {
     fn status_code(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::error::EdgeError;
+use super::error::HttpError;
 use crate::{
     api::{
         dialect::Dialect,
@@ -124,7 +124,7 @@ pub fn reply<T: Serialize>(
     path: &str,
     cursor: Cursor,
     listed: Option<Listed<T>>,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let Some(Listed { data, has_more }) = listed else {
         return Err(unknown_cursor(match cursor {
             Cursor::EndingBefore(_) => "ending_before",

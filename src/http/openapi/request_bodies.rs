@@ -1,5 +1,5 @@
-//! What the OpenAPI document says of every request body alike: whether there must be one, and how
-//! parameters with members are written in forms.
+//! What the OpenAPI document says of every request body alike: that it may be JSON or a form,
+//! whether there must be one, and how parameters with members are written in forms.
 //!
 //! Promise: it holds for every operation, because it is derived from what the operation declares.
 
@@ -16,7 +16,9 @@ use utoipa::{
     },
 };
 
-use super::openapi::operations;
+use super::operations::operations;
+
+const FORM: &str = "application/x-www-form-urlencoded";
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
@@ -35,10 +37,11 @@ impl Modify for RequestBodies {
             let Some(RefOr::T(body)) = &mut operation.request_body else {
                 continue;
             };
-            let form = body.content.get_mut("application/x-www-form-urlencoded");
-            let Some(RefOr::T(form)) = form else {
+            // Every body can be written both ways, and handlers describe it once, as JSON.
+            let Some(RefOr::T(json)) = body.content.get("application/json") else {
                 continue;
             };
+            let mut form = json.clone();
             let Some(Schema::Object(parameters)) = resolve(&schemas, form.schema.as_ref()) else {
                 continue;
             };
@@ -58,6 +61,7 @@ impl Modify for RequestBodies {
                 }
             }
             form.schema = Some(Schema::Object(written).into());
+            body.content.insert(FORM.to_owned(), form.into());
         }
     }
 }
