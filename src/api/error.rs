@@ -154,11 +154,14 @@ impl ErrorCode {
         format!("/errors#{}", self.as_str())
     }
 
-    /// `Stripe-Should-Retry`: whether the same request with the same key may end otherwise.
+    /// `Stripe-Should-Retry`: whether the same request with the same key is safe to send again and
+    /// may then end otherwise.
     pub fn should_retry(self) -> bool {
         matches!(
             self,
-            Self::IdempotencyKeyInUse
+            Self::RequestTimeout
+                | Self::IdempotencyKeyInUse
+                | Self::ResourceBusy
                 | Self::RateLimited
                 | Self::InternalError
                 | Self::ServiceUnavailable
