@@ -29,6 +29,7 @@ pub struct HttpError {
     error: Box<ApiError>,
     status: u16,
     allow: Option<&'static str>,
+    should_retry: bool,
 }
 
 impl HttpError {
@@ -55,12 +56,16 @@ impl HttpError {
 
     /// Not executed, or not known to be. Opaque: the cause is in the log.
     pub fn failed(kind: FailureKind) -> Self {
-        ApiError::explained(match kind {
+        let code = match kind {
             FailureKind::Busy => ErrorCode::ResourceBusy,
-            FailureKind::Unavailable => ErrorCode::ServiceUnavailable,
+            FailureKind::Unavailable | FailureKind::Unsupported => ErrorCode::ServiceUnavailable,
             FailureKind::Internal => ErrorCode::InternalError,
-        })
-        .into()
+        };
+        Self {
+            // The same process would answer the same, however long a client waits.
+            should_retry: kind != FailureKind::Unsupported && code.should_retry(),
+            ..ApiError::explained(code).into()
+        }
     }
 
     /// The same for a read, which nobody has logged yet.
@@ -87,6 +92,7 @@ impl From<ApiError> for HttpError {
     fn from(error: ApiError) -> Self {
         Self {
             status: error.code.status(),
+            should_retry: error.code.should_retry(),
             error: Box::new(error),
             allow: None,
         }
@@ -112,7 +118,7 @@ impl ResponseError for HttpError {
                 header::LINK,
                 format!("<{}>; rel=\"describedby\"", code.doc_url()),
             ))
-            .insert_header(("stripe-should-retry", code.should_retry().to_string()));
+            .insert_header(("stripe-should-retry", self.should_retry.to_string()));
         if matches!(
             code,
             ErrorCode::IdempotencyKeyInUse | ErrorCode::RateLimited | ErrorCode::ServiceUnavailable

@@ -81,7 +81,7 @@ fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError>
         Outcome::Reused => Err(HttpError::key_reused(dialect)),
         Outcome::InUse => Err(HttpError::key_in_use()),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
-        Outcome::Unfinished => Err(HttpError::failed_read(Failure::misconfigured(
+        Outcome::Unfinished => Err(HttpError::failed_read(Failure::unsupported(
             "the key is in flight by a command in phases, which takes PROCESSOR_URL",
         ))),
         Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
