@@ -72,7 +72,7 @@ error_codes! {
     ChargeNotCaptured = "charge_not_captured", 400, InvalidRequest:
         "The charge was not captured, so there is no part of it to give back. A refund of its whole amount releases it.";
     CaptureAmountTooLarge = "capture_amount_too_large", 400, InvalidRequest:
-        "More would be captured than was authorised.";
+        "More would be captured than was authorized.";
     RefundAmountTooLarge = "refund_amount_too_large", 400, InvalidRequest:
         "More would be refunded than was captured.";
     OrderAlreadyPaid = "order_already_paid", 400, InvalidRequest:
@@ -249,7 +249,8 @@ impl ApiError {
         self
     }
 
-    /// The body: `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
+    /// The body:
+    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope {
             error: EnvelopeError {

@@ -4,23 +4,16 @@
 //! parameter is ignored, and everything has a limit. The order of checks is the order in which a
 //! command reads its fields, so a bad request gets the same refusal every time.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
-};
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
 use super::{
-    card_numbers::{ParamPath, Step},
     error::{ApiError, ErrorCode},
+    param_path::{ParamPath, Step},
 };
 use crate::domain::{
     change::Change,
-    metadata::{
-        METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata,
-        MetadataChange, TooManyKeys,
-    },
     money::{AMOUNT_MAX, Currency},
 };
 
@@ -33,15 +26,8 @@ pub const DESCRIPTION_MAX_CHARS: usize = 1_000;
 const EXPAND_MAX: usize = 20;
 const EXPANDABLE_MAX_CHARS: usize = 100;
 
-/// How alike a misspelt parameter must be to the known one, on Jaro and Winkler's scale from 0 to 1.
+/// How alike a misspelled parameter must be to the known one: 0 is not at all, 1 is the same.
 const LIKENESS_MIN: f64 = 0.9;
-
-impl From<TooManyKeys> for ApiError {
-    fn from(TooManyKeys: TooManyKeys) -> Self {
-        let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
-        invalid(Some("metadata".to_owned()), &message)
-    }
-}
 
 /// How the parameters were written. It decides what an integer and a boolean look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +69,7 @@ impl Params {
 pub struct Fields<'a> {
     encoding: Encoding,
     members: &'a Map<String, Value>,
-    place: ParamPath<'a>,
+    pub(super) place: ParamPath<'a>,
     read: BTreeSet<&'static str>,
 }
 
@@ -103,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A value that the request names, `null` and the empty string included.
-    fn take_given(&mut self, name: &'static str) -> Option<&'a Value> {
+    pub(super) fn take_given(&mut self, name: &'static str) -> Option<&'a Value> {
         self.read.insert(name);
         self.members.get(name)
     }
@@ -233,7 +219,8 @@ impl<'a> Fields<'a> {
         Ok(text.map_or(Change::Keep, Change::Set))
     }
 
-    /// A list of `sizes` strings of at most `chars_max` Unicode scalar values each. Absent is empty.
+    /// A list of `sizes` strings of at most `chars_max` Unicode scalar values each. Absent is
+    /// empty.
     pub fn texts(
         &mut self,
         name: &'static str,
@@ -315,49 +302,6 @@ impl<'a> Fields<'a> {
         values.iter().enumerate().map(read_one).collect()
     }
 
-    /// `metadata` on a create: strings by name. An empty or `null` value means absent.
-    pub fn metadata(&mut self) -> Result<Metadata, ApiError> {
-        Ok(self.metadata_change()?.apply(Metadata::new())?)
-    }
-
-    /// `metadata` on an update: an empty or `null` value unsets its name, and in the place of the
-    /// whole object all names.
-    pub fn metadata_change(&mut self) -> Result<MetadataChange, ApiError> {
-        let members = match self.take_given("metadata") {
-            None => return Ok(MetadataChange::Merge(BTreeMap::new())),
-            Some(value) if is_empty(value) => return Ok(MetadataChange::Clear),
-            Some(Value::Object(members)) => members,
-            Some(_) => return Err(self.invalid("metadata", "Must be an object of strings.")),
-        };
-        let root = self.place.within(Step::Name("metadata"));
-        let mut changes = BTreeMap::new();
-        for (key, value) in members {
-            let refuse = |message: &str| invalid(root.within(Step::Name(key)).to_param(), message);
-            // With brackets no form could ever name it again, to unset it.
-            let is_bracketed = key.contains(['[', ']']);
-            if key.is_empty() || key.chars().count() > METADATA_KEY_MAX_CHARS || is_bracketed {
-                return Err(refuse(&format!(
-                    "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters, none of them a bracket."
-                )));
-            }
-            let change = match value {
-                value if is_empty(value) => None,
-                Value::String(text) if text.chars().count() > METADATA_VALUE_MAX_CHARS => {
-                    let limit = METADATA_VALUE_MAX_CHARS;
-                    return Err(refuse(&format!("Values have at most {limit} characters.")));
-                }
-                Value::String(text) => Some(text.clone()),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::Array(_)
-                | Value::Object(_) => return Err(refuse("Values are strings.")),
-            };
-            changes.insert(key.clone(), change);
-        }
-        Ok(MetadataChange::Merge(changes))
-    }
-
     /// Whether `expand` asks for `expandable`, the one reference that this endpoint can show as a
     /// whole object.
     pub fn expands(&mut self, expandable: &str) -> Result<bool, ApiError> {
@@ -371,7 +315,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses the first member that nobody read: call it after the last field.
+    /// Refuses the first member that was not read. Call it after the last field.
     pub fn finish(self) -> Result<(), ApiError> {
         let mut names = self.members.keys();
         let Some(unknown) = names.find(|name| !self.read.contains(name.as_str())) else {
@@ -399,12 +343,12 @@ impl<'a> Fields<'a> {
 }
 
 /// A refusal of a parameter.
-fn invalid(param: Option<String>, message: &str) -> ApiError {
+pub(super) fn invalid(param: Option<String>, message: &str) -> ApiError {
     ApiError::about(ErrorCode::ParameterInvalid, param, message)
 }
 
 /// `null` or the empty string.
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_str().is_some_and(str::is_empty)
 }
 

@@ -25,7 +25,7 @@ pub struct App {
     pub api_keys: ApiKeys,
     /// How often.
     pub rate_limit: RateLimit,
-    /// Where cards are authorised, if that takes no network.
+    /// Where cards are authorized, if that takes no network.
     pub processor: Arc<SimulatedProcessor>,
     /// The way to write where it does.
     pub phases: Option<NetworkPhases>,

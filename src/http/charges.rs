@@ -168,7 +168,10 @@ struct CaptureChargeBody {
 }
 
 errors! {
-    CaptureChargeErrors: Mutating [ResourceMissing, AmountTooLarge, ChargeAlreadyCaptured, ChargeAlreadyRefunded, CaptureAmountTooLarge]
+    CaptureChargeErrors: Mutating [
+        ResourceMissing, AmountTooLarge, ChargeAlreadyCaptured, ChargeAlreadyRefunded,
+        CaptureAmountTooLarge
+    ]
 }
 
 /// Capture a charge

@@ -42,7 +42,8 @@ struct CreateCheckoutBody {
     /// Your own reference.
     #[schema(max_length = 255)]
     customer: Option<String>,
-    /// Your own names: at most 50 keys of 40 characters with values of 500. The order gets them too.
+    /// Your own names: at most 50 keys of 40 characters with values of 500. The order gets them
+    /// too.
     metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -72,9 +73,10 @@ errors! {
 
 /// Create a checkout
 ///
-/// Opens an order, charges the card, and takes the items from the inventory, step by step. A declined
-/// card cancels the order; items that are out of stock give the charge back and cancel the order.
-/// After a 5xx the same key goes on where the checkout stopped; nothing before it runs twice.
+/// Opens an order, charges the card, and takes the items from the inventory, step by step. A
+/// declined card cancels the order; items that are out of stock give the charge back and cancel the
+/// order. After a 5xx the same key goes on where the checkout stopped; nothing before it runs
+/// twice.
 #[utoipa::path(
     post, path = "/checkouts", tag = "Checkouts", operation_id = "createCheckout",
     params(MutatingHeaders),
@@ -100,7 +102,7 @@ errors! {
 
 /// Retrieve a checkout
 ///
-/// With its steps: which have run, what they made, and how often somebody set out to run them.
+/// With its steps: which have run, what they made, and how often a run set out for each.
 #[utoipa::path(
     get, path = "/checkouts/{id}", tag = "Checkouts", operation_id = "retrieveCheckout",
     params(("id" = String, Path, description = "The checkout's id: co_…")),

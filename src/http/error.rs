@@ -68,7 +68,7 @@ impl HttpError {
         }
     }
 
-    /// The same for a read, which nobody has logged yet.
+    /// A read that failed. Its cause is logged here, and opaque to the client.
     pub fn failed_read(failure: impl Into<Failure>) -> Self {
         let Failure { kind, cause, .. } = failure.into();
         tracing::error!(?kind, %cause, "a read failed");

@@ -118,7 +118,8 @@ fn unknown_cursor(name: &str) -> ApiError {
     ApiError::new(ErrorCode::ParameterInvalid, message).with_param(name.to_owned())
 }
 
-/// The reply with one page of the list at `path`; `listed` is `None` where the cursor names nothing.
+/// The reply with one page of the list at `path`; `listed` is `None` where the cursor names
+/// nothing.
 pub fn reply<T: Serialize>(
     dialect: Dialect,
     path: &str,

@@ -72,7 +72,7 @@ fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName
 }
 
 /// What a reply to a mutating request repeats of it: the key in the form it was sent, if it is one
-/// key, and the preference that is honoured (RFC 7240, section 3).
+/// key, and the preference that is honored (RFC 7240, section 3).
 fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let mut echoes = Vec::new();
     if !is_mutating(method) {

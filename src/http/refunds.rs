@@ -50,7 +50,10 @@ struct CreateRefundBody {
 }
 
 errors! {
-    CreateRefundErrors: Mutating [ParameterMissing, ResourceMissing, AmountTooLarge, ChargeAlreadyRefunded, ChargeNotCaptured, RefundAmountTooLarge]
+    CreateRefundErrors: Mutating [
+        ParameterMissing, ResourceMissing, AmountTooLarge, ChargeAlreadyRefunded,
+        ChargeNotCaptured, RefundAmountTooLarge
+    ]
 }
 
 /// Refund a charge

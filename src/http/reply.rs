@@ -36,7 +36,7 @@ pub async fn run<C: Command>(
     answer(outcome, dialect)
 }
 
-/// The same for a command in phases.
+/// Runs a command in phases at most once and renders how it ended.
 pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
     app: &App,
     phases: &Phases<O>,
@@ -54,8 +54,8 @@ pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
     answer(outcome, dialect)
 }
 
-/// The same for a command that asks the card processor: one transaction where that is simulated in
-/// this process, phases where it is across a network.
+/// Runs a command that asks the card processor at most once: one transaction where that is
+/// simulated in this process, phases where it is across a network.
 pub async fn run_with_processor<C: Command + Begin>(
     app: &App,
     request: MutatingRequest,

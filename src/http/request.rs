@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     api::{
-        card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
+        card_numbers::{bytes_hold_card_number, holds_card_number},
+        card_search::find_card_number,
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         params::{Encoding, Params},
@@ -107,8 +108,8 @@ impl FromRequest for MutatingRequest {
     }
 }
 
-/// Longest path of a mutating request, in bytes. It is stored with the key; the longest is that of a
-/// level of inventory, whose sku may be all characters of four bytes.
+/// Longest path of a mutating request, in bytes. It is stored with the key; the longest is that of
+/// a level of inventory, whose sku may be all characters of four bytes.
 const PATH_MAX_BYTES: usize = "/v1/inventory/".len() + 4 * ITEM_TEXT_MAX_CHARS;
 
 impl MutatingRequest {
@@ -128,7 +129,7 @@ impl MutatingRequest {
         let key = idempotency_key(request)?;
         let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
-        // The path is stored with the key, for whoever looks it up; an id in it may be stored too.
+        // The path is stored with the key, for key look-ups; an id in it may be stored too.
         if holds_card_number(path(request)) || holds_card_number(&decoded_path) {
             return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
         }
@@ -238,7 +239,7 @@ fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
         (Some(value), None) => {
             let key = IdempotencyKey::parse(value.as_bytes())
                 .map_err(|error| invalid(error.to_string()))?;
-            // Keys are stored, and shown to whoever looks them up.
+            // Keys are stored, and shown by key look-ups.
             if holds_card_number(key.as_str()) {
                 return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
             }
@@ -300,8 +301,8 @@ fn path(request: &HttpRequest) -> &str {
 }
 
 /// The same without any percent-encoding, or `None` if it can't be stored: it is too long, or no
-/// text. PostgreSQL has no NUL, and in the place of what is not UTF-8 the router has always the same
-/// character, which would make one path of two.
+/// text. PostgreSQL has no NUL, and in the place of what is not UTF-8 the router has always the
+/// same character, which would make one path of two.
 fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let decoded = percent_decode_str(request.uri().path())
         .decode_utf8()

@@ -112,8 +112,8 @@ errors! {
 
 /// Delete a webhook endpoint
 ///
-/// Nothing more is sent there, but for an attempt that is just being made. Needs no idempotency key:
-/// deleting twice does nothing more, and 404 on a retry says that it is done.
+/// Nothing more is sent there, but for an attempt that is just being made. Needs no idempotency
+/// key: deleting twice does nothing more, and 404 on a retry says that it is done.
 #[utoipa::path(
     delete, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "deleteWebhookEndpoint",

@@ -48,9 +48,9 @@ errors! {
 
 /// List a workflow, by path
 ///
-/// The requests that were sent with this name in `Idempotency-Workflow`, in the order of their first
-/// use, as long as their keys live: a client that has lost its state sees where to go on. An empty
-/// list says that nothing is recorded now, not that nothing may still arrive.
+/// The requests that were sent with this name in `Idempotency-Workflow`, in the order of their
+/// first use, as long as their keys live: a client that has lost its state sees where to go on. An
+/// empty list says that nothing is recorded now, not that nothing may still arrive.
 #[utoipa::path(
     get, path = "/workflows/{name}", tag = "Workflows", operation_id = "listWorkflow",
     params(

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use super::error::HttpError;
 use crate::{
     api::{
-        card_numbers::{bytes_hold_card_number, find_card_number},
+        card_numbers::bytes_hold_card_number,
+        card_search::find_card_number,
         error::{ApiError, ErrorCode},
         params::{Encoding, Params},
     },
@@ -74,8 +75,8 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// Reads the whole body: at most `limit` bytes, and no longer than `until`. Actix sets no time limit
-/// of its own, so a client that stops sending would hold its request open for ever.
+/// Reads the whole body: at most `limit` bytes, and no longer than `until`. Actix sets no time
+/// limit of its own, so a client that stops sending would hold its request open for ever.
 pub async fn read(
     headers: &HeaderMap,
     mut payload: Payload,
@@ -105,8 +106,8 @@ pub async fn read(
         .unwrap_or_else(|_| Err(ApiError::explained(ErrorCode::RequestTimeout).into()))
 }
 
-/// The connection broke or the framing is wrong; whoever is still there learns that nothing was
-/// done.
+/// The connection broke or the framing is wrong; a client that is still there learns that
+/// nothing was done.
 fn broken(_: PayloadError) -> HttpError {
     ApiError::new(ErrorCode::BodyInvalid, "The body did not arrive whole.").into()
 }

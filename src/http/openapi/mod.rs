@@ -39,14 +39,21 @@ use crate::api::error::Envelope;
         title = "charge-once",
         description = "A payments API in which a retried request never charges twice.\n\nEvery \
             POST and PUT needs an `Idempotency-Key`. Send a request twice with the same key and \
-            you get the same answer twice, and one charge.\n\n**Try it:** Authorize with the API key that \
-            the start-up banner shows, open `POST /charges`, Try it out, Execute. Execute again: \
+            you get the same answer twice, and one charge.\n\n**Try it:** Authorize with the \
+            API key that the start-up banner shows, \
+            open `POST /charges`, Try it out, Execute. Execute again: \
             the same charge, and the header `idempotent-replayed: true`.\n\nEvery error code is \
             explained at [/errors](/errors).",
     ),
     servers(
-        (url = "/", description = "IETF dialect: key reuse is 422, a duplicate in flight is 409 at once"),
-        (url = "/v1", description = "Stripe's dialect: key reuse is 400, a duplicate in flight waits"),
+        (
+            url = "/",
+            description = "IETF dialect: key reuse is 422, a duplicate in flight is 409 at once",
+        ),
+        (
+            url = "/v1",
+            description = "Stripe's dialect: key reuse is 400, a duplicate in flight waits",
+        ),
     ),
     paths(
         crate::http::charges::create, crate::http::charges::list, crate::http::charges::retrieve,
@@ -55,7 +62,8 @@ use crate::api::error::Envelope;
         crate::http::refunds::update, crate::http::refunds::list_of_charge,
         crate::http::orders::create, crate::http::orders::list, crate::http::orders::retrieve,
         crate::http::orders::update, crate::http::orders::pay, crate::http::orders::cancel,
-        crate::http::checkouts::create, crate::http::checkouts::list, crate::http::checkouts::retrieve,
+        crate::http::checkouts::create, crate::http::checkouts::list,
+        crate::http::checkouts::retrieve,
         crate::http::inventory::set, crate::http::inventory::retrieve,
         crate::http::events::list, crate::http::events::retrieve,
         crate::http::webhook_endpoints::create, crate::http::webhook_endpoints::list,

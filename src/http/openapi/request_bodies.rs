@@ -23,9 +23,9 @@ const FORM: &str = "application/x-www-form-urlencoded";
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
 /// `source[number]=…`, `metadata[order_id]=…`, `expand[]=…`: without this, OpenAPI's default for a
-/// value with members in a form is `number=…`, and for a list `expand=…`, which are refused. OpenAPI
-/// names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says `deepObject`
-/// of such a list, and so does this one.
+/// value with members in a form is `number=…`, and for a list `expand=…`, which are refused.
+/// OpenAPI names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says
+/// `deepObject` of such a list, and so does this one.
 ///
 /// A body may be left out where no parameter is required: nothing is an empty object.
 pub(super) struct RequestBodies;
