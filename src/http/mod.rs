@@ -59,6 +59,14 @@ pub fn routes(config: &mut ServiceConfig) {
 /// The API itself.
 fn api(config: &mut ServiceConfig) {
     config
+        .configure(payments)
+        .configure(records)
+        .default_service(web::to(not_found::route_not_found));
+}
+
+/// What is sold, charged and given back.
+fn payments(config: &mut ServiceConfig) {
+    config
         .service(
             allow("/charges", "GET, HEAD, POST")
                 .route(web::post().to(charges::create))
@@ -105,7 +113,12 @@ fn api(config: &mut ServiceConfig) {
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))
                 .route(get().to(inventory::retrieve)),
-        )
+        );
+}
+
+/// What happened, and who is told.
+fn records(config: &mut ServiceConfig) {
+    config
         .service(allow("/events", "GET, HEAD").route(get().to(events::list)))
         .service(allow("/events/{id}", "GET, HEAD").route(get().to(events::retrieve)))
         .service(
@@ -128,8 +141,7 @@ fn api(config: &mut ServiceConfig) {
                 .route(get().to(idempotency_keys::retrieve)),
         )
         .service(allow("/workflows", "GET, HEAD").route(get().to(workflows::look_up)))
-        .service(allow("/workflows/{name}", "GET, HEAD").route(get().to(workflows::list)))
-        .default_service(web::to(not_found::route_not_found));
+        .service(allow("/workflows/{name}", "GET, HEAD").route(get().to(workflows::list)));
 }
 
 /// A resource that answers methods it doesn't have with 405 and `Allow` (RFC 9110, 15.5.6).
