@@ -65,6 +65,8 @@ pub enum FailureKind {
     Busy,
     /// The database, or something else the work needs, can't be reached or is overloaded.
     Unavailable,
+    /// This process is not set up for the work, so waiting doesn't help; another process may be.
+    Unsupported,
     /// A defect.
     Internal,
 }
@@ -90,6 +92,11 @@ impl Failure {
     /// Something the work needs is in the hands of another request.
     pub fn busy(cause: impl ToString) -> Self {
         Self::new(FailureKind::Busy, cause)
+    }
+
+    /// This process is not set up for the work.
+    pub fn unsupported(cause: impl ToString) -> Self {
+        Self::new(FailureKind::Unsupported, cause)
     }
 
     /// A defect of this program.
@@ -131,7 +138,7 @@ impl Failure {
         let Self { kind, cause, .. } = self;
         match kind {
             FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
-            FailureKind::Unavailable | FailureKind::Internal => {
+            FailureKind::Unavailable | FailureKind::Unsupported | FailureKind::Internal => {
                 tracing::error!(request_id, ?kind, %cause, "no definite outcome");
             }
         }

@@ -194,6 +194,6 @@ fn in_doubt(failure: Failure) -> Failure {
             "the outcome could not be written: {}",
             failure.cause
         )),
-        FailureKind::Unavailable | FailureKind::Internal => failure,
+        FailureKind::Unavailable | FailureKind::Unsupported | FailureKind::Internal => failure,
     }
 }

@@ -1,35 +1,24 @@
-//! The reply headers of the OpenAPI document.
-//!
-//! Promise: every header that a reply carries is documented where it can occur. An error's headers
-//! are taken from the error as it is rendered, so the two can't disagree.
+//! The headers of replies, as the OpenAPI document describes them.
 
-use actix_web::ResponseError;
-use utoipa::{
-    Modify,
-    openapi::{
-        HeaderBuilder, KnownFormat, ObjectBuilder, OpenApi, Ref, RefOr, Response, SchemaFormat,
-        Type, extensions::Extensions, header::Header,
-    },
+use utoipa::openapi::{
+    HeaderBuilder, KnownFormat, ObjectBuilder, Ref, RefOr, Response, SchemaFormat, Type,
+    extensions::Extensions, header::Header,
 };
-
-use super::{
-    error::EdgeError,
-    openapi::{is_mutating, operations},
-};
-use crate::api::error::{ApiError, ErrorCode};
 
 const REQUEST_ID: &str = r"^req_[0-7][0-9a-hjkmnp-tv-z]{25}$";
 
 /// A header that replies carry.
-struct ReplyHeader {
-    name: &'static str,
+pub(super) struct ReplyHeader {
+    /// Its name.
+    pub(super) name: &'static str,
     /// Whether it is on each reply that lists it.
     always: bool,
     about: &'static str,
     schema: fn(ObjectBuilder) -> ObjectBuilder,
 }
 
-const HEADERS: &[ReplyHeader] = &[
+/// All of them.
+pub(super) const HEADERS: &[ReplyHeader] = &[
     ReplyHeader {
         name: "Request-Id",
         always: true,
@@ -45,7 +34,7 @@ const HEADERS: &[ReplyHeader] = &[
     ReplyHeader {
         name: "Preference-Applied",
         always: false,
-        about: "The `Prefer: wait=N` that is honoured.",
+        about: "The `Prefer: wait=N` that is honored.",
         schema: |schema| schema.pattern(Some("^wait=[0-9]+$")),
     },
     ReplyHeader {
@@ -99,7 +88,8 @@ const HEADERS: &[ReplyHeader] = &[
 ];
 
 impl ReplyHeader {
-    fn documented(&self) -> Header {
+    /// Its description.
+    pub(super) fn documented(&self) -> Header {
         let schema = (self.schema)(ObjectBuilder::new().schema_type(Type::String));
         // utoipa's Header has no field for `required`.
         let required = self.always.then_some([("required", true)]);
@@ -112,56 +102,23 @@ impl ReplyHeader {
 }
 
 /// Lists a header on a response.
-fn add(response: &mut Response, name: &str) {
+pub(super) fn add(response: &mut Response, name: &str) {
     let header = RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
     response.headers.insert(name.to_owned(), header);
 }
 
-/// Lists the headers that an error with one of these codes carries.
-pub(super) fn add_error_headers(response: &mut Response, codes: &[ErrorCode]) {
-    for code in codes {
-        let rendered = EdgeError::from(ApiError::explained(*code)).error_response();
-        for ReplyHeader { name, .. } in HEADERS {
-            if rendered.headers().contains_key(*name) {
-                add(response, name);
-            }
-        }
+/// Lists the headers that every reply carries, and those of every reply to a mutating request.
+pub(super) fn add_common(response: &mut Response, mutating: bool) {
+    add(response, "Request-Id");
+    if mutating {
+        add(response, "Idempotency-Key");
+        add(response, "Preference-Applied");
     }
 }
 
-/// Describes the headers, and lists those that don't depend on an error's code.
-pub(super) struct ReplyHeaders;
-
-impl Modify for ReplyHeaders {
-    fn modify(&self, document: &mut OpenApi) {
-        let components = document.components.get_or_insert_default();
-        for header in HEADERS {
-            let documented = header.documented().into();
-            components
-                .headers
-                .insert(header.name.to_owned(), documented);
-        }
-        for operation in operations(document) {
-            let mutating = is_mutating(operation);
-            for (status, response) in &mut operation.responses.responses {
-                let RefOr::T(response) = response else {
-                    continue;
-                };
-                add(response, "Request-Id");
-                if mutating {
-                    add(response, "Idempotency-Key");
-                    add(response, "Preference-Applied");
-                }
-                let stored = matches!(status.as_str(), "200" | "201" | "400" | "402" | "404");
-                if mutating && stored {
-                    add(response, "Idempotent-Replayed");
-                    add(response, "Original-Request");
-                    add(response, "Idempotency-Expires");
-                }
-                if status == "201" {
-                    add(response, "Location");
-                }
-            }
-        }
-    }
+/// Lists the headers of an outcome that is stored under a key.
+pub(super) fn add_stored(response: &mut Response) {
+    add(response, "Idempotent-Replayed");
+    add(response, "Original-Request");
+    add(response, "Idempotency-Expires");
 }

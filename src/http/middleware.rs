@@ -1,4 +1,4 @@
-//! The outermost layer: what holds for every reply, whoever made it.
+//! The middleware around all others: what holds for every reply, the framework's own included.
 //!
 //! Promise: every reply carries a fresh `Request-Id`, every error is the envelope, a panic
 //! included, and mutating requests get their key and preference echoed.
@@ -18,7 +18,7 @@ use actix_web::{
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::error::EdgeError;
+use super::error::HttpError;
 use crate::{
     api::card_numbers::holds_card_number,
     domain::ids::RequestId,
@@ -48,7 +48,7 @@ pub async fn outermost<B: MessageBody + 'static>(
         Ok(Err(error)) => return Err(stamped(error, request_id, echoes)),
         Err(_) => {
             tracing::error!(%request_id, "a handler panicked");
-            let error = EdgeError::failed(FailureKind::Internal).into();
+            let error = HttpError::failed(FailureKind::Internal).into();
             return Err(stamped(error, request_id, echoes));
         }
     };
@@ -72,7 +72,7 @@ fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName
 }
 
 /// What a reply to a mutating request repeats of it: the key in the form it was sent, if it is one
-/// key, and the preference that is honoured (RFC 7240, section 3).
+/// key, and the preference that is honored (RFC 7240, section 3).
 fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let mut echoes = Vec::new();
     if !is_mutating(method) {

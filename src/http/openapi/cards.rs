@@ -6,7 +6,7 @@ use utoipa::{
     openapi::{OpenApi, RefOr, example::Example},
 };
 
-use super::openapi::operations;
+use super::operations::operations;
 use crate::domain::test_cards::{Decision, TEST_CARDS, TestCard};
 
 /// Adds the examples to the operations that take a card.

@@ -1,5 +1,5 @@
-//! What the OpenAPI document says of every request body alike: whether there must be one, and how
-//! parameters with members are written in forms.
+//! What the OpenAPI document says of every request body alike: that it may be JSON or a form,
+//! whether there must be one, and how parameters with members are written in forms.
 //!
 //! Promise: it holds for every operation, because it is derived from what the operation declares.
 
@@ -16,14 +16,16 @@ use utoipa::{
     },
 };
 
-use super::openapi::operations;
+use super::operations::operations;
+
+const FORM: &str = "application/x-www-form-urlencoded";
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
 /// `source[number]=…`, `metadata[order_id]=…`, `expand[]=…`: without this, OpenAPI's default for a
-/// value with members in a form is `number=…`, and for a list `expand=…`, which are refused. OpenAPI
-/// names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says `deepObject`
-/// of such a list, and so does this one.
+/// value with members in a form is `number=…`, and for a list `expand=…`, which are refused.
+/// OpenAPI names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says
+/// `deepObject` of such a list, and so does this one.
 ///
 /// A body may be left out where no parameter is required: nothing is an empty object.
 pub(super) struct RequestBodies;
@@ -35,10 +37,11 @@ impl Modify for RequestBodies {
             let Some(RefOr::T(body)) = &mut operation.request_body else {
                 continue;
             };
-            let form = body.content.get_mut("application/x-www-form-urlencoded");
-            let Some(RefOr::T(form)) = form else {
+            // Every body can be written both ways, and handlers describe it once, as JSON.
+            let Some(RefOr::T(json)) = body.content.get("application/json") else {
                 continue;
             };
+            let mut form = json.clone();
             let Some(Schema::Object(parameters)) = resolve(&schemas, form.schema.as_ref()) else {
                 continue;
             };
@@ -58,6 +61,7 @@ impl Modify for RequestBodies {
                 }
             }
             form.schema = Some(Schema::Object(written).into());
+            body.content.insert(FORM.to_owned(), form.into());
         }
     }
 }
