@@ -28,7 +28,7 @@ run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
-	cargo test --locked
+	cargo test --locked --workspace
 
 .PHONY: schema-test
 schema-test: ## hold the OpenAPI document against the server, with Schemathesis
