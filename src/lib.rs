@@ -20,7 +20,7 @@
 //! On the other end of the network, [`client`] keeps its half of the promise. It knows the rest of
 //! the crate as any client does: by its replies.
 //!
-//! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/layers.rs`).
+//! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/docs/layers.rs`).
 
 pub mod server;
 

@@ -1,0 +1,373 @@
+//! The crash table of checkouts: charge-once is killed before every commit on the way, and between
+//! them, in both modes; the client retries at once, after the lease, or never. Whatever happens, there
+//! is one order, one charge that counts or none, and one answer, and the levels say so.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    checkouts::resource::{checkout_with, stock},
+    phases::crash_table::Retry,
+    support::{
+        harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+        obstacle::{Obstacle, Stage},
+        processor::Processor,
+    },
+};
+
+/// How the checkout is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Completed,
+    Declined,
+    OutOfStock,
+}
+
+/// Where charge-once is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crash {
+    /// The checkout is written and not committed.
+    Begin,
+    /// All that came before is committed, and nothing of this step.
+    Before(&'static str),
+    /// This step is written and not committed.
+    During(&'static str),
+    /// This step's question is at the processor, which has not executed it.
+    Asking(&'static str),
+    /// The same, executed, and nobody has heard.
+    Executed(&'static str),
+    /// Every step is committed, the outcome is not.
+    End,
+}
+
+const MODES: [bool; 2] = [false, true];
+const EVERY_RETRY: &[Retry] = &[Retry::AtOnce, Retry::AfterTheLease, Retry::Never];
+
+struct Shop {
+    database: TestDatabase,
+    processor: Option<Processor>,
+    server: ServerProcess,
+}
+
+fn start(database: &TestDatabase, processor: Option<&Processor>) -> ServerProcess {
+    let url = processor.map(Processor::url);
+    let mut variables = vec![("PROCESSOR_TIMEOUT", "3s")];
+    variables.extend(url.as_deref().map(|url| ("PROCESSOR_URL", url)));
+    ServerProcess::start(database, &variables)
+}
+
+impl Shop {
+    /// With five mugs; with a processor across the network, or without.
+    async fn open(across_a_network: bool) -> Self {
+        let database = TestDatabase::create().await;
+        let processor = match across_a_network {
+            true => Some(Processor::start().await),
+            false => None,
+        };
+        let server = start(&database, processor.as_ref());
+        stock(&server.client, "mug", 5).await;
+        Self {
+            database,
+            processor,
+            server,
+        }
+    }
+
+    fn client(&self) -> &Client {
+        &self.server.client
+    }
+
+    async fn stop_at(&self, stage: Stage, keys: &str) -> Option<Obstacle> {
+        // What the test itself holds up has no key with a comma in it.
+        Some(Obstacle::at(stage, &self.database, keys).await)
+    }
+
+    async fn delay(&self, fault: &str, step: &str) -> Option<Obstacle> {
+        let verb = if step == "create_charge" {
+            "authorise"
+        } else {
+            "refund"
+        };
+        let switch = json!({"fault": fault, "milliseconds": 60_000, "verb": verb});
+        let processor = self.processor.as_ref();
+        processor.expect("a processor").switch(switch).await;
+        None
+    }
+
+    /// Sends the checkout, kills charge-once at `crash`, and starts it again.
+    async fn crash(&mut self, crash: Crash, body: &Value) {
+        let of_step = |step: &str| format!(",/checkouts/%/{step}%");
+        let obstacle = match crash {
+            Crash::Begin => self.stop_at(Stage::Leasing, "key-1").await,
+            Crash::Before(step) => self.stop_at(Stage::Claiming, &of_step(step)).await,
+            Crash::During(step) => self.stop_at(Stage::Saving, &of_step(step)).await,
+            Crash::Asking(step) => self.delay("delay_before", step).await,
+            Crash::Executed(step) => self.delay("delay_after", step).await,
+            Crash::End => self.stop_at(Stage::Saving, "key-1").await,
+        };
+        let request = self
+            .client()
+            .request(Method::POST, "/checkouts")
+            .header("idempotency-key", "key-1")
+            .json(body);
+        let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
+        match obstacle {
+            Some(mut obstacle) => {
+                obstacle.is_met().await;
+                self.kill_and_start();
+                obstacle.lift().await;
+            }
+            None => {
+                let processor = self.processor.take().expect("a processor");
+                processor.delays(1).await;
+                self.processor = Some(processor);
+                self.kill_and_start();
+                let processor = self.processor.as_ref();
+                processor.expect("a processor").reset_switches().await;
+            }
+        }
+        let answered = sending.await.unwrap();
+        assert!(
+            answered.is_err(),
+            "nobody answers after kill -9: {answered:?}"
+        );
+    }
+
+    fn kill_and_start(&mut self) {
+        let started = start(&self.database, self.processor.as_ref());
+        std::mem::replace(&mut self.server, started).kill();
+    }
+
+    /// The dead holder's time is over, the client's key's and its step's.
+    async fn the_leases_run_out(&self) {
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET leased_until = now() - interval '1 second',
+                    recover_after = now() - interval '1 second'
+              WHERE operation IS NOT NULL",
+        )
+        .execute(&self.database.pool)
+        .await
+        .unwrap();
+    }
+
+    async fn in_flight(&self) -> i64 {
+        self.database
+            .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
+            .await
+    }
+
+    async fn until_definite(&self, body: &Value) -> Answer {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.client().post("/checkouts", "key-1", body).await;
+            if answer.header("stripe-should-retry") != Some("true") {
+                return answer;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
+            self.the_leases_run_out().await;
+        }
+    }
+
+    /// Everything that the checkout touched, as it has to be: orders, charges, refunds, the level, and
+    /// what the processor did.
+    async fn assert_consistent(&self, end: End, case: &str) {
+        let client = self.client();
+        let list = |kind: &'static str| async move {
+            let listed = client.get(&format!("/{kind}?limit=100")).await.json();
+            listed["data"].as_array().unwrap().clone()
+        };
+        let [checkouts, orders, charges, refunds] = [
+            list("checkouts").await,
+            list("orders").await,
+            list("charges").await,
+            list("refunds").await,
+        ];
+        let count = [checkouts.len(), orders.len(), charges.len(), refunds.len()];
+        let given_back = usize::from(end == End::OutOfStock);
+        assert_eq!(
+            count,
+            [1, 1, 1, given_back],
+            "{case}: checkouts, orders, charges, refunds"
+        );
+        let (checkout, order, charge) = (&checkouts[0], &orders[0], &charges[0]);
+        let (status, of_order, of_charge, left) = match end {
+            End::Completed => ("completed", "paid", "succeeded", 3),
+            End::Declined => ("canceled", "canceled", "failed", 5),
+            End::OutOfStock => ("canceled", "canceled", "succeeded", 1),
+        };
+        assert_eq!(checkout["status"], status, "{case}");
+        assert_eq!(order["status"], of_order, "{case}");
+        assert_eq!(charge["status"], of_charge, "{case}");
+        assert_eq!(charge["refunded"], end == End::OutOfStock, "{case}");
+        assert_eq!(checkout["order"], order["id"], "{case}");
+        assert_eq!(checkout["charge"], charge["id"], "{case}");
+        let level = client.get("/inventory/mug").await.json();
+        assert_eq!(level["quantity"], left, "{case}");
+        assert_eq!(self.in_flight().await, 0, "{case}");
+        if let Some(processor) = &self.processor {
+            let sums = processor.sums(charge["id"].as_str().unwrap()).await;
+            let expected = match end {
+                End::Completed => [2400, 2400, 0, 0],
+                End::Declined => [0, 0, 0, 0],
+                End::OutOfStock => [2400, 2400, 0, 2400],
+            };
+            assert_eq!(
+                sums, expected,
+                "{case}: authorised, captured, released, refunded"
+            );
+        }
+    }
+}
+
+/// One line of the table. Returns whether there is a checkout.
+async fn line(across_a_network: bool, end: End, crash: Crash, retry: Retry) -> bool {
+    let case = format!("network {across_a_network}, {end:?}, {crash:?}, retried {retry:?}");
+    let mut shop = Shop::open(across_a_network).await;
+    let card = match end {
+        End::Completed | End::OutOfStock => "tok_visa",
+        End::Declined => "tok_chargeDeclined",
+    };
+    let body = checkout_with(card);
+    if end == End::OutOfStock {
+        stock(shop.client(), "mug", 1).await;
+    }
+    shop.crash(crash, &body).await;
+    match retry {
+        Retry::AtOnce => {
+            let first = shop.client().post("/checkouts", "key-1", &body).await;
+            let honest = [StatusCode::CONFLICT, StatusCode::SERVICE_UNAVAILABLE];
+            let is_definite = first.header("stripe-should-retry") != Some("true");
+            assert!(
+                is_definite || honest.contains(&first.status),
+                "{case}: {first:?}"
+            );
+        }
+        Retry::AfterTheLease => shop.the_leases_run_out().await,
+        Retry::Never => {
+            shop.the_leases_run_out().await;
+            eventually("a worker completes it", || async {
+                shop.in_flight().await == 0
+            })
+            .await;
+            if crash == Crash::Begin {
+                // What was never committed is nobody's to go on with.
+                let checkouts = shop.database.count("SELECT count(*) FROM checkouts").await;
+                assert_eq!(checkouts, 0, "{case}");
+                return false;
+            }
+        }
+    }
+    let answer = shop.until_definite(&body).await;
+    let expected = match end {
+        End::Completed => 201,
+        End::Declined => 402,
+        End::OutOfStock => 400,
+    };
+    assert_eq!(answer.status, expected, "{case}: {answer:?}");
+    let again = shop.client().post("/checkouts", "key-1", &body).await;
+    assert!(again.is_replay(), "{case}");
+    assert_eq!(
+        (again.status, &again.body),
+        (answer.status, &answer.body),
+        "{case}"
+    );
+    shop.assert_consistent(end, &case).await;
+    true
+}
+
+async fn table(modes: &[bool], end: End, crashes: &[Crash], retries: &[Retry]) {
+    let (mut lines, mut checkouts) = (0, 0);
+    for mode in modes {
+        for crash in crashes {
+            for retry in retries {
+                lines += 1;
+                checkouts += usize::from(line(*mode, end, *crash, *retry).await);
+            }
+        }
+    }
+    report(&format!(
+        "{lines} crashes of checkouts to be {end:?}: {checkouts} checkouts, no step twice"
+    ));
+}
+
+#[tokio::test]
+async fn a_checkout_that_crashes_in_a_step_goes_on_there() {
+    let crashes = [
+        Crash::Begin,
+        Crash::During("create_order"),
+        Crash::During("create_charge"),
+        Crash::During("allocate_inventory"),
+        Crash::End,
+    ];
+    table(&MODES[..1], End::Completed, &crashes, EVERY_RETRY).await;
+}
+
+#[tokio::test]
+async fn a_checkout_that_crashes_between_steps_goes_on_with_the_next() {
+    let crashes = [
+        Crash::Before("create_order"),
+        Crash::Before("create_charge"),
+        Crash::Before("allocate_inventory"),
+    ];
+    table(&MODES[..1], End::Completed, &crashes, EVERY_RETRY).await;
+}
+
+#[tokio::test]
+async fn a_declined_checkout_that_crashes_is_undone_once() {
+    let crashes = [
+        Crash::During("create_charge"),
+        Crash::Before("cancel_order"),
+        Crash::During("cancel_order"),
+        Crash::End,
+    ];
+    table(&MODES[..1], End::Declined, &crashes, EVERY_RETRY).await;
+}
+
+#[tokio::test]
+async fn a_checkout_out_of_stock_that_crashes_is_undone_once() {
+    let crashes = [
+        Crash::During("allocate_inventory"),
+        Crash::Before("create_refund"),
+        Crash::During("create_refund"),
+        Crash::During("cancel_order"),
+        Crash::End,
+    ];
+    table(&MODES[..1], End::OutOfStock, &crashes, EVERY_RETRY).await;
+}
+
+#[tokio::test]
+async fn a_checkout_whose_charge_crashes_across_the_network_charges_once() {
+    let crashes = [
+        Crash::Before("create_charge"),
+        Crash::Asking("create_charge"),
+        Crash::Executed("create_charge"),
+        Crash::During("create_charge"),
+    ];
+    table(&MODES[1..], End::Completed, &crashes, EVERY_RETRY).await;
+}
+
+#[tokio::test]
+async fn a_checkout_whose_refund_crashes_across_the_network_refunds_once() {
+    let crashes = [
+        Crash::Asking("create_refund"),
+        Crash::Executed("create_refund"),
+        Crash::During("create_refund"),
+    ];
+    table(&MODES[1..], End::OutOfStock, &crashes, EVERY_RETRY).await;
+}
+
+#[tokio::test]
+async fn a_declined_checkout_that_crashes_across_the_network_is_undone_once() {
+    let crashes = [
+        Crash::Executed("create_charge"),
+        Crash::During("cancel_order"),
+    ];
+    table(
+        &MODES[1..],
+        End::Declined,
+        &crashes,
+        &[Retry::AfterTheLease],
+    )
+    .await;
+}

@@ -1,0 +1,633 @@
+//! Checkouts and who could get in between: other requests, late holders, operators, another
+//! configuration, a stop, the sweep.
+
+use std::{process::Command, sync::Arc, time::Duration};
+
+use charge_once::{
+    commands::{CreateCheckout, Origin},
+    domain::{
+        checkout::{CheckoutStatus, StepName},
+        dialect::Dialect,
+        ids::{AccountId, CheckoutId},
+        params::{Encoding, Params},
+    },
+    idempotency::{
+        Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
+        Parameters, Phases, Request, Settings,
+    },
+    processor::SimulatedProcessor,
+    sagas::CheckoutSteps,
+    store,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    checkouts::resource::{checkout, checkout_of, checkout_with, stock},
+    idempotency::duplicates::all_at_once,
+    resources::money_races::until_definite,
+    support::{
+        harness::{
+            API_KEY, Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, eventually,
+        },
+        obstacle::{Obstacle, Stage},
+        processor::Processor,
+    },
+};
+
+const IN_FLIGHT: &str = "SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL";
+
+async fn level(client: &Client, sku: &str) -> i64 {
+    let level = client.get(&format!("/inventory/{sku}")).await;
+    level.json()["quantity"].as_i64().unwrap()
+}
+
+/// Everybody who went on with something is dead, or has given it up.
+async fn the_leases_run_out(database: &TestDatabase) {
+    sqlx::query(
+        "UPDATE idempotency_keys
+            SET leased_until = now() - interval '1 second',
+                recover_after = now() - interval '1 second'
+          WHERE operation IS NOT NULL",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+/// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but the
+/// client's key.
+async fn killed_before(step: &str, database: &TestDatabase, server: ServerProcess, body: &Value) {
+    let keys = format!(",/checkouts/%/{step}%");
+    let mut obstacle = Obstacle::at(Stage::Claiming, database, &keys).await;
+    let request = server
+        .client
+        .request(Method::POST, "/checkouts")
+        .header("idempotency-key", "key-1")
+        .json(body);
+    let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
+    obstacle.is_met().await;
+    server.kill();
+    obstacle.lift().await;
+    assert!(sending.await.unwrap().is_err());
+    the_leases_run_out(database).await;
+}
+
+/// The charge was made by a processor across the network. charge-once is started again without
+/// PROCESSOR_URL, with nothing in `charge-once operations list`: what was charged there must not be given
+/// back by the simulation here.
+#[tokio::test]
+async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
+    stock(&server.client, "mug", 1).await;
+    killed_before("create_refund", &database, server, &checkout()).await;
+    let unsettled = "SELECT count(*) FROM operations WHERE settled_at IS NULL";
+    assert_eq!(
+        database.count(unsettled).await,
+        0,
+        "nothing to settle first"
+    );
+
+    let server = ServerProcess::start(&database, &[]);
+    let answer = server.client.post("/checkouts", "key-1", &checkout()).await;
+    let listed = server.client.get("/checkouts").await.json();
+    let charge = listed["data"][0]["charge"].as_str().unwrap();
+    let [_, captured, _, refunded] = processor.sums(charge).await;
+    let said = "SELECT coalesce(sum(amount_refunded), 0)::bigint FROM charges";
+    assert_eq!(
+        (captured - refunded, database.count(said).await),
+        (2400, 0),
+        "kept by the processor, and said to be given back, with {answer:?}"
+    );
+}
+
+/// The other way round: the charge was simulated, and the processor doesn't know it.
+#[tokio::test]
+async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    stock(&server.client, "mug", 1).await;
+    killed_before("create_refund", &database, server, &checkout()).await;
+
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
+    for _ in 0..3 {
+        let waits = server.client.post("/checkouts", "key-1", &checkout()).await;
+        assert!([409, 503].contains(&waits.status.as_u16()), "{waits:?}");
+        the_leases_run_out(&database).await;
+    }
+    assert_eq!(processor.lines().await, 0);
+    assert_eq!(database.count("SELECT count(*) FROM refunds").await, 0);
+    drop(server);
+
+    let server = ServerProcess::start(&database, &[]);
+    the_leases_run_out(&database).await;
+    let answer = until_definite_under(&server.client, "key-1").await;
+    assert_eq!(answer.code(), "out_of_stock");
+    assert_eq!(database.count("SELECT count(*) FROM refunds").await, 1);
+}
+
+/// The same checkout under the same key until the answer is a definite one.
+async fn until_definite_under(client: &Client, key: &str) -> Answer {
+    let mut answer = client.post("/checkouts", key, &checkout()).await;
+    while [409, 503].contains(&answer.status.as_u16()) {
+        answer = client.post_waiting(5, "/checkouts", key, &checkout()).await;
+    }
+    answer
+}
+
+#[tokio::test]
+async fn a_checkout_that_is_running_ends_before_the_server_does() {
+    let mut server = TestServer::start().await;
+    let client = server.client.clone();
+    stock(&client, "mug", 5).await;
+    let sending = {
+        let client = client.clone();
+        let body = checkout_with("tok_slow");
+        tokio::spawn(async move { client.post("/checkouts", "key-1", &body).await })
+    };
+    eventually("the order is there", || async {
+        server.database.count("SELECT count(*) FROM orders").await == 1
+    })
+    .await;
+    server.begin_stopping();
+    let made = sending.await.unwrap();
+    assert_eq!(made.status, 201, "{made:?}");
+    let database = server.stop().await;
+    assert_eq!(database.count(IN_FLIGHT).await, 0);
+}
+
+#[tokio::test]
+async fn with_a_short_retention_a_checkout_outlives_the_records_of_its_steps() {
+    let variables = [
+        ("IDEMPOTENCY_TTL", "100ms"),
+        ("ALLOW_SHORT_TTL", "true"),
+        ("EXPIRY_SWEEP_INTERVAL", "50ms"),
+    ];
+    let server = TestServer::start_with(&variables).await;
+    let client = &server.client;
+    stock(client, "mug", 5).await;
+    let body = checkout_with("tok_outage");
+    client.post("/checkouts", "key-1", &body).await;
+    eventually("only the client's key is left", || async {
+        server.database.records().await == 1
+    })
+    .await;
+    for _ in 0..3 {
+        let failed = client.post("/checkouts", "key-1", &body).await;
+        assert_eq!(failed.code(), "service_unavailable");
+        let other = client.post("/checkouts", "key-1", &checkout()).await;
+        assert_eq!(other.code(), "idempotency_key_reused");
+    }
+    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(client.post("/checkouts", "key-1", &body).await.status, 201);
+    assert_eq!(
+        server.database.count("SELECT count(*) FROM orders").await,
+        1
+    );
+    assert_eq!(server.database.charges().await, 1);
+    assert_eq!(level(client, "mug").await, 3);
+    server.stop().await;
+}
+
+/// The worker doesn't know which dialect the retry will have.
+#[tokio::test]
+async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_request() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    stock(client, "mug", 5).await;
+    let send = || async {
+        let request = client
+            .request(Method::POST, "/v1/checkouts")
+            .header("idempotency-key", "key-1")
+            .header("idempotency-workflow", "cart-7")
+            .json(&checkout_with("tok_outage"));
+        Answer::of(request).await
+    };
+    let failed = send().await;
+    assert_eq!(failed.status, 503);
+    let workflow = client.get("/workflows/cart-7").await.json();
+    assert_eq!(workflow["data"].as_array().unwrap().len(), 1);
+    assert_eq!(workflow["data"][0]["status"], "in_flight");
+    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    the_leases_run_out(&server.database).await;
+    eventually("a worker completes it", || async {
+        server.database.count(IN_FLIGHT).await == 0
+    })
+    .await;
+    let made = send().await;
+    let location = format!("/v1/checkouts/{}", made.id());
+    assert!(made.is_replay());
+    assert_eq!(made.header("location"), Some(location.as_str()));
+    assert_eq!(
+        made.header("original-request"),
+        failed.header("request-id"),
+        "the first request began it"
+    );
+    let workflow = client.get("/workflows/cart-7").await.json();
+    assert_eq!(workflow["data"].as_array().unwrap().len(), 1);
+    assert_eq!(workflow["data"][0]["resource"], made.id());
+    server.stop().await;
+}
+
+/// Others try to pay, cancel, change and capture every order and charge while thirty checkouts run, across a network,
+/// through two replicas, and levels are set meanwhile.
+#[tokio::test]
+async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlocks() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let variables = [("PROCESSOR_URL", url.as_str()), ("POOL_CONNECTIONS", "20")];
+    let replicas = [
+        TestServer::start_on(database.clone(), &variables).await,
+        TestServer::start_on(database.clone(), &variables).await,
+    ];
+    let client = &replicas[0].client;
+    stock(client, "mug", 20).await;
+    stock(client, "cup", 20).await;
+    let meddling = {
+        let (one, other) = (replicas[0].client.clone(), replicas[1].client.clone());
+        tokio::spawn(async move {
+            let mut codes = Vec::new();
+            loop {
+                let orders = one.get("/orders?limit=20").await.json();
+                for order in orders["data"].as_array().unwrap() {
+                    let id = order["id"].as_str().unwrap();
+                    for path in [format!("/orders/{id}/cancel"), format!("/orders/{id}/pay")] {
+                        codes.push(other.post_new(&path, &json!({})).await);
+                    }
+                    let update = json!({"metadata": {"seen": "yes"}});
+                    one.post_new(&format!("/orders/{id}"), &update).await;
+                }
+                let charges = one.get("/charges?limit=20").await.json();
+                for charge in charges["data"].as_array().unwrap() {
+                    let id = charge["id"].as_str().unwrap();
+                    let update = json!({"metadata": {"seen": "yes"}});
+                    other.post_new(&format!("/charges/{id}"), &update).await;
+                    let capture = format!("/charges/{id}/capture");
+                    codes.push(one.post_new(&capture, &json!({})).await);
+                }
+            }
+            #[expect(unreachable_code, reason = "for the type")]
+            codes
+        })
+    };
+    let answers = all_at_once(30, |index| {
+        let client = replicas[index % 2].client.clone();
+        let mut items = vec![
+            json!({"sku": "mug", "quantity": 2, "unit_amount": 1200}),
+            json!({"sku": "cup", "quantity": 2, "unit_amount": 300}),
+        ];
+        if index % 2 == 0 {
+            items.reverse();
+        }
+        let body = json!({"currency": "usd", "items": items});
+        async move { until_definite(&client, "/checkouts", &body).await }
+    })
+    .await;
+    meddling.abort();
+    let with = |status: u16| {
+        answers
+            .iter()
+            .filter(|answer| answer.status == status)
+            .count()
+    };
+    assert_eq!((with(201), with(400)), (10, 20));
+    assert_eq!(
+        (level(client, "mug").await, level(client, "cup").await),
+        (0, 0)
+    );
+    for (what, sql, expected) in [
+        (
+            "paid",
+            "SELECT count(*) FROM orders WHERE status = 'paid'",
+            10,
+        ),
+        (
+            "canceled",
+            "SELECT count(*) FROM orders WHERE status = 'canceled'",
+            20,
+        ),
+        (
+            "kept",
+            "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
+            10 * 3000,
+        ),
+        ("in flight", IN_FLIGHT, 0),
+        (
+            "deadlocks",
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
+            0,
+        ),
+    ] {
+        assert_eq!(database.count(sql).await, expected, "{what}");
+    }
+    let ledger = processor.ledger().await;
+    let charges = ledger["charges"].as_array().unwrap();
+    let sum = |name: &str| -> i64 {
+        charges
+            .iter()
+            .map(|sums| sums[name].as_i64().unwrap())
+            .sum()
+    };
+    assert_eq!(sum("captured") - sum("refunded"), 10 * 3000);
+    for replica in replicas {
+        replica.stop().await;
+    }
+}
+
+/// A person's word about the charge of a checkout, which goes on from there.
+#[tokio::test]
+async fn a_checkout_goes_on_from_what_a_person_settled() {
+    for (word, status, lines) in [
+        ("done", 201, 0),
+        ("declined", 402, 0),
+        ("not-executed", 201, 1),
+    ] {
+        let database = TestDatabase::create().await;
+        let processor = Processor::start().await;
+        let url = processor.url();
+        let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
+        let client = &server.client;
+        stock(client, "mug", 5).await;
+        processor.switch(json!({"fault": "drop_before"})).await;
+        let failed = client.post("/checkouts", "key-1", &checkout()).await;
+        assert_eq!(failed.status, 503);
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET takeovers = 10, recover_after = now() + interval '5 minutes'
+              WHERE operation IS NOT NULL",
+        )
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+        let id: uuid::Uuid = sqlx::query_scalar(
+            "UPDATE operations SET created_at = now() - interval '24 hours' RETURNING id",
+        )
+        .fetch_one(&server.database.pool)
+        .await
+        .unwrap();
+        let settled = Command::new(env!("CARGO_BIN_EXE_charge-once"))
+            .args(["operations", "settle", &id.to_string(), word, "--by", "Ada"])
+            .env("DATABASE_URL", &server.database.url)
+            .env("DEV_API_KEY", API_KEY)
+            .env("PROCESSOR_URL", &url)
+            .output()
+            .unwrap();
+        assert!(settled.status.success(), "{settled:?}");
+        let answer = client.post("/checkouts", "key-1", &checkout()).await;
+        assert_eq!(answer.status, status, "{word}: {answer:?}");
+        assert_eq!(processor.lines().await, lines, "{word}");
+        assert_eq!(server.database.charges().await, 1, "{word}");
+        let made = checkout_of(client, "key-1").await;
+        assert_ne!(made["status"], "in_progress", "{word}");
+        server.stop().await;
+    }
+}
+
+/// The first one of two late holders is across the network when its parent is overtaken: it settles
+/// after the other one has answered, or before, and one charge is made.
+#[tokio::test]
+async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let mut variables = PATIENT.to_vec();
+    variables.push(("PROCESSOR_URL", url.as_str()));
+    let late = TestServer::start_on(database.clone(), &variables).await;
+    let prompt = TestServer::start_on(database.clone(), &variables).await;
+    stock(&late.client, "mug", 5).await;
+    processor
+        .switch(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorise"}))
+        .await;
+    let send = |client: &Client| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client
+                .post_waiting(20, "/checkouts", "key-1", &checkout())
+                .await
+        })
+    };
+    let first = send(&late.client);
+    processor.delays(1).await;
+    // Both leases are over, the client's key's and its step's, while the first one still waits.
+    the_leases_run_out(&database).await;
+    let second = send(&prompt.client);
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (201, 201));
+    assert_eq!(first.body, second.body);
+    assert_eq!(database.charges().await, 1);
+    assert_eq!(level(&late.client, "mug").await, 3);
+    assert_eq!(processor.lines().await, 1);
+    let events = "SELECT count(*) - count(DISTINCT type) FROM events";
+    assert_eq!(database.count(events).await, 0, "no event twice");
+    late.stop().await;
+    prompt.stop().await;
+}
+
+/// Stopped before it claims the key of the charge, overtaken, and woken up when the record of that step
+/// has expired: the table alone knows that the charge was made.
+#[tokio::test]
+async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_again() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let mut variables = PATIENT.to_vec();
+    variables.push(("PROCESSOR_URL", url.as_str()));
+    let late = TestServer::start_on(database.clone(), &variables).await;
+    let prompt = TestServer::start_on(database.clone(), &variables).await;
+    stock(&late.client, "mug", 5).await;
+    let keys = ",/checkouts/%/create_charge";
+    let mut obstacle = Obstacle::at(Stage::Claiming, &database, keys).await;
+    let first = {
+        let client = late.client.clone();
+        tokio::spawn(async move {
+            client
+                .post_waiting(20, "/checkouts", "key-1", &checkout())
+                .await
+        })
+    };
+    obstacle.is_met().await;
+    // It stays where it is; everybody after it passes.
+    sqlx::raw_sql(
+        "CREATE OR REPLACE FUNCTION wait_at_obstacle() RETURNS trigger
+             LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    the_leases_run_out(&database).await;
+    let second = &prompt.client;
+    eventually("the other one completes it", || async {
+        let answer = second.post("/checkouts", "key-1", &checkout()).await;
+        answer.status == 201
+    })
+    .await;
+    sqlx::query("DELETE FROM idempotency_keys WHERE key LIKE ',%'")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    obstacle.lift().await;
+    let first = first.await.unwrap();
+    let again = second.post("/checkouts", "key-1", &checkout()).await;
+    assert_eq!((first.status.as_u16(), &first.body), (201, &again.body));
+    assert_eq!(processor.lines().await, 1, "one charge");
+    assert_eq!(database.charges().await, 1);
+    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    late.stop().await;
+    prompt.stop().await;
+}
+
+#[tokio::test]
+async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let body = checkout_with("tok_outage");
+    client.post("/checkouts", "key-1", &body).await;
+    sqlx::query(
+        "UPDATE idempotency_keys SET recover_after = 'infinity' WHERE operation IS NOT NULL",
+    )
+    .execute(&server.database.pool)
+    .await
+    .unwrap();
+    let (account, id): (uuid::Uuid, uuid::Uuid) =
+        sqlx::query_as("SELECT account_id, id FROM checkouts")
+            .fetch_one(&server.database.pool)
+            .await
+            .unwrap();
+    let (account, id) = (AccountId(account), CheckoutId(id));
+    let mut first = server.database.pool.begin().await.unwrap();
+    let run = store::checkouts::lock(&mut first, account, id)
+        .await
+        .unwrap();
+    assert_eq!(run.unwrap().next(), Some(StepName::CreateCharge));
+    let second = {
+        let pool = server.database.pool.clone();
+        tokio::spawn(async move {
+            let mut second = pool.begin().await.unwrap();
+            let run = store::checkouts::lock(&mut second, account, id)
+                .await
+                .unwrap();
+            run.unwrap().next()
+        })
+    };
+    eventually("the second one waits", || async {
+        let waiting = "SELECT count(*) FROM pg_locks
+                        WHERE NOT granted AND locktype IN ('transactionid', 'tuple')";
+        server.database.count(waiting).await > 0 || second.is_finished()
+    })
+    .await;
+    assert!(!second.is_finished(), "both have it");
+    store::checkouts::finish_step(&mut first, account, id, StepName::CreateCharge, "ch_1")
+        .await
+        .unwrap();
+    first.commit().await.unwrap();
+    assert_eq!(second.await.unwrap(), Some(StepName::AllocateInventory));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_checkout_ends_with_a_step_to_run_or_is_forgotten_once_one_ran() {
+    let server = TestServer::start().await;
+    let body = checkout_with("tok_outage");
+    server.client.post("/checkouts", "key-1", &body).await;
+    let pool = &server.database.pool;
+    let (account, id): (uuid::Uuid, uuid::Uuid) =
+        sqlx::query_as("SELECT account_id, id FROM checkouts")
+            .fetch_one(pool)
+            .await
+            .unwrap();
+    let (account, id) = (AccountId(account), CheckoutId(id));
+    let mut tx = pool.begin().await.unwrap();
+    let ended = store::checkouts::end(&mut tx, account, id, CheckoutStatus::Completed).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert!(
+        store::checkouts::delete(&mut tx, account, id)
+            .await
+            .is_err()
+    );
+    drop(tx);
+    server.stop().await;
+}
+
+/// Where the beginning took so long that the lease has no time left for a run, no step was run: the
+/// key is free, and there is nothing of the checkout.
+#[tokio::test]
+async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
+    let database = TestDatabase::create().await;
+    let connected = database.connect(&[]).await;
+    let settings = Settings {
+        retention: Duration::from_secs(3600),
+        pool_wait: Duration::from_secs(1),
+        database_deadline: Duration::from_secs(5),
+        pool_connections: 4,
+    };
+    let idempotency = Idempotency::new(connected.pool().clone(), settings).unwrap();
+    let steps = CheckoutSteps {
+        idempotency: idempotency.clone(),
+        database: connected.clone(),
+        processor: Arc::new(SimulatedProcessor::new(4)),
+        network: None,
+        step_wait: Duration::from_secs(6),
+    };
+    let short = LeaseSettings {
+        lease: Duration::from_secs(10),
+        call_limit: Duration::from_secs(10),
+    };
+    let phases = Phases::new(idempotency, steps, short).unwrap();
+    let account: uuid::Uuid = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    let nothing = Parameters::Canonical(b"{}");
+    let request = Request {
+        account_id: account,
+        key: IdempotencyKey::parse(b"key-1").unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/checkouts",
+            query: nothing,
+            media_type: "json",
+            parameters: nothing,
+        }),
+        method: "POST".to_owned(),
+        path: "/checkouts".to_owned(),
+        request_id: "req_1".to_owned(),
+        wait: Duration::ZERO,
+        workflow: None,
+    };
+    let Value::Object(tree) = checkout() else {
+        unreachable!("a checkout is an object")
+    };
+    let create = CreateCheckout {
+        origin: Origin {
+            account: AccountId(account),
+            dialect: Dialect::Ietf,
+            request_id: "req_1".to_owned(),
+            idempotency_key: "key-1".to_owned(),
+        },
+        params: Params {
+            encoding: Encoding::Json,
+            tree: Ok(tree),
+        },
+    };
+    let outcome = phases.run(request, create).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    for table in [
+        "SELECT count(*) FROM checkouts",
+        "SELECT count(*) FROM checkout_steps",
+        "SELECT count(*) FROM idempotency_keys",
+    ] {
+        assert_eq!(database.count(table).await, 0, "{table}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The client library and `charge-once pay`.
+
+pub mod calls;
+mod checkouts;
+mod pay;

@@ -1,0 +1,249 @@
+//! `charge-once pay`: the client as a process that can be killed.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::support::{
+    go_between::{Act, GoBetween},
+    harness::{API_KEY, PATIENT, TestServer, eventually, one_charge_and_its_record},
+    obstacle::{Obstacle, Stage},
+};
+
+/// `charge-once pay --currency usd` with these arguments.
+fn command(url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+    command
+        .args(["pay", "--currency", "usd", "--url", url])
+        .args(arguments)
+        .env("CHARGE_ONCE_API_KEY", API_KEY)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end without stopping the server, which lives in this process.
+async fn run(url: &str, arguments: &[&str]) -> Run {
+    let mut command = command(url, arguments);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    Run::of(output.await.unwrap())
+}
+
+#[derive(Debug)]
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    fn charge(&self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        let charge: serde_json::Value = serde_json::from_str(&self.stdout).unwrap();
+        assert_eq!(charge["object"], "charge");
+        charge["id"].as_str().unwrap().to_owned()
+    }
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn store(folder: &TempDir) -> &str {
+    folder.path().to_str().unwrap()
+}
+
+fn kept(folder: &TempDir) -> usize {
+    std::fs::read_dir(folder.path()).unwrap().count()
+}
+
+#[tokio::test]
+async fn killed_while_the_service_works_and_run_again_it_has_charged_once() {
+    let server = TestServer::start_with(PATIENT).await;
+    let url = format!("http://{}", server.client.address);
+    let folder = TempDir::new().unwrap();
+    let arguments = ["--amount", "20.00", "--store", store(&folder)];
+    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "%").await;
+    let first = command(&url, &arguments).spawn().unwrap();
+    obstacle.is_met().await;
+    kill(first);
+    assert_eq!(kept(&folder), 1);
+    obstacle.lift().await;
+    let second = run(&url, &arguments).await;
+    let charge = second.charge();
+    assert!(second.stderr.contains("finished"), "{second:?}");
+    one_charge_and_its_record(&server.database).await;
+    assert_eq!(kept(&folder), 0);
+
+    // Now it is finished, and another run is another payment.
+    assert_ne!(run(&url, &arguments).await.charge(), charge);
+    assert_eq!(server.database.charges().await, 2);
+}
+
+#[tokio::test]
+async fn killed_before_the_service_knows_anything_it_charges_under_the_key_it_had() {
+    let server = TestServer::start().await;
+    let between = GoBetween::in_front_of(server.client.address, [Act::Swallow]).await;
+    let folder = TempDir::new().unwrap();
+    let arguments = ["--amount", "20.00", "--store", store(&folder)];
+    let first = command(&between.url(), &arguments).spawn().unwrap();
+    eventually("the request is sent", || async {
+        !between.seen().is_empty()
+    })
+    .await;
+    kill(first);
+    // Another payment comes first: what is unfinished goes before it.
+    let other = run(
+        &between.url(),
+        &["--amount", "7", "--store", store(&folder)],
+    )
+    .await;
+    other.charge();
+    let seen = between.seen();
+    assert_eq!(seen.len(), 3);
+    assert_eq!(seen[0], seen[1], "same key, same bytes");
+    assert_ne!(seen[1].key(), seen[2].key());
+    let amounts = "SELECT count(*) FROM charges WHERE amount IN (2000, 700)";
+    assert_eq!(server.database.count(amounts).await, 2);
+    assert_eq!((server.database.charges().await, kept(&folder)), (2, 0));
+}
+
+#[tokio::test]
+async fn two_that_share_a_store_and_a_key_charge_once() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    let folder = TempDir::new().unwrap();
+    let arguments = [
+        "--amount",
+        "20",
+        "--key",
+        "order-2001",
+        "--store",
+        store(&folder),
+    ];
+    let runs = [(); 4].map(|()| command(&url, &arguments).spawn().unwrap());
+    let ended = tokio::task::spawn_blocking(move || {
+        runs.map(|run| Run::of(run.wait_with_output().unwrap()).charge())
+    });
+    let charges = ended.await.unwrap();
+    assert!(charges.iter().all(|charge| *charge == charges[0]));
+    one_charge_and_its_record(&server.database).await;
+    assert_eq!(kept(&folder), 0);
+}
+
+#[tokio::test]
+async fn its_exit_code_tells_declined_from_refused_from_unknown() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    for (arguments, code) in [
+        (
+            ["--amount", "20.00", "--source", "tok_chargeDeclined"].as_slice(),
+            3,
+        ),
+        (&["--amount", "20.00", "--source", "tok_of_nobody"], 2),
+        (&["--amount", "20.001"], 2),
+        (&["--amount", "0"], 2),
+        (&["--amount", "20", "--key", "a b"], 2),
+        (&["--amount", "20", "--deadline", "2h"], 2),
+        (
+            &[
+                "--amount",
+                "20",
+                "--source",
+                "tok_outage",
+                "--deadline",
+                "1s",
+            ],
+            4,
+        ),
+        (&["--amount", "20", "--store", "/dev/null/nowhere"], 1),
+    ] {
+        let run = run(&url, arguments).await;
+        assert_eq!(run.code, Some(code), "{arguments:?}: {run:?}");
+        assert!(
+            run.stdout.is_empty() && run.stderr.contains("charge-once: "),
+            "{run:?}"
+        );
+    }
+    let mut keyless = command(&url, &["--amount", "20"]);
+    let keyless = tokio::task::spawn_blocking(move || {
+        Run::of(keyless.env_remove("CHARGE_ONCE_API_KEY").output().unwrap())
+    });
+    assert_eq!(keyless.await.unwrap().code, Some(2));
+    let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
+    assert_eq!(server.database.count(succeeded).await, 0);
+}
+
+#[tokio::test]
+async fn nothing_new_is_charged_past_what_needs_a_person_or_is_unknown() {
+    let server = TestServer::start().await;
+    let url = format!("http://{}", server.client.address);
+    let folder = TempDir::new().unwrap();
+    let outage = [
+        "--amount",
+        "20",
+        "--source",
+        "tok_outage",
+        "--deadline",
+        "1s",
+    ];
+    let outage = [outage.as_slice(), &["--store", store(&folder)]].concat();
+    assert_eq!(run(&url, &outage).await.code, Some(4));
+    assert_eq!(kept(&folder), 1);
+    let other = [
+        "--amount",
+        "7",
+        "--deadline",
+        "1s",
+        "--store",
+        store(&folder),
+    ];
+    let unknown = run(&url, &other).await;
+    assert_eq!(unknown.code, Some(4), "{unknown:?}");
+
+    let file = std::fs::read_dir(folder.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    std::fs::write(&file, "damaged").unwrap();
+    let corrupt = run(&url, &other).await;
+    assert_eq!(corrupt.code, Some(5), "{corrupt:?}");
+    assert!(
+        corrupt.stderr.contains(file.to_str().unwrap()),
+        "{corrupt:?}"
+    );
+    assert_eq!(server.database.charges().await, 0);
+
+    std::fs::remove_file(&file).unwrap();
+    run(&url, &other).await.charge();
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[test]
+fn its_help_explains_the_exit_codes_and_where_the_api_key_comes_from() {
+    let help = command("http://unused", &["--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for word in ["CHARGE_ONCE_API_KEY", "--store", "--key", "Exit codes"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    assert!(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("examples/pay.rs")
+            .exists()
+    );
+}

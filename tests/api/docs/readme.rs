@@ -1,0 +1,406 @@
+//! The documentation is tried, not believed: its commands run, and what it names exists.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use charge_once::config::{self, Variable};
+
+use crate::support::harness::{API_KEY, TestServer};
+
+/// The address and the API key that the README shows.
+const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
+const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
+
+/// The first call, its replay, a reused key, a decline, a duplicate in flight, and a workflow.
+const SHOWN_STATUSES: [&str; 6] = ["201", "201", "422", "402", "409", "200"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every text that describes the project.
+const DOCUMENTS: [&str; 9] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "docs/checkouts.md",
+    "docs/client.md",
+    "docs/contract.md",
+    "docs/webhooks.md",
+    "docs/processor.md",
+    "src/idempotency/README.md",
+];
+
+/// A fenced block: its language and its text.
+fn blocks(document: &str) -> Vec<(String, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, String)> = None;
+    for line in document.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(language)) => open = Some((language.to_owned(), String::new())),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some((_, text)), None) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a fenced block is not closed");
+    blocks
+}
+
+/// The text without its fenced blocks, which hold commands and output.
+fn prose(document: &str) -> String {
+    let mut inside = false;
+    document
+        .lines()
+        .filter(|line| {
+            let fence = line.starts_with("```");
+            inside ^= fence;
+            !inside && !fence
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Each command of the README that is followed by the output it promises.
+fn tries(document: &str) -> Vec<(String, String)> {
+    let blocks = blocks(document);
+    blocks
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [(sh, command), (http, output)] if sh == "sh" && http == "http" => {
+                Some((command.clone(), output.clone()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Hides what differs from run to run, ids and times, without changing any position.
+fn masked(text: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for (start, end) in ids(text) {
+        bytes[start..end].fill(b'#');
+    }
+    for start in 0..bytes.len().saturating_sub(19) {
+        let is_time = b"0000-00-00T00:00:00Z"
+            .iter()
+            .zip(&bytes[start..])
+            .all(|(shape, byte)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                _ => shape == byte,
+            });
+        if is_time {
+            bytes[start..start + 20].fill(b'#');
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Where ids are: an underscore, and exactly 26 characters of base32.
+fn ids(text: &str) -> Vec<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut start = 0;
+    for end in 0..=bytes.len() {
+        let continues = bytes
+            .get(end)
+            .is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !continues {
+            if end - start == 26 && start > 0 && bytes[start - 1] == b'_' {
+                found.push((start, end));
+            }
+            start = end + 1;
+        }
+    }
+    found
+}
+
+/// Which id of the real run stands for which id of the README. Both ways: the README must show two
+/// ids equal exactly where they are.
+#[derive(Default)]
+struct Ids {
+    real_of: HashMap<String, String>,
+    shown_of: HashMap<String, String>,
+}
+
+impl Ids {
+    fn assert_alike(&mut self, shown: &str, real: &str) {
+        for (start, end) in ids(shown) {
+            let (shown, real) = (shown[start..end].to_owned(), real[start..end].to_owned());
+            let known = self.real_of.entry(shown.clone()).or_insert(real.clone());
+            assert_eq!(*known, real, "{shown} stands for two ids");
+            let known = self.shown_of.entry(real).or_insert(shown.clone());
+            assert_eq!(*known, shown, "one id is shown as two");
+        }
+    }
+
+    /// `shown` without what `…` leaves out occurs in `real`, in order.
+    fn assert_shows(&mut self, shown: &str, real: &str) {
+        let masked_real = masked(real);
+        let mut from = 0;
+        for fragment in shown.split('…') {
+            let at = masked_real[from..]
+                .find(&masked(fragment))
+                .unwrap_or_else(|| {
+                    panic!("the README shows {fragment:?}, which isn't in {real:?}")
+                })
+                + from;
+            from = at + fragment.len();
+            self.assert_alike(fragment, &real[at..from]);
+        }
+    }
+}
+
+/// Runs the commands of a document one after the other, and compares.
+async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: &[&str]) {
+    let address = server.client.address.to_string();
+    let tries = tries(&read(document));
+    assert_eq!(tries.len(), statuses.len(), "commands with an output");
+    let mut ids = Ids::default();
+    for ((command, shown), status) in tries.iter().zip(statuses) {
+        assert!(command.contains(SHOWN_ADDRESS) && command.contains(SHOWN_API_KEY));
+        let command = command
+            .replace(SHOWN_ADDRESS, &address)
+            .replace(SHOWN_API_KEY, API_KEY);
+        let output = tokio::task::spawn_blocking(move || {
+            Command::new("sh").args(["-c", &command]).output().unwrap()
+        })
+        .await
+        .unwrap();
+        let real = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+        let (real_head, real_body) = real.split_once("\n\n").expect("a head and a body");
+        let (shown_head, shown_body) = shown.split_once("\n\n").expect("a head and a body");
+
+        let shown_status = shown_head.lines().next().unwrap();
+        assert_eq!(real_head.lines().next(), Some(shown_status), "{real}");
+        assert_eq!(shown_status.split(' ').nth(1), Some(*status));
+        for header in shown_head.lines().skip(1) {
+            let real_header = real_head
+                .lines()
+                .find(|line| masked(line) == masked(header))
+                .unwrap_or_else(|| panic!("the README shows {header:?}, which isn't in {real}"));
+            ids.assert_alike(header, real_header);
+        }
+        // What a reply doesn't have must not be missed either: a first reply is no replay.
+        let replayed = |head: &str| head.contains("idempotent-replayed: true");
+        assert_eq!(replayed(shown_head), replayed(real_head), "{real}");
+        ids.assert_shows(shown_body.trim_end(), real_body);
+    }
+}
+
+#[tokio::test]
+async fn the_commands_about_checkouts_answer_as_shown() {
+    let server = TestServer::start().await;
+    let statuses = ["200", "201", "400", "200", "503", "200"];
+    assert_answers_as_shown(&server, "docs/checkouts.md", &statuses).await;
+}
+
+#[tokio::test]
+async fn the_commands_of_the_readme_answer_as_it_shows() {
+    let server = TestServer::start().await;
+    assert_answers_as_shown(&server, "README.md", &SHOWN_STATUSES).await;
+    let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
+    assert_eq!(server.database.count(succeeded).await, 2);
+    assert_eq!(server.database.charges().await, 3);
+}
+
+#[test]
+fn the_table_of_variables_is_the_code_s() {
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("<!-- config:begin -->\n").unwrap();
+    let (table, _) = rest.split_once("<!-- config:end -->").unwrap();
+    assert_eq!(table, config::markdown_table());
+}
+
+#[test]
+fn env_example_describes_every_variable_and_sets_none() {
+    let example = read(".env.example");
+    let mut expected = String::new();
+    for Variable {
+        name,
+        default,
+        about,
+    } in config::VARIABLES
+    {
+        let default = default.unwrap_or_default();
+        expected.push_str(&format!("\n# {about}\n#{name}={default}\n"));
+    }
+    assert!(
+        example.ends_with(&expected),
+        "the end of .env.example must be:\n{expected}"
+    );
+    for line in example.lines() {
+        assert!(line.is_empty() || line.starts_with('#'), "active: {line}");
+    }
+}
+
+/// Every `[text](target)` of a document's prose.
+fn links(prose: &str) -> Vec<(String, String)> {
+    let mut links = Vec::new();
+    let mut rest = prose;
+    while let Some((before, after)) = rest.split_once("](") {
+        let text = before.rsplit('[').next().unwrap_or_default();
+        let Some((target, after)) = after.split_once(')') else {
+            break;
+        };
+        links.push((text.to_owned(), target.to_owned()));
+        rest = after;
+    }
+    links
+}
+
+/// How GitHub names the anchor of a heading.
+fn anchors(document: &str) -> Vec<String> {
+    prose(document)
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            line.trim_start_matches('#')
+                .trim()
+                .to_lowercase()
+                .chars()
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+                .map(|c| if c == ' ' { '-' } else { c })
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    for document in DOCUMENTS {
+        let folder = Path::new(document).parent().unwrap();
+        for (_, target) in links(&prose(&read(document))) {
+            if target.starts_with("http://") || target.starts_with("https://") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let path = if path.is_empty() {
+                PathBuf::from(document)
+            } else {
+                folder.join(path)
+            };
+            assert!(
+                root().join(&path).exists(),
+                "{document} links to {target}, which doesn't exist"
+            );
+            assert!(
+                anchor.is_empty() || anchors(&read(&path)).iter().any(|known| known == anchor),
+                "{document} links to {target}, which has no such heading"
+            );
+        }
+    }
+}
+
+/// Every `code span` of a document's prose.
+fn code_spans(prose: &str) -> Vec<&str> {
+    prose
+        .lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+fn is_snake_case(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// The text of every file below `folder`.
+fn all_text(folder: &str) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let path = entry.unwrap().path();
+        let inside = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        if path.is_dir() {
+            text.push_str(&all_text(inside));
+        } else {
+            text.push_str(&read(inside));
+        }
+    }
+    text
+}
+
+#[test]
+fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
+    let mut cited = 0;
+    for document in DOCUMENTS {
+        let folder = Path::new(document).parent().unwrap();
+        for (text, target) in links(&prose(&read(document))) {
+            let name = text.trim_matches('`');
+            if !target.ends_with(".rs") || !is_snake_case(name) || !name.contains('_') {
+                continue;
+            }
+            let file = read(folder.join(&target));
+            assert!(
+                file.contains(&format!("fn {name}(")),
+                "{document} cites {name}, which is not in {target}"
+            );
+            cited += 1;
+        }
+    }
+    assert!(cited >= 12, "one for each anti-pattern at least");
+}
+
+#[test]
+fn every_name_and_path_in_a_document_occurs_in_the_project() {
+    let sources: String = ["src", "tests", "migrations", "scripts"]
+        .into_iter()
+        .filter(|folder| root().join(folder).exists())
+        .map(all_text)
+        .collect();
+    let folders = [
+        "src/",
+        "tests/",
+        "migrations/",
+        "scripts/",
+        "docs/",
+        "openapi/",
+        ".ci/",
+        "examples/",
+    ];
+    for document in DOCUMENTS {
+        let prose = prose(&read(document));
+        for span in code_spans(&prose) {
+            if folders.iter().any(|folder| span.starts_with(folder)) {
+                let exists = root().join(span).exists();
+                assert!(exists, "{document} names {span}, which doesn't exist");
+            } else if is_snake_case(span) && span.matches('_').count() >= 2 {
+                let occurs = sources.contains(span);
+                assert!(occurs, "{document} names {span}, which occurs nowhere");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_example_in_rust_is_one_that_is_compiled() {
+    for (document, compiled) in [
+        (
+            "src/idempotency/README.md",
+            "tests/api/idempotency/copied_folder.rs",
+        ),
+        ("docs/client.md", "tests/api/client/calls.rs"),
+    ] {
+        let examples: Vec<_> = blocks(&read(document))
+            .into_iter()
+            .filter(|(language, _)| language == "rust")
+            .collect();
+        assert!(!examples.is_empty(), "{document}");
+        let compiled = read(compiled);
+        for (_, example) in examples {
+            assert!(compiled.contains(&example), "not compiled:\n{example}");
+        }
+    }
+}

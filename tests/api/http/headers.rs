@@ -1,0 +1,354 @@
+//! The headers of replies: the first one, replays, errors and reads.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use reqwest::Method;
+
+use crate::{
+    idempotency::key_inspection::hold_key,
+    support::harness::{Answer, Client, TestServer, charge},
+};
+
+async fn charge_preferring(client: &Client, path: &str, prefer: &str) -> Answer {
+    let request = client
+        .request(Method::POST, path)
+        .header("idempotency-key", "key-1")
+        .header("prefer", prefer);
+    Answer::of(request.json(&charge())).await
+}
+
+async fn charge_from(client: &Client, source: &str, key: &str) -> Answer {
+    let mut body = charge();
+    body["source"] = source.into();
+    client.post("/charges", key, &body).await
+}
+
+#[tokio::test]
+async fn every_reply_has_a_fresh_request_id_whoever_made_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let answers = [
+        client.charge("key-1").await,
+        client.charge("key-1").await,
+        client.get("/charges").await,
+        client.get("/charges/ch_unknown").await,
+        client.get("/nothing").await,
+        client.get("/livez").await,
+        client.get("/errors").await,
+        client.get("/openapi.json").await,
+        client.get("/swagger-ui/").await,
+        Answer::of(client.bare(Method::GET, "/charges")).await,
+        Answer::of(client.request(Method::DELETE, "/charges")).await,
+        Answer::of(client.request(Method::HEAD, "/charges")).await,
+        charge_from(client, "tok_outage", "key-2").await,
+    ];
+    let ids: BTreeSet<_> = answers
+        .iter()
+        .map(|answer| answer.header("request-id").expect("a Request-Id"))
+        .collect();
+    assert_eq!(ids.len(), answers.len(), "a Request-Id was used twice");
+    for id in ids {
+        let rest = id.strip_prefix("req_").expect("req_…");
+        assert_eq!(rest.len(), 26, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_reply_names_itself_and_replays_name_the_first() {
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    let replay = server.client.charge("key-1").await;
+    assert_eq!(first.header("original-request"), first.header("request-id"));
+    assert_eq!(first.header("idempotent-replayed"), None);
+    assert_eq!(
+        replay.header("original-request"),
+        first.header("request-id")
+    );
+    assert_ne!(replay.header("request-id"), first.header("request-id"));
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    let location = format!("/charges/{}", first.id());
+    assert_eq!(first.header("location"), Some(location.as_str()));
+    replay.assert_replays(&first);
+}
+
+#[tokio::test]
+async fn location_stays_in_the_dialect_and_resolves() {
+    let server = TestServer::start().await;
+    for path in ["/charges", "/v1/charges"] {
+        let created = server.client.post(path, path, &charge()).await;
+        let location = created.header("location").unwrap();
+        assert_eq!(location, format!("{path}/{}", created.id()));
+        assert_eq!(server.client.get(location).await.json(), created.json());
+    }
+}
+
+#[tokio::test]
+async fn stored_outcomes_say_when_the_record_dies_in_whole_seconds() {
+    let server = TestServer::start().await;
+    let created = server.client.charge("key-1").await;
+    let declined = charge_from(&server.client, "tok_chargeDeclined", "key-2").await;
+    let refused = charge_from(&server.client, "tok_nobody", "key-3").await;
+    for (answer, status) in [(created, 201), (declined, 402), (refused, 400)] {
+        assert_eq!(answer.status, status);
+        let text = answer.header("idempotency-expires").unwrap();
+        assert_eq!(text.len(), "2026-01-01T00:00:00Z".len(), "{text}");
+        let expires: DateTime<Utc> = text.parse().unwrap();
+        let hours = (expires - Utc::now()).num_minutes();
+        assert!((23 * 60 + 55..=24 * 60).contains(&hours), "{text}");
+    }
+    let outage = charge_from(&server.client, "tok_outage", "key-4").await;
+    for header in [
+        "idempotency-expires",
+        "original-request",
+        "idempotent-replayed",
+    ] {
+        assert_eq!(outage.header(header), None, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn the_key_is_echoed_on_every_reply_to_a_mutating_request() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let with_key = |method: Method, path: &str| {
+        client
+            .request(method, path)
+            .header("idempotency-key", "key-1")
+            .json(&charge())
+    };
+    let answers = [
+        client.charge("key-1").await,
+        client.charge("key-1").await,
+        charge_from(client, "tok_visa", "key-1").await,
+        Answer::of(with_key(Method::POST, "/nothing")).await,
+        Answer::of(with_key(Method::PATCH, "/charges")).await,
+        Answer::of(with_key(Method::POST, "/orders")).await,
+        Answer::of(with_key(Method::POST, "/charges").bearer_auth("sk_test_second")).await,
+        client
+            .post_raw("/charges", "key-1", "text/plain", b"x")
+            .await,
+    ];
+    for answer in &answers {
+        assert_eq!(
+            answer.header("idempotency-key"),
+            Some("key-1"),
+            "{answer:?}"
+        );
+    }
+    let get = Answer::of(with_key(Method::GET, "/charges")).await;
+    assert_eq!(get.header("idempotency-key"), None);
+}
+
+#[tokio::test]
+async fn a_preferred_wait_is_echoed_capped_and_honoured_and_nonsense_is_ignored() {
+    let server = TestServer::start().await;
+    let cases = [
+        ("wait=0", Some("wait=0")),
+        ("wait=7", Some("wait=7")),
+        ("wait=\"7\"", Some("wait=7")),
+        ("respond-async, Wait=3", Some("wait=3")),
+        ("wait=30", Some("wait=30")),
+        ("wait=31", Some("wait=30")),
+        ("wait=99999999999999999999999", Some("wait=30")),
+        ("wait=-1", None),
+        ("wait=1.5", None),
+        ("wait=soon", None),
+        ("wait", None),
+        ("respond-async", None),
+    ];
+    for (prefer, applied) in cases {
+        let answer = charge_preferring(&server.client, "/charges", prefer).await;
+        assert_eq!(answer.status, 201, "{prefer}");
+        assert_eq!(answer.header("preference-applied"), applied, "{prefer}");
+    }
+    let read = server
+        .client
+        .request(Method::GET, "/charges")
+        .header("prefer", "wait=7");
+    assert_eq!(Answer::of(read).await.header("preference-applied"), None);
+}
+
+#[tokio::test]
+async fn prefer_wait_zero_answers_409_at_once_under_v1() {
+    let server = TestServer::start().await;
+    let held = hold_key(&server.database, "key-1").await;
+    let answer = charge_preferring(&server.client, "/v1/charges", "wait=0").await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (409, "idempotency_key_in_use")
+    );
+    assert_eq!(answer.header("preference-applied"), Some("wait=0"));
+    held.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let held = hold_key(&server.database, "held").await;
+    let in_use = client.charge("held").await;
+    held.rollback().await.unwrap();
+    client.charge("key-1").await;
+    let cases = [
+        (
+            400,
+            "false",
+            charge_from(client, "tok_nobody", "key-2").await,
+        ),
+        (
+            400,
+            "false",
+            charge_from(client, "tok_nobody", "key-2").await,
+        ),
+        (
+            400,
+            "false",
+            client
+                .post_raw("/charges", "a b", "application/json", b"")
+                .await,
+        ),
+        (400, "false", client.get("/charges?limit=0").await),
+        (
+            400,
+            "false",
+            client.post("/v1/charges", "key-1", &charge()).await,
+        ),
+        (
+            401,
+            "false",
+            Answer::of(client.bare(Method::GET, "/charges")).await,
+        ),
+        (
+            402,
+            "false",
+            charge_from(client, "tok_chargeDeclined", "key-3").await,
+        ),
+        (
+            402,
+            "false",
+            charge_from(client, "tok_chargeDeclined", "key-3").await,
+        ),
+        (404, "false", client.get("/charges/ch_unknown").await),
+        (404, "false", client.get("/nothing").await),
+        (
+            405,
+            "false",
+            Answer::of(client.request(Method::DELETE, "/charges")).await,
+        ),
+        (409, "true", in_use),
+        (
+            413,
+            "false",
+            client
+                .post_raw("/charges", "k", "application/json", &vec![b' '; 70_000])
+                .await,
+        ),
+        (
+            415,
+            "false",
+            client.post_raw("/charges", "k", "text/plain", b"x").await,
+        ),
+        (
+            422,
+            "false",
+            client.post("/orders", "key-1", &charge()).await,
+        ),
+        (
+            503,
+            "true",
+            charge_from(client, "tok_outage", "key-4").await,
+        ),
+    ];
+    for (status, should_retry, answer) in &cases {
+        let code = answer.code();
+        assert_eq!(answer.status, *status, "{code}");
+        assert_eq!(
+            answer.header("stripe-should-retry"),
+            Some(*should_retry),
+            "{status} {code}"
+        );
+        let link = format!("</errors#{code}>; rel=\"describedby\"");
+        assert_eq!(
+            answer.header("link"),
+            Some(link.as_str()),
+            "{status} {code}"
+        );
+        assert_eq!(answer.json()["error"]["doc_url"], format!("/errors#{code}"));
+        let retry_after = matches!(status, 409 | 503).then_some("1");
+        assert_eq!(answer.header("retry-after"), retry_after, "{status} {code}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/json"),
+            "{status} {code}"
+        );
+    }
+    let created = client.charge("key-5").await;
+    for header in ["stripe-should-retry", "retry-after", "link"] {
+        assert_eq!(created.header(header), None, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn an_internal_error_is_opaque_and_says_to_retry() {
+    let server = TestServer::start().await;
+    server.client.charge("key-1").await;
+    sqlx::query("UPDATE idempotency_keys SET headers = '[[\"no header name\", \"secret\"]]'")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    let answer = server.client.charge("key-1").await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (500, "internal_error")
+    );
+    assert_eq!(answer.header("stripe-should-retry"), Some("true"));
+    assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn a_replay_restores_multi_valued_headers() {
+    let server = TestServer::start().await;
+    server.client.charge("key-1").await;
+    sqlx::query(
+        r#"UPDATE idempotency_keys SET headers = headers || '[["link", "<a>"], ["link", "<b>"]]'"#,
+    )
+    .execute(&server.database.pool)
+    .await
+    .unwrap();
+    let replay = server.client.charge("key-1").await;
+    let links: Vec<_> = replay.headers.get_all("link").iter().collect();
+    assert_eq!(links, ["<a>", "<b>"]);
+}
+
+#[tokio::test]
+async fn head_answers_as_get_does_without_a_body() {
+    let server = TestServer::start().await;
+    let created = server.client.charge("key-1").await;
+    let one = format!("/v1/charges/{}", created.id());
+    for path in [
+        "/charges",
+        &one,
+        "/idempotency-keys/key-1",
+        "/charges/ch_no",
+        "/nothing",
+        "/livez",
+        "/openapi.json",
+        "/swagger-ui/",
+        "/",
+    ] {
+        let get = server.client.get(path).await;
+        let head = Answer::of(server.client.request(Method::HEAD, path)).await;
+        assert_eq!(head.status, get.status, "{path}");
+        assert!(head.body.is_empty(), "{path}");
+        for header in [
+            "content-type",
+            "content-length",
+            "link",
+            "stripe-should-retry",
+        ] {
+            assert_eq!(head.header(header), get.header(header), "{path} {header}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Commands that misbehave, databases with treacherous defaults, pools that run dry.
+
+use std::{sync::Arc, time::Duration};
+
+use charge_once::{
+    database::{Database, embedded::EmbeddedPostgres},
+    idempotency::{
+        Command, Failure, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, Outcome,
+        Parameters, Rejection, Reply, Request, Settings,
+    },
+};
+use sqlx::PgConnection;
+use tokio::sync::Barrier;
+use uuid::Uuid;
+
+use crate::support::{
+    harness::{
+        TestDatabase, TestServer, config, eventually, every_connection_is_clean,
+        one_charge_and_its_record,
+    },
+    obstacle::{Obstacle, Stage},
+};
+
+/// A command of a test's own.
+enum Misbehaviour {
+    SwallowsAnError,
+    Panics,
+    TakesTooLong,
+    /// Locks two rows in an order, meeting the other party in between.
+    LocksInOrder([i64; 2], Arc<Barrier>),
+    ReadsSetting(&'static str),
+    Behaves,
+}
+
+fn answer(body: impl Into<Vec<u8>>) -> Reply {
+    Reply {
+        status: 201,
+        headers: Vec::new(),
+        body: body.into(),
+        resource_id: None,
+    }
+}
+
+impl Command for Misbehaviour {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        sqlx::query("INSERT INTO effects VALUES (1)")
+            .execute(&mut *tx)
+            .await?;
+        match self {
+            Self::SwallowsAnError => {
+                let _ = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
+            }
+            Self::Panics => panic!("a defect, on purpose"),
+            Self::TakesTooLong => std::future::pending().await,
+            Self::LocksInOrder(rows, both_have_one) => {
+                for (turn, row) in rows.iter().enumerate() {
+                    sqlx::query("SELECT 1 FROM resources WHERE id = $1 FOR UPDATE")
+                        .bind(row)
+                        .execute(&mut *tx)
+                        .await?;
+                    if turn == 0 {
+                        // The victim's second attempt finds nobody to meet.
+                        let meet = both_have_one.wait();
+                        let _ = tokio::time::timeout(Duration::from_millis(500), meet).await;
+                    }
+                }
+            }
+            Self::ReadsSetting(name) => {
+                let value: String = sqlx::query_scalar("SELECT current_setting($1)")
+                    .bind(*name)
+                    .fetch_one(tx)
+                    .await?;
+                return Ok(answer(value));
+            }
+            Self::Behaves => {}
+        }
+        Ok(answer("done"))
+    }
+}
+
+fn request(key: &str) -> Request {
+    Request {
+        account_id: Uuid::nil(),
+        key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/effects",
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(b"{}"),
+        }),
+        method: "POST".to_owned(),
+        path: "/effects".to_owned(),
+        workflow: None,
+        request_id: "req_test".to_owned(),
+        wait: Duration::ZERO,
+    }
+}
+
+/// The idempotency folder by itself, on a database with a table for effects.
+async fn library() -> (TestDatabase, Idempotency) {
+    let database = TestDatabase::create().await;
+    sqlx::raw_sql(
+        "CREATE TABLE effects (one bigint); CREATE TABLE resources (id bigint); \
+         INSERT INTO resources VALUES (1), (2)",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    let idempotency = connect(&database).await;
+    (database, idempotency)
+}
+
+async fn connect(database: &TestDatabase) -> Idempotency {
+    let connected = Database::connect(&database.url, &config(&[]))
+        .await
+        .unwrap();
+    let settings = Settings {
+        retention: Duration::from_secs(60),
+        pool_wait: Duration::from_secs(1),
+        database_deadline: Duration::from_secs(2),
+        pool_connections: 10,
+    };
+    Idempotency::new(connected.pool().clone(), settings).unwrap()
+}
+
+fn failure(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => failure,
+        other @ (Outcome::Stored { .. } | Outcome::Reused | Outcome::InUse) => {
+            panic!("not failed: {other:?}")
+        }
+    }
+}
+
+fn stored(outcome: Outcome) -> (String, bool) {
+    match outcome {
+        Outcome::Stored { record, replayed } => (
+            String::from_utf8(record.reply.body.clone()).unwrap(),
+            replayed,
+        ),
+        other @ (Outcome::Reused | Outcome::InUse | Outcome::Failed(_)) => {
+            panic!("not stored: {other:?}")
+        }
+    }
+}
+
+/// Effects and records.
+async fn kept(database: &TestDatabase) -> (i64, i64) {
+    let effects = database.count("SELECT count(*) FROM effects").await;
+    (effects, database.records().await)
+}
+
+async fn fails_and_frees_the_key(misbehaviour: Misbehaviour) {
+    let (database, idempotency) = library().await;
+    failure(idempotency.run(request("key-1"), misbehaviour).await);
+    assert_eq!(kept(&database).await, (0, 0));
+    every_connection_is_clean(&database).await;
+    let retry = idempotency.run(request("key-1"), Misbehaviour::Behaves);
+    assert_eq!(stored(retry.await), ("done".to_owned(), false));
+    assert_eq!(kept(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_command_that_swallows_an_sql_error_cannot_commit() {
+    fails_and_frees_the_key(Misbehaviour::SwallowsAnError).await;
+}
+
+#[tokio::test]
+async fn a_command_that_panics_leaves_nothing_and_frees_the_key() {
+    fails_and_frees_the_key(Misbehaviour::Panics).await;
+}
+
+#[tokio::test]
+async fn a_command_that_outlives_the_database_deadline_leaves_nothing_and_frees_the_key() {
+    fails_and_frees_the_key(Misbehaviour::TakesTooLong).await;
+}
+
+#[tokio::test]
+async fn a_deadlock_is_run_again_and_both_requests_succeed() {
+    let (database, _) = library().await;
+    // A deadlock is looked for after this time, which must be below the row lock's second.
+    let name: String = sqlx::query_scalar("SELECT current_database()::text")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+        "ALTER DATABASE {name} SET deadlock_timeout = '100ms'"
+    )))
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    let idempotency = connect(&database).await;
+    let barrier = Arc::new(Barrier::new(2));
+    let one = Misbehaviour::LocksInOrder([1, 2], barrier.clone());
+    let other = Misbehaviour::LocksInOrder([2, 1], barrier);
+    let (one, other) = tokio::join!(
+        idempotency.run(request("key-1"), one),
+        idempotency.run(request("key-2"), other)
+    );
+    assert!(!stored(one).1);
+    assert!(!stored(other).1);
+    assert_eq!(kept(&database).await, (2, 2));
+    every_connection_is_clean(&database).await;
+}
+
+#[tokio::test]
+async fn defaults_of_the_database_cannot_undo_the_promise() {
+    let (database, _) = library().await;
+    let name: String = sqlx::query_scalar("SELECT current_database()::text")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    // In one session: a later one would be read-only already.
+    let mut session = database.pool.acquire().await.unwrap();
+    for default in [
+        "synchronous_commit = off",
+        "default_transaction_isolation = 'repeatable read'",
+        "default_transaction_read_only = on",
+        "statement_timeout = 1",
+    ] {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+            "ALTER DATABASE {name} SET {default}"
+        )))
+        .execute(&mut *session)
+        .await
+        .unwrap();
+    }
+    let idempotency = connect(&database).await;
+    for (setting, pinned) in [
+        ("synchronous_commit", "on"),
+        ("transaction_isolation", "read committed"),
+        ("transaction_read_only", "off"),
+        ("statement_timeout", "3s"),
+    ] {
+        let outcome = idempotency.run(request(setting), Misbehaviour::ReadsSetting(setting));
+        assert_eq!(stored(outcome.await).0, pinned, "{setting}");
+    }
+    assert_eq!(kept(&database).await, (4, 4));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_used_up_answers_503_and_recovers() {
+    let database = TestDatabase::create().await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-%").await;
+    let server = TestServer::start_on(database, &[("POOL_CONNECTIONS", "2")]).await;
+    let (client, database) = (&server.client, &server.database);
+    assert_eq!(client.get("/charges").await.status, 200);
+    let holders = ["key-1", "key-2"].map(|key| {
+        let client = client.clone();
+        tokio::spawn(async move { client.charge(key).await })
+    });
+    obstacle.is_met_by(2).await;
+    let refused = client.charge("key-3").await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(client.get("/livez").await.status, 200);
+    obstacle.lift().await;
+    for holder in holders {
+        assert_eq!(holder.await.unwrap().status, 201);
+    }
+    assert_eq!(client.get("/readyz").await.status, 200);
+    assert!(!client.charge("key-3").await.is_replay());
+    assert_eq!((database.charges().await, database.records().await), (3, 3));
+}
+
+/// A folder that PostgreSQL's user can enter.
+fn scratch() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::Builder::new()
+        .prefix("charge-once-test-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
+    let folder = scratch();
+    let postgres = EmbeddedPostgres::start(folder.path(), None).await.unwrap();
+    let url = postgres.url();
+    Database::connect(&url, &config(&[])).await.unwrap();
+    let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
+    let database = TestDatabase { url, pool };
+    let connected = Database::connect(&database.url, &config(&[]))
+        .await
+        .unwrap();
+    charge_once::accounts::ensure_dev_key(&connected, crate::support::harness::API_KEY)
+        .await
+        .unwrap();
+    let server = TestServer::start_on(database, &[]).await;
+    assert_eq!(server.client.get("/charges").await.status, 200);
+    postgres.stop().await.unwrap();
+    let refused = server.client.charge("key-1").await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(server.client.get("/readyz").await.status, 503);
+
+    let postgres = EmbeddedPostgres::start(folder.path(), None).await.unwrap();
+    eventually("the server is ready again", || async {
+        server.client.get("/readyz").await.status == 200
+    })
+    .await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    one_charge_and_its_record(&server.database).await;
+    postgres.stop().await.unwrap();
+}

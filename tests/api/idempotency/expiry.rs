@@ -1,0 +1,340 @@
+//! Keys at the end of their life: dead at once, taken over once, swept without harm.
+
+use charge_once::idempotency::{SWEEP_BATCH_ROWS, sweep};
+use sqlx::{Connection, PgConnection};
+use tokio::task::JoinSet;
+
+use crate::{
+    idempotency::followers::{
+        EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored,
+    },
+    support::{
+        harness::{PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
+        obstacle::{Obstacle, Stage},
+    },
+};
+
+/// Adds records without a request: `expired` that died an hour ago, and `alive` that live an hour.
+async fn add_records(database: &TestDatabase, expired: i64, alive: i64) {
+    sqlx::query(
+        "INSERT INTO idempotency_keys
+         SELECT '00000000-0000-0000-0000-000000000000', 'key-' || number, 1,
+                decode(repeat('00', 32), 'hex'), 'POST', '/charges', 'req_' || number,
+                now() - interval '1 day',
+                now() + CASE WHEN number <= $1 THEN -1 ELSE 1 END * interval '1 hour',
+                201, '[]', '{}'
+           FROM generate_series(1, $1 + $2) AS number",
+    )
+    .bind(expired)
+    .bind(alive)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+const DEAD: &str = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= now()";
+
+async fn sweep_once(database: &TestDatabase) -> u64 {
+    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+    let swept = tokio::time::timeout(PATIENCE, sweep(&mut connection)).await;
+    swept.expect("the sweep ends").unwrap()
+}
+
+#[tokio::test]
+async fn idempotency_expires_names_the_whole_second_at_the_end_of_the_retention() {
+    let server = TestServer::start_with(&[("IDEMPOTENCY_TTL", "90s")]).await;
+    let first = server.client.charge("key-1").await;
+    let named = first.header("idempotency-expires").unwrap().to_owned();
+    let expected: String = sqlx::query_scalar(
+        r#"SELECT to_char(created_at + interval '90 seconds', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+             FROM idempotency_keys"#,
+    )
+    .fetch_one(&server.database.pool)
+    .await
+    .unwrap();
+    // A session of the test's own may have another time zone than UTC.
+    let zone: String = sqlx::query_scalar("SHOW TimeZone")
+        .fetch_one(&server.database.pool)
+        .await
+        .unwrap();
+    assert!(["UTC", "Etc/UTC", "GMT"].contains(&zone.as_str()), "{zone}");
+    assert_eq!(named, expected);
+    server.client.charge("key-1").await.assert_replays(&first);
+    let kept = "SELECT count(*) FROM idempotency_keys
+                 WHERE expires_at = created_at + interval '90 seconds'";
+    assert_eq!(server.database.count(kept).await, 1);
+}
+
+#[tokio::test]
+async fn an_expired_key_is_new_at_once_though_nobody_swept_it() {
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    server.database.expire_records().await;
+
+    let second = server.client.charge("key-1").await;
+    assert_eq!((second.status.as_u16(), second.is_replay()), (201, false));
+    assert_ne!(second.id(), first.id());
+    server.client.charge("key-1").await.assert_replays(&second);
+    assert_eq!(server.database.charges().await, 2);
+
+    // New for any request, not only for the one it belonged to.
+    server.database.expire_records().await;
+    let other = server
+        .client
+        .post("/charges", "key-1", &another_charge())
+        .await;
+    assert_eq!(other.status, 201);
+    assert_eq!(server.client.charge("key-1").await.status, 422);
+    assert_eq!(server.database.charges().await, 3);
+    assert_eq!(server.database.records().await, 1);
+}
+
+#[tokio::test]
+async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over() {
+    let database = database_for_effects().await;
+    let pool = database
+        .connect(&[("POOL_CONNECTIONS", "20")])
+        .await
+        .pool()
+        .clone();
+    let work = Work::that_ends(End::Store);
+    stored(replica(&pool).run(request("A", LONG), work.clone()).await);
+    database.expire_records().await;
+
+    // A map of keys in flight for each, so that only the database stands between them.
+    let racers: JoinSet<_> = (0..20)
+        .map(|_| {
+            let (replica, work) = (replica(&pool), work.clone());
+            async move { stored(replica.run(request("A", LONG), work).await) }
+        })
+        .collect();
+    let answers = racers.join_all().await;
+    let executed = answers.iter().filter(|(_, replayed)| !replayed).count();
+    assert_eq!(executed, 1);
+    for (record, _) in &answers {
+        assert_eq!(record, &answers[0].0);
+    }
+    assert_eq!(work.executions(), 2);
+    assert_eq!(database.count(EFFECTS).await, 2);
+    assert_eq!(database.records().await, 1);
+}
+
+#[tokio::test]
+async fn twenty_racers_for_an_expired_key_make_one_new_charge() {
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    server.database.expire_records().await;
+    let racers: JoinSet<_> = (0..20)
+        .map(|_| {
+            let client = server.client.clone();
+            async move { client.charge_until_definite("key-1").await }
+        })
+        .collect();
+    let answers = racers.join_all().await;
+    for answer in &answers {
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body),
+            (201, &answers[0].body)
+        );
+        assert_ne!(answer.id(), first.id());
+    }
+    assert!(answers.iter().filter(|answer| !answer.is_replay()).count() <= 1);
+    assert_eq!(server.database.charges().await, 2);
+}
+
+#[tokio::test]
+async fn a_refusal_replaces_an_expired_record_and_does_not_bring_it_back() {
+    let server = TestServer::start().await;
+    server.client.charge("key-1").await;
+    server.database.expire_records().await;
+
+    let mut wrong = charge();
+    wrong["amount"] = 0.into();
+    let refusal = server.client.post("/charges", "key-1", &wrong).await;
+    assert_eq!((refusal.status.as_u16(), refusal.is_replay()), (400, false));
+    server
+        .client
+        .post("/charges", "key-1", &wrong)
+        .await
+        .assert_replays(&refusal);
+    assert_eq!(
+        server.client.charge("key-1").await.status,
+        422,
+        "the first use is forgotten"
+    );
+    let refused = "SELECT count(*) FROM idempotency_keys WHERE status = 400 AND expires_at > now()";
+    assert_eq!(server.database.count(refused).await, 1);
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn a_refusal_that_wrote_before_it_refused_leaves_nothing_even_on_an_expired_key() {
+    let database = database_for_effects().await;
+    let replica = replica(database.connect(&[]).await.pool());
+    stored(
+        replica
+            .run(request("A", LONG), Work::that_ends(End::Store))
+            .await,
+    );
+    database.expire_records().await;
+    let refusing = Work::that_ends(End::Refuse);
+    for _ in 0..2 {
+        let (record, _) = stored(replica.run(request("B", LONG), refusing.clone()).await);
+        assert_eq!(record.reply.status, 400);
+    }
+    assert_eq!(refusing.executions(), 1);
+    assert_eq!(database.count(EFFECTS).await, 1, "only the first one's");
+    assert_eq!(database.records().await, 1);
+}
+
+#[tokio::test]
+async fn a_failure_on_an_expired_key_leaves_it_expired_and_the_retry_executes() {
+    let database = database_for_effects().await;
+    let replica = replica(database.connect(&[]).await.pool());
+    stored(
+        replica
+            .run(request("A", LONG), Work::that_ends(End::Store))
+            .await,
+    );
+    database.expire_records().await;
+    let failed = replica
+        .run(request("A", LONG), Work::that_ends(End::Fail))
+        .await;
+    assert!(matches!(
+        failed,
+        charge_once::idempotency::Outcome::Failed(_)
+    ));
+    assert_eq!(database.count(DEAD).await, 1);
+    let (_, replayed) = stored(
+        replica
+            .run(request("A", LONG), Work::that_ends(End::Store))
+            .await,
+    );
+    assert!(!replayed);
+    assert_eq!(database.count(EFFECTS).await, 2);
+}
+
+#[tokio::test]
+async fn a_record_that_expires_during_the_claim_is_judged_by_the_moment_the_claim_began() {
+    // Microseconds from the transaction's now() to the expiry: whoever reads the clock again finds
+    // both dead, because by then that moment has passed.
+    for (microseconds, alive) in [(0, false), (1, true)] {
+        let server = TestServer::start_with(PATIENT).await;
+        let first = server.client.charge("key-1").await;
+        let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+        let second = tokio::spawn({
+            let client = server.client.clone();
+            async move { client.charge("key-1").await }
+        });
+        obstacle.is_met().await;
+        obstacle
+            .make_expiry_relative_to_the_stopped(microseconds)
+            .await;
+        assert_eq!(
+            server.database.count(DEAD).await,
+            1,
+            "dead by the clock in both cases"
+        );
+        obstacle.lift().await;
+
+        let second = second.await.unwrap();
+        assert_eq!(second.status, 201);
+        assert_eq!(second.is_replay(), alive, "{microseconds} µs");
+        assert_eq!(second.id() == first.id(), alive);
+        let expected = if alive { 1 } else { 2 };
+        assert_eq!(server.database.charges().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_removes_every_dead_record_batch_by_batch_and_no_other() {
+    let database = TestDatabase::create().await;
+    let expired = 2 * SWEEP_BATCH_ROWS + 200;
+    add_records(&database, expired, 3).await;
+    assert_eq!(sweep_once(&database).await, expired.unsigned_abs());
+    assert_eq!(database.count(DEAD).await, 0);
+    assert_eq!(database.records().await, 3);
+    assert_eq!(sweep_once(&database).await, 0);
+}
+
+#[tokio::test]
+async fn a_sweep_of_exactly_one_batch_ends() {
+    let database = TestDatabase::create().await;
+    add_records(&database, SWEEP_BATCH_ROWS, 1).await;
+    assert_eq!(sweep_once(&database).await, SWEEP_BATCH_ROWS.unsigned_abs());
+    assert_eq!(database.records().await, 1);
+}
+
+#[tokio::test]
+async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
+    let server = TestServer::start_with(PATIENT).await;
+    server.client.charge("key-1").await;
+    server.database.expire_records().await;
+    let mut obstacle = Obstacle::at(Stage::Worked, &server.database, "key-1").await;
+    let taking_over = tokio::spawn({
+        let client = server.client.clone();
+        async move { client.charge("key-1").await }
+    });
+    obstacle.is_met().await;
+    add_records(&server.database, 5, 0).await;
+    // Without SKIP LOCKED it would wait here: the takeover ends only after the sweep.
+    assert_eq!(sweep_once(&server.database).await, 5);
+    obstacle.lift().await;
+
+    let second = taking_over.await.unwrap();
+    assert_eq!(second.status, 201);
+    server.client.charge("key-1").await.assert_replays(&second);
+    assert_eq!(server.database.charges().await, 2);
+    assert_eq!(server.database.records().await, 1);
+}
+
+#[tokio::test]
+async fn two_sweeps_at_once_share_the_work_and_wait_for_nobody() {
+    let database = TestDatabase::create().await;
+    add_records(&database, 3 * SWEEP_BATCH_ROWS, 7).await;
+    let (left, right) = tokio::join!(sweep_once(&database), sweep_once(&database));
+    // Each may skip what the other one holds; a record is never counted twice.
+    let rest = sweep_once(&database).await;
+    assert_eq!(left + right + rest, 3 * SWEEP_BATCH_ROWS.unsigned_abs());
+    assert_eq!(database.count(DEAD).await, 0);
+    assert_eq!(database.records().await, 7);
+}
+
+#[tokio::test]
+async fn sweeps_replays_and_takeovers_race_without_an_effect_too_many() {
+    const ROUNDS: usize = 15;
+    const RACERS: usize = 6;
+    let database = database_for_effects().await;
+    let pool = database
+        .connect(&[("POOL_CONNECTIONS", "12")])
+        .await
+        .pool()
+        .clone();
+    let work = Work::that_ends(End::Store);
+    stored(replica(&pool).run(request("A", LONG), work.clone()).await);
+
+    let mut executed = 1;
+    for round in 0..ROUNDS {
+        // Every other round the key is dead; in the others all are replays.
+        let dies = round % 2 == 0;
+        if dies {
+            database.expire_records().await;
+        }
+        let racers: JoinSet<_> = (0..RACERS)
+            .map(|_| {
+                let (replica, work) = (replica(&pool), work.clone());
+                async move { stored(replica.run(request("A", LONG), work).await) }
+            })
+            .collect();
+        let (answers, _, _) = tokio::join!(
+            racers.join_all(),
+            sweep_once(&database),
+            sweep_once(&database)
+        );
+        let fresh = answers.iter().filter(|(_, replayed)| !replayed).count();
+        assert_eq!(fresh, usize::from(dies), "round {round}");
+        executed += i64::from(dies);
+        assert_eq!(database.count(EFFECTS).await, executed, "round {round}");
+        assert_eq!(database.records().await, 1, "round {round}");
+    }
+}

@@ -1,0 +1,383 @@
+//! The fingerprint: which requests are the same request.
+
+use charge_once::{
+    http::body::{form, json},
+    idempotency::{Fingerprint, Fingerprinted, Parameters},
+};
+use proptest::{
+    collection::{btree_map, vec},
+    prelude::*,
+};
+use serde_json::{Map, Value};
+
+use crate::support::harness::{Client, TestServer, charge};
+
+const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The fingerprint of a JSON body sent to `POST /charges`.
+fn of_json(body: &[u8]) -> Fingerprint {
+    of(body, json::decode(body).ok().as_ref(), "json")
+}
+
+fn of_form(body: &[u8]) -> Fingerprint {
+    of(body, form::decode(body).ok().as_ref(), "form")
+}
+
+fn of(body: &[u8], tree: Option<&Map<String, Value>>, media_type: &str) -> Fingerprint {
+    let canonical = tree.map(|tree| serde_json_canonicalizer::to_vec(tree).unwrap());
+    let parameters = match &canonical {
+        Some(canonical) => Parameters::Canonical(canonical),
+        None => Parameters::Raw(body),
+    };
+    Fingerprint::of(&Fingerprinted {
+        method: "POST",
+        path: "/charges",
+        query: Parameters::Canonical(b"{}"),
+        media_type,
+        parameters,
+    })
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    const MAX_INTEGER: i64 = 9_007_199_254_740_991;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-MAX_INTEGER..=MAX_INTEGER).prop_map(Value::from),
+        texts().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            btree_map(texts(), inner, 0..4).prop_map(|members| members.into_iter().collect()),
+        ]
+    })
+}
+
+/// Any text that a body may hold.
+fn texts() -> impl Strategy<Value = String> {
+    vec(any::<char>(), 0..8)
+        .prop_map(|chars| chars.into_iter().filter(|c| *c != '\0').collect::<String>())
+}
+
+fn bodies() -> impl Strategy<Value = Map<String, Value>> {
+    btree_map(texts(), values(), 0..5).prop_map(|members| members.into_iter().collect())
+}
+
+/// Writes JSON with the white space, the order of members and the escapes that `choices` decide.
+struct Speller<'a> {
+    choices: std::iter::Cycle<std::slice::Iter<'a, u8>>,
+}
+
+impl<'a> Speller<'a> {
+    fn new(choices: &'a [u8]) -> Self {
+        Self {
+            choices: choices.iter().cycle(),
+        }
+    }
+
+    fn choose(&mut self, options: usize) -> usize {
+        usize::from(*self.choices.next().unwrap()) % options
+    }
+
+    fn space(&mut self) -> &'static str {
+        ["", " ", "\n", "\t\r\n  "][self.choose(4)]
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut spelled = String::from("\"");
+        for c in text.chars() {
+            let must_escape = c < ' ' || c == '"' || c == '\\';
+            if must_escape || self.choose(2) == 0 {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    spelled.push_str(&format!("\\u{unit:04x}"));
+                }
+            } else {
+                spelled.push(c);
+            }
+        }
+        spelled.push('"');
+        spelled
+    }
+
+    fn object(&mut self, members: &Map<String, Value>) -> String {
+        let mut spelled = Vec::new();
+        for (name, value) in members {
+            let at = self.choose(spelled.len() + 1);
+            let (name, value) = (self.text(name), self.value(value));
+            spelled.insert(at, format!("{name}{}:{value}", self.space()));
+        }
+        format!("{}{{{}}}{}", self.space(), spelled.join(","), self.space())
+    }
+
+    fn value(&mut self, value: &Value) -> String {
+        let spelled = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().map(|item| self.value(item)).collect();
+                format!("[{}]", items.join(","))
+            }
+            Value::Object(members) => self.object(members),
+        };
+        format!("{}{spelled}{}", self.space(), self.space())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn order_white_space_and_escapes_do_not_matter(
+        body in bodies(), choices in vec(any::<u8>(), 1..64),
+    ) {
+        let plain = serde_json::to_vec(&body).unwrap();
+        let spelled = Speller::new(&choices).object(&body);
+        prop_assert!(json::decode(spelled.as_bytes()).is_ok(), "{}", spelled);
+        prop_assert_eq!(of_json(&plain), of_json(spelled.as_bytes()));
+    }
+
+    #[test]
+    fn any_other_value_matters(
+        body in bodies(), name in texts(), one in values(), other in values(),
+    ) {
+        prop_assume!(one != other);
+        let with = |value: Value| {
+            let mut body = body.clone();
+            body.insert(name.clone(), value);
+            of_json(&serde_json::to_vec(&body).unwrap())
+        };
+        prop_assert_ne!(with(one), with(other));
+    }
+
+    #[test]
+    fn a_member_more_matters(body in bodies(), name in texts(), value in values()) {
+        prop_assume!(!body.contains_key(&name));
+        let mut longer = body.clone();
+        longer.insert(name, value);
+        prop_assert_ne!(
+            of_json(&serde_json::to_vec(&body).unwrap()),
+            of_json(&serde_json::to_vec(&longer).unwrap())
+        );
+    }
+
+    #[test]
+    fn the_order_of_a_list_matters(items in vec(0_i64..9, 2..6)) {
+        let mut reversed = items.clone();
+        reversed.reverse();
+        prop_assume!(items != reversed);
+        let body = |items: &[i64]| serde_json::json!({ "a": items }).to_string().into_bytes();
+        prop_assert_ne!(of_json(&body(&items)), of_json(&body(&reversed)));
+    }
+
+    #[test]
+    fn the_order_of_form_pairs_and_their_percent_encoding_do_not_matter(
+        pairs in btree_map("[a-z]{1,6}", "[a-z0-9 ]{0,6}", 1..6),
+    ) {
+        let plain: Vec<_> = pairs.iter().map(|(k, v)| format!("{k}={}", v.replace(' ', "+")))
+            .collect();
+        let encoded: Vec<_> = pairs.iter().rev().map(|(k, v)| {
+            let hex = |text: &str| text.bytes().map(|b| format!("%{b:02X}")).collect::<String>();
+            format!("{}={}", hex(k), hex(v))
+        }).collect();
+        prop_assert_eq!(
+            of_form(plain.join("&").as_bytes()),
+            of_form(encoded.join("&").as_bytes())
+        );
+    }
+
+    #[test]
+    fn a_body_that_does_not_parse_is_told_by_its_raw_bytes(
+        one in vec(any::<u8>(), 0..16), other in vec(any::<u8>(), 0..16),
+    ) {
+        let unparsable = |rest: &[u8]| [b"{", rest, b"\xff"].concat();
+        let (one, other) = (unparsable(&one), unparsable(&other));
+        prop_assert!(json::decode(&one).is_err());
+        prop_assert_eq!(of_json(&one), of_json(&one));
+        prop_assert_eq!(of_json(&one) == of_json(&other), one == other);
+    }
+}
+
+#[test]
+fn method_path_query_and_encoding_matter() {
+    let plain = Fingerprinted {
+        method: "POST",
+        path: "/charges",
+        query: Parameters::Canonical(b"{}"),
+        media_type: "json",
+        parameters: Parameters::Canonical(b"{}"),
+    };
+    let variants = [
+        Fingerprinted {
+            method: "PUT",
+            ..plain
+        },
+        Fingerprinted {
+            path: "/v1/charges",
+            ..plain
+        },
+        Fingerprinted {
+            query: Parameters::Canonical(br#"{"a":"1"}"#),
+            ..plain
+        },
+        Fingerprinted {
+            query: Parameters::Raw(b"{}"),
+            ..plain
+        },
+        Fingerprinted {
+            media_type: "form",
+            ..plain
+        },
+        Fingerprinted {
+            parameters: Parameters::Raw(b"{}"),
+            ..plain
+        },
+    ];
+    let mut all: Vec<_> = variants
+        .iter()
+        .map(|v| Fingerprint::of(v).bytes().to_vec())
+        .collect();
+    all.push(Fingerprint::of(&plain).bytes().to_vec());
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
+
+async fn post(client: &Client, path: &str, media_type: &str, body: &str) -> (u16, bool) {
+    let answer = client
+        .post_raw(path, "key-1", media_type, body.as_bytes())
+        .await;
+    (answer.status.as_u16(), answer.is_replay())
+}
+
+#[tokio::test]
+async fn a_client_that_serialises_afresh_for_its_retry_is_a_retry() {
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    assert_eq!(first.status, 201);
+    let spellings = [
+        r#"{"source":"tok_visa","currency":"usd","amount":2000}"#,
+        " {\n\t\"currency\" : \"usd\",\r\n \"amount\":2000 , \"source\": \"tok_visa\" } ",
+        r#"{"\u0061mount":2000,"currency":"\u0075sd","source":"tok\u005Fvisa"}"#,
+    ];
+    for body in spellings {
+        for media_type in [JSON, "application/json; charset=utf-8", "Application/JSON"] {
+            assert_eq!(
+                post(&server.client, "/charges", media_type, body).await,
+                (201, true),
+                "{body}"
+            );
+        }
+    }
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn another_value_path_query_or_encoding_under_the_same_key_is_a_reuse() {
+    let server = TestServer::start().await;
+    let body = charge().to_string();
+    let first = server.client.charge("key-1").await;
+    let changed = [
+        body.replace("2000", "2001"),
+        body.replace("usd", "USD"),
+        body.replace('}', ",\"capture\":true}"),
+        body.replace('}', ",\"description\":null}"),
+        String::new(),
+        "not json".into(),
+    ];
+    for other in &changed {
+        assert_eq!(
+            post(&server.client, "/charges", JSON, other).await,
+            (422, false),
+            "{other}"
+        );
+    }
+    for path in ["/orders", "/charges?a=1", "/charges?%"] {
+        assert_eq!(
+            post(&server.client, path, JSON, &body).await,
+            (422, false),
+            "{path}"
+        );
+    }
+    for path in ["/v1/charges", "/v1/orders"] {
+        let answer = server.client.post(path, "key-1", &charge()).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "idempotency_key_reused")
+        );
+    }
+    let form = "amount=2000&currency=usd&source=tok_visa";
+    assert_eq!(
+        post(&server.client, "/charges", FORM, form).await,
+        (422, false)
+    );
+
+    server.client.charge("key-1").await.assert_replays(&first);
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn form_brackets_may_be_percent_encoded_on_the_retry() {
+    let server = TestServer::start().await;
+    let plain = "amount=2000&currency=usd&metadata[order_id]=67+35";
+    let encoded = "metadata%5Border_id%5d=67%2035&currency=%75sd&amount=2000";
+    assert_eq!(
+        post(&server.client, "/charges", FORM, plain).await,
+        (201, false)
+    );
+    assert_eq!(
+        post(&server.client, "/charges", FORM, encoded).await,
+        (201, true)
+    );
+}
+
+#[tokio::test]
+async fn an_unparsable_body_is_replayed_for_the_same_bytes_only() {
+    let server = TestServer::start().await;
+    for (media_type, path, body) in [
+        (JSON, "/charges", "{\"amount\": 1.5}"),
+        (FORM, "/orders", "a=1&a=2"),
+    ] {
+        let key = format!("key-{path}");
+        let send = |body: String| {
+            let (client, key) = (server.client.clone(), key.clone());
+            async move {
+                client
+                    .post_raw(path, &key, media_type, body.as_bytes())
+                    .await
+            }
+        };
+        let first = send(body.into()).await;
+        assert_eq!(first.code(), "body_invalid");
+        send(body.into()).await.assert_replays(&first);
+        assert_eq!(
+            send(format!("{body} ")).await.code(),
+            "idempotency_key_reused"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_a_fingerprint_version_that_this_build_does_not_know_is_neither_same_nor_other()
+{
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    let set_version = async |version: i16| {
+        sqlx::query("UPDATE idempotency_keys SET fingerprint_version = $1")
+            .bind(version)
+            .execute(&server.database.pool)
+            .await
+            .unwrap();
+    };
+    set_version(99).await;
+    let unsure = server.client.charge("key-1").await;
+    assert_eq!(
+        (unsure.status.as_u16(), unsure.code().as_str()),
+        (503, "service_unavailable")
+    );
+    set_version(1).await;
+    server.client.charge("key-1").await.assert_replays(&first);
+    assert_eq!(server.database.charges().await, 1);
+}

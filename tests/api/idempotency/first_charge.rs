@@ -1,0 +1,52 @@
+//! The main promise, once, in its plainest form.
+
+use crate::support::harness::{ServerProcess, TestDatabase, TestServer, charge};
+
+#[tokio::test]
+async fn a_retried_charge_charges_once_and_answers_with_the_same_bytes() {
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    assert_eq!(first.status, 201);
+    assert!(!first.is_replay());
+    let second = server.client.charge("key-1").await;
+    second.assert_replays(&first);
+    assert_eq!(server.database.charges().await, 1);
+    assert_eq!(server.database.records().await, 1);
+}
+
+#[tokio::test]
+async fn a_decline_is_kept_with_its_failed_charge_and_replayed() {
+    let server = TestServer::start().await;
+    let mut body = charge();
+    body["source"] = "tok_chargeDeclinedInsufficientFunds".into();
+    let first = server.client.post("/charges", "key-1", &body).await;
+    assert_eq!(
+        (first.status.as_u16(), first.code().as_str()),
+        (402, "card_declined")
+    );
+    assert_eq!(first.json()["error"]["decline_code"], "insufficient_funds");
+    server
+        .client
+        .post("/charges", "key-1", &body)
+        .await
+        .assert_replays(&first);
+    assert_eq!(
+        server
+            .database
+            .count("SELECT count(*) FROM charges WHERE status = 'failed'")
+            .await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_replay_is_byte_exact_after_a_restart_and_after_kill_9() {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    let first = server.client.charge("key-1").await;
+    assert_eq!(first.status, 201);
+    server.kill();
+    let server = ServerProcess::start(&database, &[]);
+    server.client.charge("key-1").await.assert_replays(&first);
+    assert_eq!(database.charges().await, 1);
+}

@@ -1,0 +1,434 @@
+//! The rows of the in-flight table that need a command that fails, panics or lies, and a duplicate
+//! that is surely there before the first one ends: through the library, without HTTP.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use charge_once::idempotency::{
+    Command, Failure, FailureKind, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey,
+    Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
+};
+use futures_util::FutureExt;
+use sqlx::{PgConnection, PgPool};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use crate::support::harness::{PATIENCE, PATIENT, TestDatabase, eventually};
+
+/// How the work of a test ends.
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    Store,
+    Refuse,
+    Fail,
+    Panic,
+    /// Hides a database error, as no command may.
+    SwallowAnError,
+}
+
+/// Writes one effect, waits for the test's word, and ends as it was told.
+#[derive(Clone)]
+pub struct Work {
+    end: End,
+    started: Arc<AtomicU32>,
+    may_end: Arc<Semaphore>,
+}
+
+impl Work {
+    /// Work that nothing holds up.
+    pub fn that_ends(end: End) -> Self {
+        Self {
+            end,
+            started: Arc::default(),
+            may_end: Arc::new(Semaphore::new(1_000)),
+        }
+    }
+
+    /// Work that goes on until [`Work::finish`].
+    fn that_lasts_and_then(end: End) -> Self {
+        Self {
+            may_end: Arc::new(Semaphore::new(0)),
+            ..Self::that_ends(end)
+        }
+    }
+
+    fn finish(&self) {
+        self.may_end.add_permits(1_000);
+    }
+
+    pub fn executions(&self) -> u32 {
+        self.started.load(Ordering::SeqCst)
+    }
+}
+
+fn reply(status: u16, body: &str) -> Reply {
+    Reply {
+        status,
+        headers: Vec::new(),
+        body: body.into(),
+        resource_id: None,
+    }
+}
+
+impl Command for Work {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let execution = self.started.fetch_add(1, Ordering::SeqCst);
+        sqlx::query("INSERT INTO effects DEFAULT VALUES")
+            .execute(&mut *tx)
+            .await?;
+        let _permit = self.may_end.acquire().await.unwrap();
+        match self.end {
+            End::Store => Ok(reply(201, &format!("execution {execution}"))),
+            End::Refuse => Err(Rejection::Refused(reply(400, "refused"))),
+            End::Fail => Err(Rejection::Failed(Failure::unavailable(
+                "as the test wants it",
+            ))),
+            End::Panic => panic!("as the test wants it"),
+            End::SwallowAnError => {
+                let _ = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
+                Ok(reply(201, "a lie"))
+            }
+        }
+    }
+}
+
+/// A database with a table for effects.
+pub async fn database_for_effects() -> TestDatabase {
+    let database = TestDatabase::create().await;
+    sqlx::raw_sql("CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY)")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    database
+}
+
+pub const EFFECTS: &str = "SELECT count(*) FROM effects";
+
+/// A replica: a map of keys in flight of its own, in front of `pool`.
+pub fn replica(pool: &PgPool) -> Idempotency {
+    replica_with_deadline(pool, Duration::from_secs(30))
+}
+
+/// The same with less patience for the database.
+pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idempotency {
+    let settings = Settings {
+        retention: Duration::from_secs(3600),
+        pool_wait: Duration::from_secs(10),
+        database_deadline,
+        pool_connections: 20,
+    };
+    Idempotency::new(pool.clone(), settings).unwrap()
+}
+
+/// The request `content` under the key `key-1`.
+pub fn request(content: &str, wait: Duration) -> Request {
+    Request {
+        account_id: Uuid::nil(),
+        key: IdempotencyKey::parse(b"key-1").unwrap(),
+        fingerprint: Fingerprint::of(&Fingerprinted {
+            method: "POST",
+            path: "/work",
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(content.as_bytes()),
+        }),
+        method: "POST".into(),
+        path: "/work".into(),
+        workflow: None,
+        request_id: format!("req_{}", Uuid::now_v7().simple()),
+        wait,
+    }
+}
+
+pub const LONG: Duration = Duration::from_secs(30);
+
+/// The record of an outcome that is definite.
+pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
+    match outcome {
+        Outcome::Stored { record, replayed } => (record, replayed),
+        Outcome::Reused | Outcome::InUse | Outcome::Failed(_) => panic!("not stored: {outcome:?}"),
+    }
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+/// Starts a call and takes it to the first point where it waits: it has its place by then, as the
+/// leader or as a follower.
+fn start<'a>(replica: &'a Idempotency, request: Request, work: &Work) -> Running<'a> {
+    let mut call: Running<'a> = Box::pin(replica.run(request, work.clone()));
+    let outcome = (&mut call).now_or_never();
+    assert!(outcome.is_none(), "it didn't wait: {outcome:?}");
+    call
+}
+
+/// A leader that is executing.
+async fn start_leader<'a>(replica: &'a Idempotency, work: &Work) -> Running<'a> {
+    let leader = start(replica, request("A", Duration::ZERO), work);
+    eventually("the work starts", || async { work.executions() == 1 }).await;
+    leader
+}
+
+async fn effects_and_records(database: &TestDatabase) -> (i64, i64) {
+    (database.count(EFFECTS).await, database.records().await)
+}
+
+async fn pool(database: &TestDatabase) -> PgPool {
+    database.connect(PATIENT).await.pool().clone()
+}
+
+#[tokio::test]
+async fn followers_share_what_the_leader_stored_and_other_requests_learn_of_the_reuse() {
+    for (end, status, effects) in [(End::Store, 201, 1), (End::Refuse, 400, 0)] {
+        let database = database_for_effects().await;
+        let replica = replica(&pool(&database).await);
+        let work = Work::that_lasts_and_then(end);
+        let leader = start_leader(&replica, &work).await;
+        let same = start(&replica, request("A", LONG), &work);
+        let other = start(&replica, request("B", LONG), &work);
+        work.finish();
+
+        let (first, replayed) = stored(leader.await);
+        assert_eq!((first.reply.status, replayed), (status, false));
+        let (shared, replayed) = stored(same.await);
+        assert!(replayed);
+        assert_eq!(shared, first);
+        assert!(matches!(other.await, Outcome::Reused));
+        assert_eq!(work.executions(), 1);
+        assert_eq!(effects_and_records(&database).await, (effects, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_leaders_failure_or_panic_is_its_followers_too_and_other_requests_start_over() {
+    for (end, kind) in [
+        (End::Fail, FailureKind::Unavailable),
+        (End::Panic, FailureKind::Internal),
+        (End::SwallowAnError, FailureKind::Internal),
+    ] {
+        let database = database_for_effects().await;
+        let replica = replica(&pool(&database).await);
+        let work = Work::that_lasts_and_then(end);
+        let other_work = Work::that_ends(End::Store);
+        let leader = start_leader(&replica, &work).await;
+        let same = start(&replica, request("A", LONG), &work);
+        let other = start(&replica, request("B", LONG), &other_work);
+        work.finish();
+
+        for outcome in [leader.await, same.await] {
+            let Outcome::Failed(failure) = outcome else {
+                panic!("{end:?}: {outcome:?}");
+            };
+            assert_eq!(failure.kind, kind, "{end:?}");
+        }
+        assert_eq!(
+            work.executions(),
+            1,
+            "{end:?}: nobody asked for a second run"
+        );
+        let (record, replayed) = stored(other.await);
+        assert_eq!(
+            (record.reply.status, replayed),
+            (201, false),
+            "{end:?}: the key was free"
+        );
+        assert_eq!(effects_and_records(&database).await, (1, 1), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_postgres_refuses_is_a_failure_and_frees_the_key() {
+    let database = database_for_effects().await;
+    sqlx::raw_sql(
+        "ALTER TABLE effects ADD COLUMN allowed boolean NOT NULL DEFAULT false;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE EXCEPTION 'refused at COMMIT' USING ERRCODE = 'check_violation'; END $$;
+         CREATE CONSTRAINT TRIGGER late_check AFTER INSERT ON effects
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_lasts_and_then(End::Store);
+    let leader = start_leader(&replica, &work).await;
+    let same = start(&replica, request("A", LONG), &work);
+    work.finish();
+    for outcome in [leader.await, same.await] {
+        assert!(
+            matches!(outcome, Outcome::Failed(_)),
+            "acknowledged, but rolled back: {outcome:?}"
+        );
+    }
+    assert_eq!(work.executions(), 1);
+    assert_eq!(effects_and_records(&database).await, (0, 0));
+
+    sqlx::raw_sql("DROP TRIGGER late_check ON effects")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    stored(replica.run(request("A", LONG), work.clone()).await);
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_leaders_reuse_error_is_shared_by_the_same_request_only() {
+    let database = database_for_effects().await;
+    let pool = pool(&database).await;
+    let replica = replica(&pool);
+    let work = Work::that_ends(End::Store);
+    let (first, _) = stored(replica.run(request("A", LONG), work.clone()).await);
+
+    let reuse = start(&replica, request("B", Duration::ZERO), &work);
+    let same = start(&replica, request("B", Duration::ZERO), &work);
+    let owner = start(&replica, request("A", LONG), &work);
+    assert!(matches!(reuse.await, Outcome::Reused));
+    assert!(
+        matches!(same.await, Outcome::Reused),
+        "it waits for the claim though it asked not to"
+    );
+    assert_eq!(stored(owner.await), (first, true));
+    assert_eq!(work.executions(), 1);
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_follower_with_time_left_starts_over_when_its_leader_met_another_replica() {
+    let database = database_for_effects().await;
+    let pool = pool(&database).await;
+    let (here, elsewhere) = (replica(&pool), replica(&pool));
+    let work = Work::that_lasts_and_then(End::Fail);
+    let owner = start_leader(&elsewhere, &work).await;
+
+    let retried = Work::that_ends(End::Store);
+    let leader = start(&here, request("A", Duration::ZERO), &retried);
+    let hasty = start(&here, request("A", Duration::ZERO), &retried);
+    let mut patient = start(&here, request("A", LONG), &retried);
+    assert!(matches!(leader.await, Outcome::InUse));
+    assert!(matches!(hasty.await, Outcome::InUse));
+    assert!(
+        (&mut patient).now_or_never().is_none(),
+        "it shared its leader's 409"
+    );
+
+    work.finish();
+    assert!(matches!(owner.await, Outcome::Failed(_)));
+    let (record, replayed) = stored(patient.await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(retried.executions(), 1);
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_cancels_nothing() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_lasts_and_then(End::Store);
+    let leader = start_leader(&replica, &work).await;
+    let follower = start(&replica, request("A", LONG), &work);
+    drop(leader);
+    work.finish();
+    let (_, replayed) = stored(follower.await);
+    assert!(replayed);
+    replica.drained().await;
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_thousand_may_follow_and_one_more_is_told_at_once_that_the_key_is_in_use() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_lasts_and_then(End::Store);
+    let leader = start_leader(&replica, &work).await;
+    let followers: Vec<_> = (0..1_000)
+        .map(|_| start(&replica, request("A", LONG), &work))
+        .collect();
+    let one_more = replica.run(request("A", LONG), work.clone());
+    assert!(matches!(one_more.now_or_never(), Some(Outcome::InUse)));
+
+    work.finish();
+    let (first, _) = stored(leader.await);
+    for follower in followers {
+        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
+    }
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn duplicates_of_a_completed_key_are_replayed_however_many_come_together() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_ends(End::Store);
+    let (first, _) = stored(replica.run(request("A", LONG), work.clone()).await);
+    let duplicates: Vec<_> = (0..1_200)
+        .map(|_| start(&replica, request("A", Duration::ZERO), &work))
+        .collect();
+    for duplicate in duplicates {
+        assert_eq!(stored(duplicate.await), (Arc::clone(&first), true));
+    }
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn beyond_a_thousand_a_duplicate_waits_for_the_claim_and_not_for_the_work() {
+    let database = database_for_effects().await;
+    let replica = replica(&pool(&database).await);
+    let work = Work::that_lasts_and_then(End::Store);
+    let leader = start(&replica, request("A", Duration::ZERO), &work);
+    let followers: Vec<_> = (0..1_000)
+        .map(|_| start(&replica, request("A", LONG), &work))
+        .collect();
+    let one_more = start(&replica, request("A", LONG), &work);
+    let one_more = tokio::time::timeout(PATIENCE, one_more).await;
+    assert!(matches!(one_more, Ok(Outcome::InUse)), "{one_more:?}");
+    assert_eq!(work.executions(), 1);
+
+    work.finish();
+    let (first, _) = stored(leader.await);
+    for follower in followers {
+        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
+    }
+    assert_eq!(effects_and_records(&database).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_refusal_never_frees_its_key_for_another_replica_that_waits_for_it() {
+    for expired in [false, true] {
+        let database = database_for_effects().await;
+        let pool = pool(&database).await;
+        let (here, elsewhere) = (replica(&pool), replica(&pool));
+        if expired {
+            stored(
+                here.run(request("C", LONG), Work::that_ends(End::Store))
+                    .await,
+            );
+            database.expire_records().await;
+        }
+        let refused = Work::that_lasts_and_then(End::Refuse);
+        let refusal = start_leader(&here, &refused).await;
+        let other_work = Work::that_ends(End::Store);
+        let other = start(&elsewhere, request("B", LONG), &other_work);
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("the other one waits for the key's row", || async {
+            database.count(waiting).await == 1
+        })
+        .await;
+        refused.finish();
+
+        let (record, _) = stored(refusal.await);
+        assert_eq!(record.reply.status, 400);
+        assert!(matches!(other.await, Outcome::Reused));
+        assert_eq!(other_work.executions(), 0, "the key was free for a moment");
+        assert_eq!(
+            effects_and_records(&database).await,
+            (i64::from(expired), 1)
+        );
+    }
+}

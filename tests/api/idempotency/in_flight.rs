@@ -1,0 +1,379 @@
+//! Duplicates of a request that is still running: the table in the design, row by row, over HTTP.
+//! Rows that depend on who came first to the microsecond are in `followers.rs`.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use tokio::task::JoinHandle;
+
+use crate::support::{
+    harness::{Answer, Client, PATIENT, TestDatabase, TestServer, another_charge, charge},
+    obstacle::{Obstacle, Stage},
+};
+
+/// One worker thread, so that requests reach their handlers in the order they were sent.
+fn one_worker() -> Vec<(&'static str, &'static str)> {
+    [PATIENT, &[("WORKERS", "1")]].concat()
+}
+
+/// Sends a request that nobody waits for yet.
+fn send(
+    client: &Client,
+    path: &'static str,
+    body: serde_json::Value,
+    wait: u32,
+) -> JoinHandle<Answer> {
+    let client = client.clone();
+    tokio::spawn(async move { client.post_waiting(wait, path, "key-1", &body).await })
+}
+
+/// A server whose first request, an ordinary charge under `key-1`, is stopped.
+async fn stopped_at(
+    stage: Stage,
+    path: &'static str,
+    variables: &[(&str, &str)],
+) -> (TestServer, Obstacle, JoinHandle<Answer>) {
+    let server = TestServer::start_with(&[&one_worker(), variables].concat()).await;
+    let mut obstacle = Obstacle::at(stage, &server.database, "key-1").await;
+    let first = send(&server.client, path, charge(), 0);
+    obstacle.is_met().await;
+    (server, obstacle, first)
+}
+
+fn assert_in_use(answer: &Answer) {
+    assert_eq!(answer.status, 409, "{answer:?}");
+    assert_eq!(answer.code(), "idempotency_key_in_use");
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.header("stripe-should-retry"), Some("true"));
+    assert_eq!(answer.header("idempotency-key"), Some("key-1"));
+    assert!(!answer.is_replay());
+}
+
+/// A transaction of the test's, as another replica's that has claimed `key-1` and isn't done.
+async fn claim_elsewhere(database: &TestDatabase) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    let mut elsewhere = database.pool.begin().await.unwrap();
+    sqlx::query(
+        "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method,
+                                       path, request_id, created_at, expires_at)
+         SELECT id, 'key-1', 1, decode(repeat('00', 32), 'hex'), 'POST', '/charges', 'req_elsewhere',
+                now(), now() + interval '1 day'
+           FROM accounts WHERE name = 'dev'",
+    )
+    .execute(&mut *elsewhere)
+    .await
+    .unwrap();
+    elsewhere
+}
+
+#[tokio::test]
+async fn a_duplicate_is_told_409_at_once_while_the_first_executes() {
+    for stage in [Stage::Executing, Stage::Worked, Stage::Saving] {
+        let (server, obstacle, first) = stopped_at(stage, "/charges", &[]).await;
+        assert_in_use(&server.client.charge("key-1").await);
+        obstacle.lift().await;
+        let first = first.await.unwrap();
+        assert_eq!(first.status, 201);
+        server.client.charge("key-1").await.assert_replays(&first);
+        assert_eq!(server.database.charges().await, 1, "{stage:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_request_with_a_running_key_is_told_409_and_never_that_the_key_is_reused() {
+    for stage in [Stage::Claiming, Stage::Executing, Stage::Saving] {
+        let (server, obstacle, first) = stopped_at(stage, "/charges", &[]).await;
+        for path in ["/charges", "/v1/charges"] {
+            let other = server
+                .client
+                .post_waiting(0, path, "key-1", &another_charge())
+                .await;
+            assert_in_use(&other);
+        }
+        obstacle.lift().await;
+        assert_eq!(first.await.unwrap().status, 201);
+        assert_eq!(server.database.charges().await, 1, "{stage:?}");
+    }
+}
+
+#[tokio::test]
+async fn under_v1_a_duplicate_waits_for_as_long_as_configured_and_then_gets_409() {
+    let wait = [("IN_FLIGHT_WAIT_V1", "400ms")];
+    let (server, obstacle, first) = stopped_at(Stage::Executing, "/v1/charges", &wait).await;
+    let began = Instant::now();
+    let duplicate = server.client.post("/v1/charges", "key-1", &charge()).await;
+    assert!(
+        began.elapsed() >= Duration::from_millis(400),
+        "it didn't wait"
+    );
+    assert_in_use(&duplicate);
+    assert_eq!(duplicate.header("preference-applied"), None);
+    obstacle.lift().await;
+    assert_eq!(first.await.unwrap().status, 201);
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn prefer_wait_decides_how_long_a_duplicate_waits_in_both_dialects() {
+    for path in ["/charges", "/v1/charges"] {
+        let wait = [("IN_FLIGHT_WAIT_V1", "30s")];
+        let (server, obstacle, first) = stopped_at(Stage::Executing, path, &wait).await;
+
+        // Were the 0 ignored under /v1, this would wait for 30 s.
+        let began = Instant::now();
+        let at_once = server
+            .client
+            .post_waiting(0, path, "key-1", &charge())
+            .await;
+        assert!(began.elapsed() < Duration::from_secs(15));
+        assert_in_use(&at_once);
+        assert_eq!(at_once.header("preference-applied"), Some("wait=0"));
+
+        let began = Instant::now();
+        let later = server
+            .client
+            .post_waiting(1, path, "key-1", &charge())
+            .await;
+        assert!(began.elapsed() >= Duration::from_secs(1), "it didn't wait");
+        assert_in_use(&later);
+        assert_eq!(later.header("preference-applied"), Some("wait=1"));
+
+        obstacle.lift().await;
+        assert_eq!(first.await.unwrap().status, 201);
+        assert_eq!(server.database.charges().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_longer_than_30_seconds_whatever_they_prefer() {
+    let server = TestServer::start().await;
+    for (preferred, applied) in [
+        ("wait=31", Some("wait=30")),
+        ("wait=99999999999999999999999", Some("wait=30")),
+        ("respond-async, wait=7", Some("wait=7")),
+        ("wait=-1", None),
+        ("wait=1.5", None),
+        ("respond-async", None),
+    ] {
+        let request = server.client.request(Method::POST, "/charges");
+        let request = request
+            .header("idempotency-key", "key-1")
+            .header("prefer", preferred);
+        let answer = Answer::of(request.json(&charge())).await;
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.header("preference-applied"), applied, "{preferred}");
+    }
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn waiting_duplicates_share_the_first_answer_under_their_own_request_ids() {
+    for path in ["/charges", "/v1/charges"] {
+        let (server, obstacle, first) = stopped_at(Stage::Executing, path, &[]).await;
+        let waiters: Vec<_> = (0..5)
+            .map(|_| send(&server.client, path, charge(), 30))
+            .collect();
+        server.client.let_earlier_requests_arrive().await;
+        obstacle.lift().await;
+
+        let first = first.await.unwrap();
+        assert_eq!(first.status, 201);
+        assert!(!first.is_replay());
+        assert_eq!(first.header("original-request"), first.header("request-id"));
+        let mut request_ids = vec![first.header("request-id").unwrap().to_owned()];
+        for waiter in waiters {
+            let answer = waiter.await.unwrap();
+            answer.assert_replays(&first);
+            assert_eq!(answer.header("preference-applied"), Some("wait=30"));
+            request_ids.push(answer.header("request-id").unwrap().to_owned());
+        }
+        request_ids.sort();
+        request_ids.dedup();
+        assert_eq!(
+            request_ids.len(),
+            6,
+            "every reply has a Request-Id of its own"
+        );
+        assert_eq!(server.database.charges().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn another_request_that_waited_learns_that_the_key_is_reused_once_the_first_is_stored() {
+    for (path, status) in [("/charges", 422), ("/v1/charges", 400)] {
+        let (server, obstacle, first) = stopped_at(Stage::Worked, path, &[]).await;
+        let other = send(&server.client, path, another_charge(), 30);
+        server.client.let_earlier_requests_arrive().await;
+        assert!(
+            !other.is_finished(),
+            "it answered before the first one was stored"
+        );
+        obstacle.lift().await;
+        assert_eq!(first.await.unwrap().status, 201);
+        let other = other.await.unwrap();
+        assert_eq!(other.status, status);
+        assert_eq!(other.code(), "idempotency_key_reused");
+        let sum = "SELECT sum(amount)::bigint FROM charges";
+        assert_eq!(server.database.count(sum).await, 2000);
+    }
+}
+
+#[tokio::test]
+async fn duplicates_of_a_request_that_only_replays_are_replayed_and_never_told_409() {
+    let server = TestServer::start_with(&one_worker()).await;
+    let original = server.client.charge("key-1").await;
+    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let leader = send(&server.client, "/charges", charge(), 0);
+    obstacle.is_met().await;
+    let duplicates: Vec<_> = (0..5)
+        .map(|_| send(&server.client, "/charges", charge(), 0))
+        .collect();
+    server.client.let_earlier_requests_arrive().await;
+    obstacle.lift().await;
+    for answer in [leader].into_iter().chain(duplicates) {
+        answer.await.unwrap().assert_replays(&original);
+    }
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn duplicates_of_a_reuse_share_its_refusal() {
+    let server = TestServer::start_with(&one_worker()).await;
+    server.client.charge("key-1").await;
+    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let reuse = send(&server.client, "/charges", another_charge(), 0);
+    obstacle.is_met().await;
+    let same = send(&server.client, "/charges", another_charge(), 30);
+    // The request that the key belongs to: the reuse error isn't its answer.
+    let owner = send(&server.client, "/charges", charge(), 30);
+    server.client.let_earlier_requests_arrive().await;
+    obstacle.lift().await;
+    for answer in [reuse, same] {
+        assert_eq!(answer.await.unwrap().code(), "idempotency_key_reused");
+    }
+    let owner = owner.await.unwrap();
+    assert_eq!((owner.status.as_u16(), owner.is_replay()), (201, true));
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn when_the_first_one_fails_its_duplicates_get_the_same_5xx_and_nobody_runs_it_again() {
+    for stage in [Stage::Executing, Stage::Worked, Stage::Saving] {
+        let (server, mut obstacle, first) = stopped_at(stage, "/charges", &[]).await;
+        let waiters: Vec<_> = (0..5)
+            .map(|_| send(&server.client, "/charges", charge(), 30))
+            .collect();
+        server.client.let_earlier_requests_arrive().await;
+        obstacle.break_the_stopped().await;
+
+        let first = first.await.unwrap();
+        assert_eq!(first.status, 503);
+        assert_eq!(first.code(), "service_unavailable");
+        for waiter in waiters {
+            let answer = waiter.await.unwrap();
+            assert_eq!((answer.status, &answer.body), (first.status, &first.body));
+            assert_eq!(answer.header("stripe-should-retry"), Some("true"));
+            assert_ne!(answer.header("request-id"), first.header("request-id"));
+            assert!(!answer.is_replay(), "a failure is no stored outcome");
+        }
+        assert_eq!(
+            obstacle.meetings().await,
+            1,
+            "nobody asked for a second run"
+        );
+        assert_eq!(server.database.charges().await, 0, "{stage:?}");
+        assert_eq!(server.database.records().await, 0, "{stage:?}");
+
+        // Now somebody asks.
+        obstacle.lift().await;
+        let retry = server.client.charge("key-1").await;
+        assert_eq!((retry.status.as_u16(), retry.is_replay()), (201, false));
+        assert_eq!(server.database.charges().await, 1, "{stage:?}");
+    }
+}
+
+#[tokio::test]
+async fn when_the_processor_is_down_another_request_with_the_key_starts_over_and_succeeds() {
+    let server = TestServer::start_with(&one_worker()).await;
+    let mut outage = charge();
+    outage["source"] = "tok_outage".into();
+    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let first = send(&server.client, "/charges", outage.clone(), 0);
+    obstacle.is_met().await;
+    let same = send(&server.client, "/charges", outage, 30);
+    let other = send(&server.client, "/charges", charge(), 30);
+    server.client.let_earlier_requests_arrive().await;
+    assert_eq!(obstacle.meetings().await, 1, "duplicates ask no database");
+    obstacle.lift().await;
+
+    let (first, same) = (first.await.unwrap(), same.await.unwrap());
+    assert_eq!(
+        (first.status.as_u16(), first.code().as_str()),
+        (503, "service_unavailable")
+    );
+    assert_eq!((same.status, &same.body), (first.status, &first.body));
+    assert_ne!(same.header("request-id"), first.header("request-id"));
+    assert_eq!(other.await.unwrap().status, 201);
+    assert_eq!(server.database.charges().await, 1);
+    assert_eq!(server.database.records().await, 1);
+}
+
+#[tokio::test]
+async fn a_key_that_another_replica_holds_is_409_after_the_claims_wait_and_free_after_a_rollback() {
+    let server = TestServer::start().await;
+    let elsewhere = claim_elsewhere(&server.database).await;
+    let began = Instant::now();
+    assert_in_use(&server.client.charge("key-1").await);
+    assert!(began.elapsed() >= charge_once::idempotency::CLAIM_WAIT);
+    // It isn't known whose request it is: no 422 either.
+    assert_in_use(
+        &server
+            .client
+            .post("/charges", "key-1", &another_charge())
+            .await,
+    );
+    assert_eq!(server.database.charges().await, 0);
+
+    elsewhere.rollback().await.unwrap();
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    assert_eq!(server.database.charges().await, 1);
+    assert_eq!(server.database.records().await, 1);
+}
+
+#[tokio::test]
+async fn who_waits_for_another_replica_executes_as_soon_as_it_rolls_back() {
+    let server = TestServer::start_with(&one_worker()).await;
+    let elsewhere = claim_elsewhere(&server.database).await;
+    let patient = send(&server.client, "/charges", charge(), 30);
+    // By the time this one has its 409, the patient one has begun to claim.
+    assert_in_use(&server.client.charge("key-1").await);
+    assert!(!patient.is_finished());
+    elsewhere.rollback().await.unwrap();
+    let patient = patient.await.unwrap();
+    assert_eq!((patient.status.as_u16(), patient.is_replay()), (201, false));
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn a_stop_ends_all_waits_with_409_and_finishes_what_executes() {
+    let wait = [("IN_FLIGHT_WAIT_V1", "30s")];
+    let (mut server, obstacle, first) = stopped_at(Stage::Worked, "/v1/charges", &wait).await;
+    let waiter = send(&server.client, "/v1/charges", charge(), 30);
+    let other = send(&server.client, "/v1/charges", another_charge(), 30);
+    server.client.let_earlier_requests_arrive().await;
+
+    let began = Instant::now();
+    server.begin_stopping();
+    assert_in_use(&waiter.await.unwrap());
+    assert_in_use(&other.await.unwrap());
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "the waits were not ended"
+    );
+    assert!(!first.is_finished());
+
+    obstacle.lift().await;
+    assert_eq!(first.await.unwrap().status, 201);
+    let database = server.stop().await;
+    assert_eq!(database.charges().await, 1);
+    assert_eq!(database.records().await, 1);
+}

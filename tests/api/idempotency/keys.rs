@@ -1,0 +1,257 @@
+//! The Idempotency-Key header: what is a key, whose it is, and how long it lives.
+
+use charge_once::{accounts, database::Database};
+use reqwest::Method;
+
+use crate::{
+    http::requests::send_raw,
+    support::harness::{Answer, Client, TestDatabase, TestServer, charge, config},
+};
+
+/// A client of the same server that speaks for the account `name`.
+pub async fn client_of_account(server: &TestServer, name: &str) -> Client {
+    let database = Database::connect(&server.database.url, &config(&[]))
+        .await
+        .unwrap();
+    let key = accounts::create_key(&database, name).await.unwrap();
+    database.pool().close().await;
+    server.client.with_api_key(&key)
+}
+
+/// Neither a record nor a business row.
+pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {
+    assert_eq!(database.records().await, 0, "a record exists: {why}");
+    assert_eq!(database.charges().await, 0, "a charge exists: {why}");
+    let orders = database.count("SELECT count(*) FROM orders").await;
+    assert_eq!(orders, 0, "an order exists: {why}");
+}
+
+async fn charge_with_key_bytes(server: &TestServer, key: &[u8]) -> Answer {
+    let request = server.client.request(Method::POST, "/charges");
+    Answer::of(request.header("idempotency-key", key).json(&charge())).await
+}
+
+fn is_allowed(byte: u8) -> bool {
+    (0x21..=0x7e).contains(&byte) && !b"\"\\,".contains(&byte)
+}
+
+#[tokio::test]
+async fn a_post_without_a_key_is_refused_everywhere_and_stores_nothing() {
+    let server = TestServer::start().await;
+    for path in ["/charges", "/v1/charges", "/orders", "/v1/orders"] {
+        let request = server.client.request(Method::POST, path).json(&charge());
+        let answer = Answer::of(request).await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert_eq!(answer.code(), "idempotency_key_required", "{path}");
+    }
+    assert_nothing_stored(&server.database, "no key was sent").await;
+}
+
+#[tokio::test]
+async fn a_key_has_1_to_255_bytes_counted_without_quotes() {
+    let server = TestServer::start().await;
+    let quoted = |length: usize| format!("\"{}\"", "q".repeat(length));
+    let refused = [String::new(), "\"\"".into(), "b".repeat(256), quoted(256)];
+    for key in &refused {
+        let answer = charge_with_key_bytes(&server, key.as_bytes()).await;
+        assert_eq!(answer.status, 400, "{} bytes", key.len());
+        assert_eq!(answer.code(), "idempotency_key_invalid", "{}", key.len());
+    }
+    assert_nothing_stored(&server.database, "no key was valid").await;
+
+    let accepted = ["b".into(), "b".repeat(255), quoted(1), quoted(255)];
+    for key in &accepted {
+        let answer = charge_with_key_bytes(&server, key.as_bytes()).await;
+        assert_eq!(answer.status, 201, "{} bytes", key.len());
+    }
+    assert_eq!(server.database.charges().await, 4);
+}
+
+#[tokio::test]
+async fn every_byte_that_is_not_allowed_in_a_key_is_refused_and_stores_nothing() {
+    let server = TestServer::start().await;
+    // A tab and everything from the space on can stand in a header; whether in a key is the
+    // question.
+    let expressible = std::iter::once(b'\t').chain(0x20..=0xff);
+    for byte in expressible.filter(|byte| !is_allowed(*byte) && *byte != 0x7f) {
+        let answer = charge_with_key_bytes(&server, &[b'a', byte, b'z']).await;
+        assert_eq!(answer.status, 400, "{byte:#04x}");
+        assert_eq!(answer.code(), "idempotency_key_invalid", "{byte:#04x}");
+        assert_eq!(answer.header("idempotency-key"), None, "{byte:#04x}");
+    }
+    // Control bytes make no HTTP header at all.
+    let controls = (0x00..=0x1f).chain([0x7f]);
+    for byte in controls.filter(|byte| !b"\t\n\r".contains(byte)) {
+        let mut request = b"POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a".to_vec();
+        request.push(byte);
+        request.extend_from_slice(b"z\r\nContent-Length: 0\r\n\r\n");
+        let reply = send_raw(&server.client, &request).await;
+        assert!(reply.starts_with("HTTP/1.1 400 "), "{byte:#04x}: {reply}");
+    }
+    assert_nothing_stored(&server.database, "no key was valid").await;
+}
+
+#[tokio::test]
+async fn every_allowed_byte_is_a_key_by_itself_and_all_are_different_keys() {
+    let server = TestServer::start().await;
+    let allowed: Vec<u8> = (0..=0xff).filter(|byte| is_allowed(*byte)).collect();
+    assert_eq!(allowed.len(), 91);
+    for byte in &allowed {
+        let answer = charge_with_key_bytes(&server, &[*byte]).await;
+        assert_eq!(answer.status, 201, "{byte:#04x}");
+        assert!(!answer.is_replay(), "{byte:#04x}");
+    }
+    assert_eq!(server.database.charges().await, 91);
+}
+
+#[tokio::test]
+async fn the_bare_and_the_quoted_spelling_name_the_same_key_and_each_is_echoed_as_sent() {
+    let server = TestServer::start().await;
+    let bare = charge_with_key_bytes(&server, b"key-1").await;
+    assert_eq!(bare.header("idempotency-key"), Some("key-1"));
+    let quoted = charge_with_key_bytes(&server, b"\"key-1\"").await;
+    quoted.assert_replays(&bare);
+    assert_eq!(quoted.header("idempotency-key"), Some("\"key-1\""));
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn a_half_quoted_key_and_one_with_structured_field_parameters_are_refused() {
+    let server = TestServer::start().await;
+    let keys = [
+        "\"key",
+        "key\"",
+        "\"",
+        "\"key\";a=1",
+        "\"a\" \"b\"",
+        "\"a\"b\"",
+        "a,b",
+        "\"a\", \"b\"",
+        "'a b'",
+    ];
+    for key in keys {
+        let answer = charge_with_key_bytes(&server, key.as_bytes()).await;
+        assert_eq!(answer.code(), "idempotency_key_invalid", "{key}");
+    }
+    assert_nothing_stored(&server.database, "no key was valid").await;
+}
+
+#[tokio::test]
+async fn the_header_sent_twice_is_refused_even_with_equal_values() {
+    let server = TestServer::start().await;
+    for second in ["key-1", "key-2"] {
+        let request = server
+            .client
+            .request(Method::POST, "/charges")
+            .header("idempotency-key", "key-1")
+            .header("idempotency-key", second);
+        let answer = Answer::of(request.json(&charge())).await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.code(), "idempotency_key_invalid");
+    }
+    assert_nothing_stored(&server.database, "two keys are none").await;
+}
+
+#[tokio::test]
+async fn reads_ignore_the_header_whatever_is_in_it() {
+    let server = TestServer::start().await;
+    for method in [Method::GET, Method::HEAD] {
+        for key in ["key-1", "not, a key"] {
+            let request = server.client.request(method.clone(), "/charges");
+            let answer = Answer::of(request.header("idempotency-key", key)).await;
+            assert_eq!(answer.status, 200, "{method} {key}");
+            assert_eq!(answer.header("idempotency-key"), None, "{method} {key}");
+            assert!(!answer.is_replay(), "{method} {key}");
+        }
+    }
+    assert_nothing_stored(&server.database, "reads store nothing").await;
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_account_so_another_account_has_its_own() {
+    let server = TestServer::start().await;
+    let other = client_of_account(&server, "other").await;
+    let mine = server.client.charge("key-1").await;
+    let theirs = other.charge("key-1").await;
+    assert_eq!(theirs.status, 201);
+    assert!(!theirs.is_replay());
+    assert_ne!(mine.id(), theirs.id());
+    other.charge("key-1").await.assert_replays(&theirs);
+    assert_eq!(server.database.charges().await, 2);
+}
+
+#[tokio::test]
+async fn rotating_the_api_key_does_not_split_the_idempotency_key() {
+    let server = TestServer::start().await;
+    let rotated = client_of_account(&server, accounts::DEV_ACCOUNT).await;
+    let first = server.client.charge("key-1").await;
+    rotated.charge("key-1").await.assert_replays(&first);
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn a_key_is_kept_for_24_hours_or_for_as_long_as_configured() {
+    const LIFETIME: &str =
+        "SELECT extract(epoch FROM expires_at - created_at)::bigint FROM idempotency_keys";
+    let server = TestServer::start().await;
+    server.client.charge("key-1").await;
+    assert_eq!(server.database.count(LIFETIME).await, 24 * 3600);
+
+    let server = TestServer::start_with(&[("IDEMPOTENCY_TTL", "90s")]).await;
+    server.client.charge("key-1").await;
+    assert_eq!(server.database.count(LIFETIME).await, 90);
+}
+
+/// Moves a record's whole life back, so that it ends `offset` from now.
+async fn let_all_expire(database: &TestDatabase, offset: &str) {
+    let moved = sqlx::query(
+        "UPDATE idempotency_keys SET created_at = now() + $1::text::interval - interval '24h',
+                expires_at = now() + $1::text::interval",
+    )
+    .bind(offset)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    assert!(moved.rows_affected() > 0);
+}
+
+#[tokio::test]
+async fn a_key_is_replayed_until_it_expires_and_is_new_from_then_on() {
+    let server = TestServer::start().await;
+    let first = server.client.charge("key-1").await;
+    let_all_expire(&server.database, "1 minute").await;
+    let still = server.client.charge("key-1").await;
+    assert_eq!((still.is_replay(), still.id()), (true, first.id()));
+
+    // Not swept, only expired; even another request may use the key now.
+    let_all_expire(&server.database, "0").await;
+    let mut other = charge();
+    other["amount"] = 1.into();
+    let second = server.client.post("/charges", "key-1", &other).await;
+    assert_eq!(second.status, 201);
+    assert!(!second.is_replay());
+    let replay = server.client.post("/charges", "key-1", &other).await;
+    replay.assert_replays(&second);
+    assert_eq!(server.database.charges().await, 2);
+    assert_eq!(server.database.records().await, 1);
+}
+
+#[tokio::test]
+async fn exactly_one_of_many_racers_takes_an_expired_key_over() {
+    let server = TestServer::start().await;
+    let old = server.client.charge("key-1").await;
+    let_all_expire(&server.database, "0").await;
+    let racers = (0..20).map(|_| {
+        let client = server.client.clone();
+        async move { client.post("/v1/charges", "key-1", &charge()).await }
+    });
+    let answers = futures_util::future::join_all(racers).await;
+    for answer in &answers {
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.body, answers[0].body);
+        assert_ne!(answer.id(), old.id());
+    }
+    let executed = answers.iter().filter(|answer| !answer.is_replay()).count();
+    assert_eq!(executed, 1);
+    assert_eq!(server.database.charges().await, 2);
+}

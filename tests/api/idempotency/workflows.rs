@@ -1,0 +1,630 @@
+//! Workflows: a client links its requests, and reads where to go on.
+
+use std::io::Read;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::{
+    idempotency::keys::{assert_nothing_stored, client_of_account},
+    phases::crash_table::World,
+    support::{
+        harness::{
+            Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge,
+            charge,
+        },
+        obstacle::{Obstacle, Stage},
+    },
+};
+
+/// Sends a request that says which workflow it belongs to.
+async fn post(client: &Client, workflow: &str, path: &str, key: &str, body: &Value) -> Answer {
+    let request = client
+        .request(Method::POST, path)
+        .header("idempotency-key", key)
+        .header("idempotency-workflow", workflow);
+    Answer::of(request.json(body)).await
+}
+
+async fn charge_in(client: &Client, workflow: &str, key: &str) -> Answer {
+    post(client, workflow, "/charges", key, &charge()).await
+}
+
+/// The same with nobody waiting for it yet.
+fn sending(client: &Client, workflow: &'static str, key: &'static str) -> JoinHandle<Answer> {
+    let client = client.clone();
+    tokio::spawn(async move { charge_in(&client, workflow, key).await })
+}
+
+/// A page: its keys with their status, and whether there are more.
+async fn page(client: &Client, path: &str) -> (Vec<(String, String)>, bool) {
+    let answer = client.get(path).await;
+    assert_eq!(answer.status, 200, "{path}: {}", answer.json());
+    let list = answer.json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let keys = list["data"].as_array().unwrap().iter();
+    let keys = keys.map(|key| (text(&key["key"]), text(&key["status"])));
+    (keys.collect(), list["has_more"].as_bool().unwrap())
+}
+
+/// The keys of a whole workflow, all of them completed.
+async fn completed(client: &Client, workflow: &str) -> Vec<String> {
+    let (keys, has_more) = page(client, &format!("/workflows/{workflow}")).await;
+    assert!(!has_more);
+    let all = keys.into_iter().map(|(key, status)| {
+        assert_eq!(status, "completed", "{key}");
+        key
+    });
+    all.collect()
+}
+
+fn expected(keys: &[(&str, &str)]) -> Vec<(String, String)> {
+    let text = |(key, status): &(&str, &str)| ((*key).to_owned(), (*status).to_owned());
+    keys.iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn a_workflow_lists_its_requests_in_order_whatever_they_did() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}]});
+    let declined = json!({"source": "tok_chargeDeclined"});
+    // Their order is not that of their keys.
+    let opened = post(client, "checkout-1", "/orders", "9-open", &order).await;
+    let pay = format!("/orders/{}/pay", opened.id());
+    let no = post(client, "checkout-1", &pay, "8-declined", &declined).await;
+    client.charge("another workflow's").await;
+    charge_in(client, "checkout-2", "another one's").await;
+    let wrong = post(client, "checkout-1", &pay, "7-wrong", &json!({"x": 1})).await;
+    post(client, "checkout-1", &pay, "6-pay", &json!({})).await;
+    // No outcome, so nothing to list.
+    let outage = json!({"amount": 1, "currency": "usd", "source": "tok_outage"});
+    let failed = post(client, "checkout-1", "/charges", "5-failed", &outage).await;
+    assert_eq!(failed.status, 503);
+    let again = format!("/v1{pay}");
+    post(client, "checkout-1", &again, "4-again", &json!({})).await;
+
+    let list = client.get("/workflows/checkout-1").await.json();
+    let steps = list["data"].as_array().unwrap();
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            assert_eq!(step["object"], "idempotency_key");
+            assert_eq!(step["status"], "completed");
+            assert_eq!(step["workflow"], "checkout-1");
+            assert_eq!(step["method"], "POST");
+            (
+                step["key"].as_str().unwrap(),
+                step["path"].as_str().unwrap(),
+                step["response_status"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("9-open", "/orders", 201),
+            ("8-declined", &*pay, 402),
+            ("7-wrong", &*pay, 400),
+            ("6-pay", &*pay, 200),
+            ("4-again", &*again, 400),
+        ]
+    );
+    assert_eq!(steps[0]["resource"], opened.id());
+    assert_eq!(steps[1]["resource"], no.json()["error"]["charge"]);
+    assert_eq!(steps[2]["resource"], Value::Null);
+    assert_eq!(steps[2]["request"], wrong.header("request-id").unwrap());
+    // Each is what a look at its key tells.
+    for step in steps {
+        let key = step["key"].as_str().unwrap();
+        let looked = client.get(&format!("/idempotency-keys/{key}")).await;
+        assert_eq!(&looked.json(), step, "{key}");
+    }
+    let alone = client.charge("alone").await;
+    assert_eq!(alone.status, 201);
+    let looked = client.get("/idempotency-keys/alone").await.json();
+    assert_eq!(looked["workflow"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_retry_under_another_name_or_none_is_the_same_request_and_moves_nothing() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let first = charge_in(client, "checkout-1", "key-1").await;
+    client.charge("key-1").await.assert_replays(&first);
+    let retry = charge_in(client, "checkout-2", "key-1").await;
+    retry.assert_replays(&first);
+    // The quoted spelling is the same name.
+    let quoted = charge_in(client, "\"checkout-1\"", "key-2").await;
+    assert_eq!(quoted.status, 201);
+    client.charge("key-3").await;
+    charge_in(client, "checkout-1", "key-3").await;
+
+    assert_eq!(completed(client, "checkout-1").await, ["key-1", "key-2"]);
+    assert!(completed(client, "checkout-2").await.is_empty());
+    assert_eq!(server.database.charges().await, 3);
+}
+
+#[tokio::test]
+async fn a_key_that_is_new_again_goes_where_its_new_request_belongs() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for key in ["key-1", "key-2"] {
+        charge_in(client, "checkout-1", key).await;
+    }
+    server.database.expire_records().await;
+    charge_in(client, "checkout-2", "key-1").await;
+    client.charge("key-2").await;
+    assert!(completed(client, "checkout-1").await.is_empty());
+    assert_eq!(completed(client, "checkout-2").await, ["key-1"]);
+    assert_eq!(server.database.records().await, 2, "taken over, not swept");
+}
+
+#[tokio::test]
+async fn what_has_expired_is_not_listed_though_nobody_swept_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    charge_in(client, "checkout-1", "key-1").await;
+    server.database.expire_records().await;
+    charge_in(client, "checkout-1", "key-2").await;
+    assert_eq!(completed(client, "checkout-1").await, ["key-2"]);
+    // Its place is still known, to those who were there.
+    let after = page(client, "/workflows/checkout-1?starting_after=key-1").await;
+    assert_eq!(after, (expected(&[("key-2", "completed")]), false));
+    assert_eq!(server.database.records().await, 2);
+}
+
+#[tokio::test]
+async fn a_request_in_flight_is_listed_last_until_it_has_its_place() {
+    let server = TestServer::start_with(PATIENT).await;
+    let client = &server.client;
+    let other = client_of_account(&server, "other").await;
+    charge_in(client, "checkout-1", "before").await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "slow").await;
+    let slow = sending(client, "checkout-1", "slow");
+    obstacle.is_met().await;
+    charge_in(client, "checkout-1", "after").await;
+
+    let list = client.get("/workflows/checkout-1").await.json();
+    let in_flight = &list["data"][2];
+    assert_eq!(list["data"].as_array().unwrap().len(), 3);
+    assert_eq!(in_flight["key"], "slow");
+    assert_eq!(in_flight["status"], "in_flight");
+    assert_eq!(in_flight["workflow"], "checkout-1");
+    assert_eq!(
+        (&in_flight["method"], &in_flight["path"]),
+        (&json!("POST"), &json!("/charges"))
+    );
+    assert_eq!(in_flight["fingerprint"], list["data"][0]["fingerprint"]);
+    for unknown_yet in ["response_status", "resource", "created", "expires"] {
+        assert_eq!(in_flight[unknown_yet], Value::Null, "{unknown_yet}");
+    }
+    assert_eq!(
+        &client.get("/idempotency-keys/slow").await.json(),
+        in_flight
+    );
+    // Neither in another workflow nor in another account's.
+    assert!(completed(client, "checkout-2").await.is_empty());
+    assert!(completed(&other, "checkout-1").await.is_empty());
+
+    obstacle.lift().await;
+    let created = slow.await.unwrap();
+    assert_eq!(in_flight["request"], created.header("request-id").unwrap());
+    // By its first use.
+    let order = ["before", "slow", "after"];
+    assert_eq!(completed(client, "checkout-1").await, order);
+}
+
+#[tokio::test]
+async fn a_retry_in_flight_of_what_is_recorded_is_not_another_request() {
+    let server = TestServer::start_with(PATIENT).await;
+    let client = &server.client;
+    let first = charge_in(client, "checkout-1", "key-1").await;
+    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let retry = sending(client, "checkout-2", "key-1");
+    obstacle.is_met().await;
+    assert_eq!(completed(client, "checkout-1").await, ["key-1"]);
+    assert!(completed(client, "checkout-2").await.is_empty());
+    obstacle.lift().await;
+    retry.await.unwrap().assert_replays(&first);
+}
+
+#[tokio::test]
+async fn an_expired_record_that_is_being_taken_over_is_in_flight() {
+    let server = TestServer::start_with(PATIENT).await;
+    let client = &server.client;
+    charge_in(client, "checkout-1", "key-1").await;
+    server.database.expire_records().await;
+    charge_in(client, "checkout-1", "key-2").await;
+    let mut obstacle = Obstacle::at(Stage::Worked, &server.database, "key-1").await;
+    let second = sending(client, "checkout-1", "key-1");
+    obstacle.is_met().await;
+    let both = expected(&[("key-2", "completed"), ("key-1", "in_flight")]);
+    let path = "/workflows/checkout-1";
+    assert_eq!(page(client, path).await, (both, false));
+    // It stands last now, not where it was.
+    let after = page(client, &format!("{path}?starting_after=key-1")).await;
+    assert_eq!(after, (vec![], false));
+    obstacle.lift().await;
+    assert_eq!(second.await.unwrap().status, 201);
+    assert_eq!(completed(client, "checkout-1").await, ["key-2", "key-1"]);
+}
+
+#[tokio::test]
+async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use() {
+    let world = World::new().await;
+    let client = world.client();
+    let drop_after = json!({"fault": "drop_after"});
+    world.processor.switch(drop_after).await;
+    let unknown = charge_in(&client, "checkout-1", "unknown").await;
+    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
+    charge_in(&client, "checkout-1", "later").await;
+
+    let looked = client.get("/idempotency-keys/unknown").await.json();
+    let list = client.get("/workflows/checkout-1").await.json();
+    let (step, later) = (&list["data"][0], &list["data"][1]);
+    assert_eq!(
+        (&step["key"], &later["key"]),
+        (&json!("unknown"), &json!("later"))
+    );
+    assert_eq!(step["status"], "in_flight");
+    assert_eq!(step["request"], unknown.header("request-id").unwrap());
+    assert_eq!(step["workflow"], "checkout-1");
+    let created = step["created"].as_i64().expect("when it was first used");
+    assert!(created <= later["created"].as_i64().unwrap());
+    for unknown_yet in ["response_status", "expires"] {
+        assert_eq!(step[unknown_yet], Value::Null, "{unknown_yet}");
+    }
+    // What it is about: the pending charge.
+    let charge = step["resource"].as_str().expect("a charge's id");
+    let charge = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(charge["status"], "pending");
+    assert_eq!(&looked, step);
+
+    // Expired it would be, if it had an outcome.
+    world.database.expire_records().await;
+    let only = expected(&[("unknown", "in_flight")]);
+    assert_eq!(page(&client, "/workflows/checkout-1").await, (only, false));
+    let settled = charge_in(&client, "checkout-2", "unknown").await;
+    assert_eq!(settled.status, 201);
+    assert_eq!(completed(&client, "checkout-1").await, ["unknown"]);
+    assert!(completed(&client, "checkout-2").await.is_empty());
+}
+
+#[tokio::test]
+async fn an_account_sees_its_own_workflow_of_that_name() {
+    let server = TestServer::start().await;
+    let other = client_of_account(&server, "other").await;
+    charge_in(&server.client, "checkout-1", "mine").await;
+    assert!(completed(&other, "checkout-1").await.is_empty());
+    charge_in(&other, "checkout-1", "theirs").await;
+    assert_eq!(completed(&other, "checkout-1").await, ["theirs"]);
+    assert_eq!(completed(&server.client, "checkout-1").await, ["mine"]);
+    let foreign = "/workflows/checkout-1?starting_after=mine";
+    assert_eq!(other.get(foreign).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_name_that_is_none_is_refused_before_anything_is_claimed() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let too_long = "n".repeat(256);
+    let names = [
+        "",
+        "\"\"",
+        "\"",
+        "\"a",
+        "a\"",
+        "a b",
+        "a,b",
+        "a\\b",
+        "\"a\";p=1",
+        "a, b",
+        "käse",
+        &too_long,
+    ];
+    let refused = |answer: &Answer, why: &str| {
+        let (status, code, param) = answer.refusal();
+        assert_eq!((status, &*code), (400, "parameter_invalid"), "{why}");
+        assert_eq!(param.as_deref(), Some("Idempotency-Workflow"), "{why}");
+        assert_eq!(answer.header("idempotency-expires"), None, "{why}");
+    };
+    for name in names {
+        refused(&charge_in(client, name, "key-1").await, name);
+    }
+    for second in ["checkout-1", "checkout-2"] {
+        let twice = client
+            .request(Method::POST, "/charges")
+            .header("idempotency-key", "key-1")
+            .header("idempotency-workflow", "checkout-1")
+            .header("idempotency-workflow", second);
+        refused(&Answer::of(twice.json(&charge())).await, "sent twice");
+    }
+    let card = charge_in(client, "order4242424242424242", "key-1").await;
+    assert_eq!(
+        card.status, 201,
+        "touches a letter, so it is no card number"
+    );
+    let card = charge_in(client, "4242-4242-4242-4242", "key-2").await;
+    assert_eq!(
+        (card.status.as_u16(), card.code().as_str()),
+        (400, "card_number_forbidden")
+    );
+    assert_eq!(server.database.records().await, 1);
+    // The key comes first.
+    let both = charge_in(client, "a b", "a b").await;
+    assert_eq!(both.code(), "idempotency_key_invalid");
+    // And the name before the claim: the key is another request's.
+    let taken = post(client, "a b", "/charges", "key-1", &another_charge()).await;
+    refused(&taken, "a taken key");
+}
+
+#[tokio::test]
+async fn nothing_of_a_refused_name_keeps_its_key() {
+    let server = TestServer::start().await;
+    let refused = charge_in(&server.client, "a b", "key-1").await;
+    assert_eq!(refused.status, 400);
+    assert_nothing_stored(&server.database, "the name was refused").await;
+    let corrected = charge_in(&server.client, "a-b", "key-1").await;
+    assert_eq!(
+        (corrected.status.as_u16(), corrected.is_replay()),
+        (201, false)
+    );
+}
+
+#[tokio::test]
+async fn requests_without_a_key_ignore_the_header_whatever_is_in_it() {
+    let server = TestServer::start().await;
+    let cases = [
+        (Method::GET, "/charges", 200),
+        (Method::HEAD, "/charges", 200),
+        (Method::DELETE, "/webhook_endpoints/we_1", 404),
+    ];
+    for (method, path, status) in cases {
+        for name in ["checkout-1", "not, a name", "4242424242424242"] {
+            let request = server.client.request(method.clone(), path);
+            let answer = Answer::of(request.header("idempotency-workflow", name)).await;
+            assert_eq!(answer.status, status, "{method} {name}");
+        }
+    }
+    assert!(completed(&server.client, "checkout-1").await.is_empty());
+}
+
+#[tokio::test]
+async fn pages_lead_through_a_workflow_from_its_oldest_request_to_those_in_flight() {
+    let server = TestServer::start_with(PATIENT).await;
+    let client = &server.client;
+    for key in ["key-5", "key-4", "key-3"] {
+        charge_in(client, "checkout-1", key).await;
+    }
+    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "slow%").await;
+    let slow_2 = sending(client, "checkout-1", "slow-2");
+    obstacle.is_met_by(1).await;
+    let slow_1 = sending(client, "checkout-1", "slow-1");
+    obstacle.is_met_by(2).await;
+
+    let all = expected(&[
+        ("key-5", "completed"),
+        ("key-4", "completed"),
+        ("key-3", "completed"),
+        ("slow-2", "in_flight"),
+        ("slow-1", "in_flight"),
+    ]);
+    let path = "/workflows/checkout-1";
+    assert_eq!(page(client, path).await, (all.clone(), false));
+    for limit in 1..=5 {
+        let (mut walked, mut query) = (Vec::new(), format!("?limit={limit}"));
+        loop {
+            let (keys, has_more) = page(client, &format!("{path}{query}")).await;
+            assert!(keys.len() <= limit && !keys.is_empty());
+            walked.extend(keys);
+            if !has_more {
+                break;
+            }
+            let (last, _) = walked.last().unwrap();
+            query = format!("?limit={limit}&starting_after={last}");
+        }
+        assert_eq!(walked, all, "pages of {limit}");
+    }
+    let after = |key: &str| format!("{path}?starting_after={key}");
+    assert_eq!(page(client, &after("slow-1")).await, (vec![], false));
+    obstacle.lift().await;
+    slow_1.await.unwrap();
+    slow_2.await.unwrap();
+    let order = ["key-5", "key-4", "key-3", "slow-2", "slow-1"];
+    assert_eq!(completed(client, "checkout-1").await, order);
+    assert_eq!(page(client, &after("slow-1")).await, (vec![], false));
+}
+
+#[tokio::test]
+async fn no_outcome_is_missed_between_a_page_and_those_in_flight_after_it() {
+    let server = TestServer::start_with(PATIENT).await;
+    let client = &server.client;
+    charge_in(client, "checkout-1", "before").await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "slow%").await;
+    let slow_1 = sending(client, "checkout-1", "slow-1");
+    obstacle.is_met_by(1).await;
+    let slow_2 = sending(client, "checkout-1", "slow-2");
+    obstacle.is_met_by(2).await;
+
+    // There is room for one of them: from that one the next page would lead past the outcome that
+    // comes in between.
+    let path = "/workflows/checkout-1?limit=2";
+    let before = expected(&[("before", "completed")]);
+    assert_eq!(page(client, path).await, (before, true));
+    charge_in(client, "checkout-1", "between").await;
+    let next = page(client, &format!("{path}&starting_after=before")).await;
+    let between = expected(&[("between", "completed")]);
+    assert_eq!(next, (between, true));
+    let last = page(client, &format!("{path}&starting_after=between")).await;
+    let slow = expected(&[("slow-1", "in_flight"), ("slow-2", "in_flight")]);
+    assert_eq!(last, (slow, false));
+
+    obstacle.lift().await;
+    slow_1.await.unwrap();
+    slow_2.await.unwrap();
+    let order = ["before", "slow-1", "slow-2", "between"];
+    assert_eq!(completed(client, "checkout-1").await, order);
+}
+
+#[tokio::test]
+async fn what_is_first_used_in_one_moment_is_listed_by_key() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for key in ["b", "a", "B", "A"] {
+        charge_in(client, "checkout-1", key).await;
+    }
+    sqlx::query("UPDATE idempotency_keys SET created_at = date_trunc('day', created_at)")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(completed(client, "checkout-1").await, ["A", "B", "a", "b"]);
+    let after = page(client, "/workflows/checkout-1?starting_after=B&limit=1").await;
+    assert_eq!(after, (expected(&[("a", "completed")]), true));
+}
+
+#[tokio::test]
+async fn any_name_is_found_by_query_and_by_path_and_its_url_leads_there() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for name in [
+        "a/b", "what?", "100%", "%41", "a+b", "a&name=b", "#1", "~", "a;b", "..", "[0]",
+    ] {
+        charge_in(client, name, name).await;
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let mut paths = vec![format!("/workflows?name={encoded}")];
+        if name != ".." {
+            paths.push(format!("/workflows/{encoded}"));
+            let url = client.get(&paths[0]).await.json()["url"].clone();
+            paths.push(url.as_str().unwrap().to_owned());
+        }
+        for path in paths {
+            let (keys, _) = page(client, &path).await;
+            assert_eq!(keys, expected(&[(name, "completed")]), "{path}");
+        }
+    }
+    let encoded = client.get("/workflows?name=a%2Fb%7E1").await.json();
+    assert_eq!(encoded["url"], "/workflows/a%2Fb~1");
+}
+
+#[tokio::test]
+async fn under_v1_the_same_workflow_has_its_url_there() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    charge_in(client, "checkout-1", "key-1").await;
+    post(client, "checkout-1", "/v1/charges", "key-2", &charge()).await;
+    for (path, url) in [
+        ("/v1/workflows/checkout-1", "/v1/workflows/checkout-1"),
+        ("/v1/workflows?name=checkout-1", "/v1/workflows/checkout-1"),
+        ("/workflows?name=checkout-1", "/workflows/checkout-1"),
+    ] {
+        let list = client.get(path).await.json();
+        assert_eq!(list["url"], url);
+        assert_eq!(list["data"][1]["path"], "/v1/charges");
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_that_nobody_knows_is_an_empty_list() {
+    let server = TestServer::start().await;
+    let list = server.client.get("/workflows/checkout-1").await;
+    let empty = json!({
+        "object": "list", "data": [], "has_more": false, "url": "/workflows/checkout-1",
+    });
+    assert_eq!((list.status.as_u16(), list.json()), (200, empty));
+}
+
+#[tokio::test]
+async fn wrong_questions_about_a_workflow_are_refused_with_the_parameter() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    charge_in(client, "checkout-1", "key-1").await;
+    charge_in(client, "checkout-2", "key-2").await;
+    let too_long = "n".repeat(256);
+    let cases = [
+        ("/workflows".to_owned(), "parameter_missing", "name"),
+        ("/workflows?name=".to_owned(), "parameter_missing", "name"),
+        (
+            "/workflows?name=a%20b".to_owned(),
+            "parameter_invalid",
+            "name",
+        ),
+        (
+            format!("/workflows?name={too_long}"),
+            "parameter_invalid",
+            "name",
+        ),
+        ("/workflows/a%20b".to_owned(), "parameter_invalid", "name"),
+        (
+            format!("/workflows/{too_long}"),
+            "parameter_invalid",
+            "name",
+        ),
+        (
+            "/workflows/checkout-1?name=a".to_owned(),
+            "parameter_unknown",
+            "name",
+        ),
+        (
+            "/workflows/checkout-1?limit=0".to_owned(),
+            "parameter_invalid",
+            "limit",
+        ),
+        (
+            "/workflows/checkout-1?limit=101".to_owned(),
+            "parameter_invalid",
+            "limit",
+        ),
+        (
+            "/workflows/checkout-1?ending_before=key-1".to_owned(),
+            "parameter_unknown",
+            "ending_before",
+        ),
+        (
+            "/workflows/checkout-1?starting_after=key-2".to_owned(),
+            "parameter_invalid",
+            "starting_after",
+        ),
+        (
+            "/workflows?name=checkout-1&starting_after=a%20b".to_owned(),
+            "parameter_invalid",
+            "starting_after",
+        ),
+    ];
+    for (path, code, param) in &cases {
+        let (status, found, at) = client.get(path).await.refusal();
+        assert_eq!(
+            (status, &*found, at.as_deref()),
+            (400, *code, Some(*param)),
+            "{path}"
+        );
+    }
+    for path in [
+        "/workflows/4242424242424242",
+        "/workflows?name=4242424242424242",
+    ] {
+        let answer = client.get(path).await;
+        assert_eq!(answer.code(), "card_number_forbidden", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_has_the_pattern_of_the_path_and_never_the_name() {
+    let database = TestDatabase::create().await;
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let info = [("RUST_LOG", "info")];
+    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &info);
+    charge_in(&server.client, "checkout-1", "key-1").await;
+    for path in ["/workflows/checkout-1", "/workflows?name=checkout-1"] {
+        assert_eq!(page(&server.client, path).await.0.len(), 1);
+    }
+    drop(server);
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert!(text.contains("/workflows/{name}"), "{text}");
+    assert!(
+        !text.contains("checkout-1") && !text.contains("key-1"),
+        "{text}"
+    );
+}

@@ -1,0 +1,744 @@
+//! The crash table: charge-once is killed at every point between the phases, or the processor and
+//! the network misbehave, and the client retries at once, after the lease, or never. Whatever
+//! happens, the processor's ledger and ours agree: one effect, one answer.
+
+use std::collections::BTreeMap;
+
+use nix::sys::signal::Signal;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::{
+    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+    obstacle::{Obstacle, Stage},
+    processor::Processor,
+};
+
+/// Where charge-once is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crash {
+    /// The first phase is written and not committed.
+    BeforeBeginCommits,
+    /// The instruction is on its way, and the processor doesn't know of it yet.
+    OnTheWayThere,
+    /// The processor works on it.
+    BeforeTheEffect,
+    /// It was executed, and nobody has heard.
+    AfterTheEffect,
+    /// The answer is here, and the last phase is not committed.
+    BeforeSettleCommits,
+}
+
+const CRASHES: &[Crash] = &[
+    Crash::BeforeBeginCommits,
+    Crash::OnTheWayThere,
+    Crash::BeforeTheEffect,
+    Crash::AfterTheEffect,
+    Crash::BeforeSettleCommits,
+];
+
+/// What the client does after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    AtOnce,
+    AfterTheLease,
+    Never,
+}
+
+/// What the client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Charge,
+    Capture,
+    Refund,
+    Pay,
+}
+
+/// charge-once and a processor, each with a database of its own.
+pub struct World {
+    pub database: TestDatabase,
+    pub processor: Processor,
+    server: ServerProcess,
+}
+
+/// Short enough that a processor that is silent is told apart quickly; the lease is as long as ever,
+/// and runs out when the test says so.
+const IMPATIENT: &[(&str, &str)] = &[("PROCESSOR_TIMEOUT", "3s")];
+
+fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
+    let url = processor.url();
+    let variables = [IMPATIENT, &[("PROCESSOR_URL", url.as_str())]].concat();
+    ServerProcess::start(database, &variables)
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let database = TestDatabase::create().await;
+        let processor = Processor::start().await;
+        let server = start(&database, &processor);
+        Self {
+            database,
+            processor,
+            server,
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        self.server.client.clone()
+    }
+
+    /// What `verb` needs, and the request for it: a path, a body, and a charge if there is one yet.
+    async fn prepare(&self, verb: Verb) -> (String, Value, Option<String>) {
+        let client = self.client();
+        let mut body = json!({"amount": 2000, "currency": "usd"});
+        match verb {
+            Verb::Charge => ("/charges".into(), body, None),
+            Verb::Pay => {
+                let order = json!({
+                    "currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}],
+                });
+                let order = client.post_new("/orders", &order).await.id();
+                (format!("/orders/{order}/pay"), json!({}), None)
+            }
+            Verb::Capture => {
+                body["capture"] = false.into();
+                let charge = client.post_new("/charges", &body).await.id();
+                let path = format!("/charges/{charge}/capture");
+                (path, json!({}), Some(charge))
+            }
+            Verb::Refund => {
+                let charge = client.post_new("/charges", &body).await.id();
+                let body = json!({"charge": charge, "amount": 500});
+                ("/refunds".into(), body, Some(charge))
+            }
+        }
+    }
+
+    /// Sends a request, kills charge-once at `crash`, and starts it again.
+    async fn crash(&mut self, crash: Crash, path: &str, body: &Value) {
+        let obstacle = match crash {
+            Crash::BeforeBeginCommits => Some(self.stop_begin().await),
+            Crash::BeforeSettleCommits => {
+                Some(Obstacle::at(Stage::Saving, &self.database, "key-1").await)
+            }
+            Crash::OnTheWayThere => self.delay("delay_arrival").await,
+            Crash::BeforeTheEffect => self.delay("delay_before").await,
+            Crash::AfterTheEffect => self.delay("delay_after").await,
+        };
+        let sending = {
+            let (client, path, body) = (self.client(), path.to_owned(), body.clone());
+            let request = client
+                .request(reqwest::Method::POST, &path)
+                .header("idempotency-key", "key-1")
+                .json(&body);
+            tokio::spawn(async move { request.send().await.map(|reply| reply.status()) })
+        };
+        match obstacle {
+            Some(mut obstacle) => {
+                obstacle.is_met().await;
+                self.kill_and_start();
+                obstacle.lift().await;
+            }
+            None => {
+                self.processor.delays(1).await;
+                self.kill_and_start();
+                // Now what was on its way arrives, and what was being done is done.
+                self.processor.reset_switches().await;
+            }
+        }
+        assert!(
+            sending.await.unwrap().is_err(),
+            "nobody answers after kill -9"
+        );
+    }
+
+    async fn delay(&self, fault: &str) -> Option<Obstacle> {
+        let switch = json!({"fault": fault, "milliseconds": 60_000});
+        self.processor.switch(switch).await;
+        None
+    }
+
+    /// In the last statement of the first phase.
+    async fn stop_begin(&self) -> Obstacle {
+        Obstacle::at(Stage::Leasing, &self.database, "key-1").await
+    }
+
+    fn kill_and_start(&mut self) {
+        let started = start(&self.database, &self.processor);
+        std::mem::replace(&mut self.server, started).kill();
+    }
+
+    /// The dead holder's time is over.
+    pub async fn the_lease_runs_out(&self) {
+        sqlx::query(
+            "UPDATE idempotency_keys
+                SET leased_until = now() - interval '1 second',
+                    recover_after = now() - interval '1 second'
+              WHERE operation IS NOT NULL",
+        )
+        .execute(&self.database.pool)
+        .await
+        .unwrap();
+    }
+
+    pub async fn in_flight(&self) -> i64 {
+        self.database
+            .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
+            .await
+    }
+
+    /// Retries until a definite answer, and lets the lease run out where somebody dead holds it.
+    async fn until_definite(&self, path: &str, body: &Value) -> Answer {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.client().post(path, "key-1", body).await;
+            if answer.header("stripe-should-retry") != Some("true") {
+                return answer;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
+            self.the_lease_runs_out().await;
+        }
+    }
+
+    /// Both sides agree about every charge.
+    pub async fn assert_the_ledgers_agree(&self, case: &str) {
+        let list = self.client().get("/charges?limit=100").await.json();
+        let mut ours = BTreeMap::new();
+        for charge in list["data"].as_array().unwrap() {
+            let id = charge["id"].as_str().unwrap().to_owned();
+            assert_ne!(charge["status"], "pending", "{case}: {id}");
+            let amount = |name: &str| charge[name].as_i64().unwrap();
+            let authorised = if charge["paid"] == true {
+                amount("amount")
+            } else {
+                0
+            };
+            let sums = [
+                authorised,
+                amount("amount_captured"),
+                amount("amount_refunded"),
+            ];
+            if sums != [0, 0, 0] {
+                ours.insert(id, sums);
+            }
+        }
+        let ledger = self.processor.ledger().await;
+        let theirs: BTreeMap<_, _> = ledger["charges"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|sums| {
+                let sum = |name: &str| sums[name].as_i64().unwrap();
+                let id = sums["charge"].as_str().unwrap().to_owned();
+                (id, [sum("authorised"), sum("captured"), sum("refunded")])
+            })
+            .collect();
+        assert_eq!(ours, theirs, "{case}");
+        assert_eq!(self.in_flight().await, 0, "{case}");
+    }
+}
+
+/// One line of the table. Returns whether the request had its effect.
+async fn line(verb: Verb, crash: Crash, retry: Retry) -> bool {
+    let case = format!("{verb:?}, killed {crash:?}, retried {retry:?}");
+    let mut world = World::new().await;
+    let (path, body, _) = world.prepare(verb).await;
+    let before = world.processor.lines().await;
+    world.crash(crash, &path, &body).await;
+    match retry {
+        Retry::AtOnce => {
+            let first = world.client().post(&path, "key-1", &body).await;
+            let is_definite = first.status.is_success();
+            let is_honest =
+                [StatusCode::CONFLICT, StatusCode::SERVICE_UNAVAILABLE].contains(&first.status);
+            assert!(is_definite || is_honest, "{case}: {first:?}");
+        }
+        Retry::AfterTheLease => world.the_lease_runs_out().await,
+        Retry::Never => {
+            world.the_lease_runs_out().await;
+            eventually("the reconciler goes on", || async {
+                world.in_flight().await == 0
+            })
+            .await;
+        }
+    }
+    let mut effects = 1;
+    if retry == Retry::Never {
+        // What was never committed is nobody's to go on with.
+        effects = usize::from(crash != Crash::BeforeBeginCommits);
+    } else {
+        let answer = world.until_definite(&path, &body).await;
+        assert!(answer.status.is_success(), "{case}: {answer:?}");
+        let again = world.client().post(&path, "key-1", &body).await;
+        assert_eq!(
+            (again.status, &again.body),
+            (answer.status, &answer.body),
+            "{case}"
+        );
+        assert!(again.is_replay(), "{case}");
+    }
+    assert_eq!(world.processor.lines().await - before, effects, "{case}");
+    world.assert_the_ledgers_agree(&case).await;
+    effects == 1
+}
+
+async fn table(verbs: &[Verb], crashes: &[Crash], retries: &[Retry]) {
+    let (mut lines, mut effects) = (0, 0);
+    for verb in verbs {
+        for crash in crashes {
+            for retry in retries {
+                lines += 1;
+                effects += usize::from(line(*verb, *crash, *retry).await);
+            }
+        }
+    }
+    report(&format!(
+        "{lines} crashes of {verbs:?} retried {retries:?}: {effects} effects, none twice"
+    ));
+}
+
+#[tokio::test]
+async fn a_crashed_charge_that_is_retried_at_once_charges_once() {
+    table(&[Verb::Charge], CRASHES, &[Retry::AtOnce]).await;
+}
+
+#[tokio::test]
+async fn a_crashed_charge_that_is_retried_after_the_lease_charges_once() {
+    table(&[Verb::Charge], CRASHES, &[Retry::AfterTheLease]).await;
+}
+
+#[tokio::test]
+async fn a_crashed_charge_that_is_never_retried_is_settled_or_never_was() {
+    table(&[Verb::Charge], CRASHES, &[Retry::Never]).await;
+}
+
+#[tokio::test]
+async fn a_crashed_capture_refund_or_payment_happens_once() {
+    let verbs = [Verb::Capture, Verb::Refund, Verb::Pay];
+    let crashes = [Crash::AfterTheEffect, Crash::BeforeSettleCommits];
+    table(&verbs, &crashes, &[Retry::AfterTheLease]).await;
+}
+
+#[tokio::test]
+async fn a_crashed_capture_refund_or_payment_that_is_never_retried_is_settled() {
+    let verbs = [Verb::Capture, Verb::Refund, Verb::Pay];
+    table(&verbs, &[Crash::BeforeTheEffect], &[Retry::Never]).await;
+}
+
+/// Trouble without a crash: what the first reply is, and how many keys the processor is asked under.
+#[tokio::test]
+async fn whatever_the_processor_does_a_retry_has_one_effect() {
+    let world = World::new().await;
+    let cases = [
+        ("refuse", true),
+        ("error_before", false),
+        ("error_after", false),
+        ("drop_before", false),
+        ("drop_after", false),
+    ];
+    for verb in [Verb::Charge, Verb::Capture, Verb::Refund, Verb::Pay] {
+        for (fault, frees_the_key) in cases {
+            let case = format!("{verb:?}, {fault}");
+            let (path, body, _) = world.prepare(verb).await;
+            let before = world.processor.lines().await;
+            // A refusal is certain, so it is tried again within one call: all of its sends fail.
+            let count = if frees_the_key { 3 } else { 1 };
+            let switch = json!({"fault": fault, "count": count});
+            world.processor.switch(switch).await;
+            let key = format!("{fault}-{verb:?}");
+            let failed = world.client().post(&path, &key, &body).await;
+            assert_eq!(failed.status, 503, "{case}");
+            assert_eq!(failed.header("retry-after"), Some("1"), "{case}");
+            let in_flight = i64::from(!frees_the_key);
+            assert_eq!(world.in_flight().await, in_flight, "{case}");
+            if !frees_the_key {
+                let inspected = world
+                    .client()
+                    .get(&format!("/idempotency-keys/{key}"))
+                    .await;
+                assert_eq!(inspected.json()["status"], "in_flight", "{case}");
+                let other = world.client().post(&path, &key, &json!({"x": 1})).await;
+                assert_eq!(other.code(), "idempotency_key_reused", "{case}");
+            }
+            world.processor.reset_switches().await;
+            let answer = world.client().post(&path, &key, &body).await;
+            assert!(answer.status.is_success(), "{case}: {answer:?}");
+            assert_eq!(world.processor.lines().await - before, 1, "{case}");
+            world.assert_the_ledgers_agree(&case).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same_key() {
+    let world = World::new().await;
+    let switch = json!({"fault": "delay_before", "milliseconds": 60_000});
+    world.processor.switch(switch).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    // In progress there: doubt here, as often as it is asked.
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    let pending = world.client().get("/charges").await.json();
+    assert_eq!(pending["data"][0]["status"], "pending");
+    assert_eq!(pending["data"][0]["outcome"], Value::Null);
+    world.processor.reset_switches().await;
+    let answer = world.until_definite(&path, &body).await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("slow").await;
+}
+
+#[tokio::test]
+async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_reuse() {
+    let world = World::new().await;
+    let switch = json!({"fault": "delay_before", "milliseconds": 60_000});
+    world.processor.switch(switch).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    let first = {
+        let (client, path, body) = (world.client(), path.clone(), body.clone());
+        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
+    };
+    world.processor.delays(1).await;
+    let other = json!({"amount": 1, "currency": "usd"});
+    for (path, status) in [("/charges", 422), ("/v1/charges", 400)] {
+        // With its ten seconds under /v1 it would outwait the first one.
+        let answer = world.client().post(path, "key-1", &other).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.code(), "idempotency_key_reused");
+    }
+    let same = world.client().post(&path, "key-1", &body).await;
+    assert_eq!(same.code(), "idempotency_key_in_use");
+    assert_eq!(
+        world.processor.lines().await,
+        0,
+        "the first one is still out"
+    );
+    world.processor.reset_switches().await;
+    assert_eq!(first.await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_late_in_the_network_counts_though_a_later_one_was_refused() {
+    let world = World::new().await;
+    let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
+    world.processor.switch(late).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    // All sends of the second attempt are certainly not executed; the first one still may be.
+    let refuse = json!({"fault": "refuse", "count": 3});
+    world.processor.switch(refuse).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    assert_eq!(world.in_flight().await, 1);
+    world.processor.reset_switches().await;
+    assert_eq!(world.until_definite(&path, &body).await.status, 201);
+    eventually("the late one has arrived", || async {
+        world.processor.lines().await == 1
+    })
+    .await;
+    world.assert_the_ledgers_agree("late").await;
+}
+
+#[tokio::test]
+async fn two_partial_refunds_are_two_effects_and_a_retry_of_each_is_none() {
+    let world = World::new().await;
+    let charge = world.client().charge("key-1").await.id();
+    let part = json!({"charge": charge, "amount": 500});
+    for _ in 0..2 {
+        for key in ["refund-1", "refund-2"] {
+            assert_eq!(
+                world.client().post("/refunds", key, &part).await.status,
+                201
+            );
+        }
+    }
+    assert_eq!(world.processor.sums(&charge).await, [2000, 2000, 0, 1000]);
+    world.assert_the_ledgers_agree("two refunds").await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
+    let world = World::new().await;
+    let switch = json!({"fault": "delay_after", "milliseconds": 60_000});
+    world.processor.switch(switch).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    let sending = {
+        let (client, path, body) = (world.client(), path.clone(), body.clone());
+        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
+    };
+    world.processor.delays(1).await;
+    let mut locked = world.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM charges WHERE status = 'pending' FOR UPDATE")
+        .execute(&mut *locked)
+        .await
+        .unwrap();
+    world.processor.reset_switches().await;
+    // "Busy" says that nothing was done; here the card is charged.
+    let answer = sending.await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("stripe-should-retry"), Some("true"));
+    assert_eq!(world.processor.lines().await, 1);
+    locked.rollback().await.unwrap();
+    assert_eq!(world.until_definite(&path, &body).await.status, 201);
+    world.assert_the_ledgers_agree("locked").await;
+}
+
+#[tokio::test]
+async fn what_one_processor_was_asked_is_never_sent_to_another() {
+    let mut world = World::new().await;
+    world.processor.switch(json!({"fault": "drop_after"})).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    let other = Processor::start().await;
+    let started = start(&world.database, &other);
+    std::mem::replace(&mut world.server, started).kill();
+    for _ in 0..2 {
+        assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    }
+    assert_eq!(other.lines().await, 0);
+    world.kill_and_start();
+    assert_eq!(world.until_definite(&path, &body).await.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("two processors").await;
+}
+
+#[tokio::test]
+async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back() {
+    let mut world = World::new().await;
+    let switch = json!({"fault": "delay_after", "milliseconds": 60_000});
+    world.processor.switch(switch).await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    let sending = {
+        let (client, path, body) = (world.client(), path.clone(), body.clone());
+        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
+    };
+    world.processor.delays(1).await;
+    world.processor.signal(Signal::SIGKILL);
+    assert_eq!(sending.await.unwrap().status, 503);
+    // Nobody there: certain of this attempt, and nothing is certain of the first.
+    assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
+    assert_eq!(world.in_flight().await, 1);
+    let address = world.processor.address.to_string();
+    let books = world.processor.database.clone();
+    world.processor = Processor::start_on(books, &[("PROCESSOR_BIND_ADDRESS", &address)]);
+    let answer = world.until_definite(&path, &body).await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("the processor died").await;
+}
+
+#[tokio::test]
+async fn who_meets_an_unsettled_operation_is_told_that_it_is_busy_and_nothing_is_stored() {
+    let world = World::new().await;
+    let client = world.client();
+    let charge = client.charge("paid").await.id();
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}]});
+    let order = client.post_new("/orders", &order).await.id();
+    for verb in ["refund", "authorise"] {
+        let switch = json!({"fault": "drop_after", "verb": verb});
+        world.processor.switch(switch).await;
+    }
+    let part = json!({"charge": charge, "amount": 500});
+    let pay = format!("/orders/{order}/pay");
+    assert_eq!(client.post("/refunds", "refund", &part).await.status, 503);
+    assert_eq!(client.post(&pay, "pay", &json!({})).await.status, 503);
+    // Reserved: it counts, and is not settled.
+    let reserved = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(reserved["amount_refunded"], 500);
+    assert_eq!(
+        client.get("/refunds").await.json()["data"][0]["status"],
+        "pending"
+    );
+    let records = world.database.records().await;
+    let others = [
+        (
+            "/refunds".to_owned(),
+            json!({"charge": charge, "amount": 2000}),
+        ),
+        (format!("/charges/{charge}/capture"), json!({})),
+        (pay.clone(), json!({})),
+        (format!("/orders/{order}/cancel"), json!({})),
+    ];
+    for (path, body) in &others {
+        let busy = client.post_new(path, body).await;
+        assert_eq!(
+            (busy.status.as_u16(), busy.code().as_str()),
+            (409, "resource_busy"),
+            "{path}"
+        );
+    }
+    assert_eq!(world.database.records().await, records);
+    assert_eq!(client.post("/refunds", "refund", &part).await.status, 201);
+    assert_eq!(client.post(&pay, "pay", &json!({})).await.status, 200);
+    let codes = [
+        "refund_amount_too_large",
+        "charge_already_captured",
+        "order_already_paid",
+        "order_already_paid",
+    ];
+    for ((path, body), code) in others.iter().zip(codes) {
+        assert_eq!(client.post_new(path, body).await.code(), code, "{path}");
+    }
+    world.assert_the_ledgers_agree("busy").await;
+}
+
+#[tokio::test]
+async fn what_the_processor_refuses_for_good_is_stored_and_what_was_reserved_is_given_back() {
+    let world = World::new().await;
+    let client = world.client();
+    let declined = json!({"amount": 1, "currency": "usd", "source": "tok_chargeDeclined"});
+    let first = client.post("/charges", "key-1", &declined).await;
+    assert_eq!(
+        (first.status.as_u16(), first.code().as_str()),
+        (402, "card_declined")
+    );
+    client
+        .post("/charges", "key-1", &declined)
+        .await
+        .assert_replays(&first);
+    // The processor's books say that there is less to give back than ours do.
+    let (charge, taken) = (client.charge("key-2").await.id(), uuid::Uuid::now_v7());
+    world
+        .processor
+        .put(taken, &crate::support::processor::refund(&charge, 1900))
+        .await;
+    let too_much = json!({"charge": charge, "amount": 500});
+    let refused = client.post("/refunds", "refund", &too_much).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (402, "processing_error")
+    );
+    client
+        .post("/refunds", "refund", &too_much)
+        .await
+        .assert_replays(&refused);
+    let charge = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(charge["amount_refunded"], 0);
+    let failed = client.get("/refunds").await.json();
+    assert_eq!(failed["data"][0]["status"], "failed");
+    let types = client.get("/events?limit=1").await.json();
+    assert_eq!(types["data"][0]["type"], "refund.failed");
+    // What is left there can still be given back.
+    let rest = json!({"charge": charge["id"], "amount": 100});
+    assert_eq!(client.post_new("/refunds", &rest).await.status, 201);
+}
+
+#[tokio::test]
+async fn events_and_replies_are_the_same_in_both_modes() {
+    let plain = crate::support::harness::TestServer::start().await;
+    let world = World::new().await;
+    let mut seen = Vec::new();
+    for client in [plain.client.clone(), world.client()] {
+        let charge = client.charge("key-1").await;
+        let id = charge.id();
+        let refund = json!({"charge": id, "amount": 500, "expand": ["charge"]});
+        let refund = client.post("/refunds", "key-2", &refund).await;
+        let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+        let order = client.post("/orders", "key-3", &order).await.id();
+        let pay = json!({"source": "tok_amex", "expand": ["charge"]});
+        let paid = client
+            .post(&format!("/v1/orders/{order}/pay"), "key-4", &pay)
+            .await;
+        let events = client.get("/events").await.json();
+        let shape = |answer: &Answer| {
+            let text = String::from_utf8(answer.body.clone()).unwrap();
+            let ids = without_ids_and_times(&text);
+            (answer.status, ids)
+        };
+        let types: Vec<_> = events["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| {
+                (
+                    event["type"].clone(),
+                    event["request"]["idempotency_key"].clone(),
+                )
+            })
+            .collect();
+        seen.push((shape(&charge), shape(&refund), shape(&paid), types));
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+/// A body without what differs from run to run: ids and times.
+fn without_ids_and_times(body: &str) -> Value {
+    fn blank(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    let differs = ["id", "created", "order"].contains(&name.as_str())
+                        || (name == "charge" && value.is_string());
+                    if differs {
+                        *value = Value::Null;
+                    } else {
+                        blank(value);
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(blank),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut value = serde_json::from_str(body).unwrap();
+    blank(&mut value);
+    value
+}
+
+/// Started with the other processor, charge-once has nobody to ask about the charges it has.
+#[tokio::test]
+async fn who_took_the_money_gives_it_back() {
+    let world = World::new().await;
+    let promise = json!({"amount": 2000, "currency": "usd", "capture": false});
+    let across = world.client().charge("key-1").await.id();
+    let promised_across = world.client().post_new("/charges", &promise).await.id();
+    let simulating = ServerProcess::start(&world.database, &[]);
+    let here = simulating.client.charge("key-2").await.id();
+    let promised_here = simulating.client.post_new("/charges", &promise).await.id();
+
+    let (network, simulation) = (world.client(), simulating.client.clone());
+    for (wrong, right, charge, promised) in [
+        (&simulation, &network, across, promised_across),
+        (&network, &simulation, here, promised_here),
+    ] {
+        let refund = ("/refunds".to_owned(), json!({"charge": charge}));
+        let capture = (format!("/charges/{promised}/capture"), json!({}));
+        for (path, body) in [refund, capture] {
+            let key = format!("{path} {charge}").replace(' ', "-");
+            let refused = wrong.post(&path, &key, &body).await;
+            assert_eq!(refused.code(), "service_unavailable", "{path}");
+            let done = right.post(&path, &key, &body).await;
+            assert!(done.status.is_success(), "{path}: {done:?}");
+        }
+    }
+}
+
+/// The ledger is the processor's, wherever it listens; who it is, charge-once can only be told.
+#[tokio::test]
+async fn a_processor_that_moves_keeps_its_name() {
+    let world = World::new().await;
+    let charge = world.client().charge("key-1").await.id();
+    let refund = json!({"charge": charge});
+    let old_name = world.processor.url();
+    let moved = Processor::start_on(world.processor.database.clone(), &[]);
+    let url = moved.url();
+
+    let before = moved.lines().await;
+    let unknown = ServerProcess::start(&world.database, &[("PROCESSOR_URL", &url)]);
+    for _ in 0..2 {
+        let refused = unknown.client.post("/refunds", "key-2", &refund).await;
+        assert_eq!(refused.code(), "service_unavailable");
+    }
+    assert_eq!(moved.lines().await, before, "nobody was asked");
+    assert_eq!(world.in_flight().await, 0, "and the key is free");
+    let refunds = "SELECT count(*) FROM refunds";
+    assert_eq!(world.database.count(refunds).await, 0);
+
+    let named = [
+        ("PROCESSOR_URL", url.as_str()),
+        ("PROCESSOR_NAME", &old_name),
+    ];
+    let known = ServerProcess::start(&world.database, &named);
+    let done = known.client.post("/refunds", "key-2", &refund).await;
+    assert_eq!(done.status, 201, "{done:?}");
+    world.assert_the_ledgers_agree("moved").await;
+}

@@ -1,0 +1,735 @@
+//! The phases of a request with an effect outside the database, through the library: the far side
+//! is a ledger of the test's own, and time passes when the test says so.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use charge_once::idempotency::{
+    Begin, Begun, Called, Failure, Idempotency, IdempotencyKey, Inspected, LeaseSettings,
+    Operations, Outcome, Phases, Rejection, Reply, sweep,
+};
+use sqlx::{PgConnection, PgPool};
+use tokio::{sync::Semaphore, task::JoinSet};
+use uuid::Uuid;
+
+use crate::{
+    idempotency::followers::{LONG, replica, replica_with_deadline, request, stored},
+    support::{
+        harness::{TestDatabase, eventually},
+        obstacle::{Obstacle, Stage},
+        proxy::{Proxy, Weather},
+    },
+};
+
+/// What the far side does with one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Far {
+    Executes,
+    Declines,
+    /// Says that it did nothing, and did nothing.
+    NotExecuted,
+    /// Did nothing, and nobody hears of it.
+    DropsBefore,
+    /// Did it, and nobody hears of it.
+    DropsAfter,
+    /// Does it when the test says so.
+    ExecutesLater,
+    /// The process dies while it waits.
+    CallerDies,
+}
+
+/// The far side: executes each key once, whatever it is sent.
+#[derive(Default)]
+struct Ledger {
+    script: Mutex<VecDeque<Far>>,
+    calls: Mutex<Vec<Uuid>>,
+    /// What each key came to: whether it was executed or declined.
+    answers: Mutex<HashMap<Uuid, bool>>,
+}
+
+/// The way to it.
+#[derive(Clone, Default)]
+struct Network {
+    ledger: Arc<Ledger>,
+    may_answer: Arc<Mutex<Option<Arc<Semaphore>>>>,
+}
+
+impl Network {
+    fn will(&self, script: &[Far]) {
+        self.ledger.script.lock().unwrap().extend(script);
+    }
+
+    /// The keys that were asked for, in order.
+    fn calls(&self) -> Vec<Uuid> {
+        self.ledger.calls.lock().unwrap().clone()
+    }
+
+    fn executed(&self) -> usize {
+        let answers = self.ledger.answers.lock().unwrap();
+        answers.values().filter(|executed| **executed).count()
+    }
+
+    fn answer_now(&self) {
+        let gate = self.may_answer.lock().unwrap().clone();
+        gate.expect("somebody asks").add_permits(1);
+    }
+
+    async fn is_asked(&self, times: usize) {
+        eventually("the far side is asked", || async {
+            self.calls().len() == times
+        })
+        .await;
+    }
+}
+
+impl Operations for Network {
+    const KIND: &'static str = "network";
+    type Operation = Uuid;
+    type Answer = bool;
+
+    async fn read(&self, tx: &mut PgConnection, _: Uuid, operation: Uuid) -> Result<Uuid, Failure> {
+        sqlx::query_scalar("SELECT id FROM far_operations WHERE id = $1")
+            .bind(operation)
+            .fetch_one(tx)
+            .await
+            .map_err(Failure::from)
+    }
+
+    async fn call(&self, operation: &Uuid) -> Called<bool> {
+        let far = self.ledger.script.lock().unwrap().pop_front();
+        let far = far.unwrap_or(Far::Executes);
+        let gate = Arc::new(Semaphore::new(0));
+        *self.may_answer.lock().unwrap() = Some(Arc::clone(&gate));
+        self.ledger.calls.lock().unwrap().push(*operation);
+        let execute = |executed: bool| {
+            let mut answers = self.ledger.answers.lock().unwrap();
+            *answers.entry(*operation).or_insert(executed)
+        };
+        match far {
+            Far::Executes => Called::Answered(execute(true)),
+            Far::Declines => Called::Answered(execute(false)),
+            Far::NotExecuted => Called::NotExecuted(Failure::unavailable("the far side is down")),
+            Far::DropsBefore => Called::Unknown(Failure::unavailable("no answer")),
+            Far::DropsAfter => {
+                execute(true);
+                Called::Unknown(Failure::unavailable("no answer"))
+            }
+            Far::ExecutesLater => {
+                let _permit = gate.acquire().await.unwrap();
+                Called::Answered(execute(true))
+            }
+            Far::CallerDies => panic!("as the test wants it"),
+        }
+    }
+
+    async fn settle(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Uuid,
+        executed: &bool,
+    ) -> Result<Reply, Failure> {
+        sqlx::query("UPDATE far_operations SET executed = $2 WHERE id = $1 AND executed IS NULL")
+            .bind(operation)
+            .bind(executed)
+            .execute(tx)
+            .await?;
+        Ok(Reply {
+            status: if *executed { 201 } else { 402 },
+            headers: Vec::new(),
+            body: operation.to_string().into_bytes(),
+            resource_id: None,
+        })
+    }
+
+    async fn undo(&self, tx: &mut PgConnection, operation: &Uuid) -> Result<(), Failure> {
+        sqlx::query("DELETE FROM far_operations WHERE id = $1")
+            .bind(operation)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Writes an operation down, or refuses.
+struct Start {
+    refuses: bool,
+}
+
+impl Begin for Start {
+    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+        sqlx::query("INSERT INTO far_operations (id) VALUES ($1)")
+            .bind(operation)
+            .execute(tx)
+            .await?;
+        if self.refuses {
+            return Err(Rejection::Refused(Reply {
+                status: 400,
+                headers: Vec::new(),
+                body: b"refused".to_vec(),
+                resource_id: None,
+            }));
+        }
+        Ok(Begun::Written { resource_id: None })
+    }
+}
+
+const LEASE: LeaseSettings = LeaseSettings {
+    lease: Duration::from_secs(60),
+    call_limit: Duration::from_secs(40),
+};
+
+/// A database, the far side, and as many replicas as a test wants.
+struct World {
+    database: TestDatabase,
+    network: Network,
+}
+
+impl World {
+    async fn new() -> Self {
+        let database = TestDatabase::create().await;
+        sqlx::raw_sql("CREATE TABLE far_operations (id uuid PRIMARY KEY, executed boolean)")
+            .execute(&database.pool)
+            .await
+            .unwrap();
+        Self {
+            database,
+            network: Network::default(),
+        }
+    }
+
+    fn idempotency(&self) -> Idempotency {
+        replica(&self.database.pool)
+    }
+
+    fn replica(&self) -> Phases<Network> {
+        Phases::new(self.idempotency(), self.network.clone(), LEASE).unwrap()
+    }
+
+    /// One request of a replica of its own.
+    async fn ask(&self) -> Outcome {
+        self.replica()
+            .run(request("A", Duration::ZERO), Start { refuses: false })
+            .await
+    }
+
+    /// The same in the background.
+    fn asking(&self, wait: Duration) -> tokio::task::JoinHandle<Outcome> {
+        let replica = self.replica();
+        tokio::spawn(async move {
+            replica
+                .run(request("A", wait), Start { refuses: false })
+                .await
+        })
+    }
+
+    /// The holder of the lease has had its time.
+    async fn the_lease_runs_out(&self) {
+        let over = sqlx::query(
+            "UPDATE idempotency_keys
+                SET leased_until = now() - interval '1 second',
+                    recover_after = now() - interval '1 second'
+              WHERE operation IS NOT NULL",
+        )
+        .execute(&self.database.pool)
+        .await
+        .unwrap();
+        assert_eq!(over.rows_affected(), 1);
+    }
+
+    /// Operations written down, those that are settled, and keys in flight.
+    async fn counts(&self) -> (i64, i64, i64) {
+        let database = &self.database;
+        (
+            database.count("SELECT count(*) FROM far_operations").await,
+            database
+                .count("SELECT count(*) FROM far_operations WHERE executed IS NOT NULL")
+                .await,
+            database
+                .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
+                .await,
+        )
+    }
+}
+
+fn is_failed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(_))
+}
+
+#[tokio::test]
+async fn an_effect_happens_once_and_its_answer_is_replayed() {
+    let world = World::new().await;
+    let (first, replayed) = stored(world.ask().await);
+    assert_eq!((first.reply.status, replayed), (201, false));
+    for _ in 0..3 {
+        let (record, replayed) = stored(world.ask().await);
+        assert_eq!((&record, replayed), (&first, true));
+    }
+    assert_eq!(world.network.calls().len(), 1);
+    assert_eq!(world.counts().await, (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_definite_no_is_stored_and_a_refusal_at_the_start_asks_nobody() {
+    let world = World::new().await;
+    world.network.will(&[Far::Declines]);
+    let (declined, _) = stored(world.ask().await);
+    assert_eq!(declined.reply.status, 402);
+    assert_eq!(stored(world.ask().await).0, declined);
+    assert_eq!(world.network.calls().len(), 1);
+
+    let world = World::new().await;
+    let replica = world.replica();
+    for replay in [false, true] {
+        let refuse = Start { refuses: true };
+        let outcome = replica.run(request("A", Duration::ZERO), refuse).await;
+        let (refused, replayed) = stored(outcome);
+        assert_eq!((refused.reply.status, replayed), (400, replay));
+    }
+    assert_eq!(world.network.calls().len(), 0);
+    assert_eq!(world.counts().await, (0, 0, 0));
+}
+
+#[tokio::test]
+async fn what_was_certainly_not_executed_frees_the_key_and_the_next_try_is_another_operation() {
+    let world = World::new().await;
+    world.network.will(&[Far::NotExecuted]);
+    assert!(is_failed(&world.ask().await));
+    assert_eq!(world.counts().await, (0, 0, 0));
+    assert_eq!(world.database.records().await, 0);
+    let (record, replayed) = stored(world.ask().await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    let calls = world.network.calls();
+    assert_ne!(calls[0], calls[1], "a new execution has a new key");
+    assert_eq!(world.network.executed(), 1);
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_keeps_the_key_in_flight_and_a_retry_asks_under_the_same_key() {
+    for silence in [Far::DropsBefore, Far::DropsAfter] {
+        let world = World::new().await;
+        world.network.will(&[silence, Far::DropsBefore]);
+        for _ in 0..2 {
+            assert!(is_failed(&world.ask().await));
+            assert_eq!(world.counts().await, (1, 0, 1));
+        }
+        let (record, replayed) = stored(world.ask().await);
+        assert_eq!((record.reply.status, replayed), (201, true));
+        let calls = world.network.calls();
+        assert_eq!(calls, vec![calls[0]; 3]);
+        assert_eq!(world.network.executed(), 1);
+        assert_eq!(world.counts().await, (1, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn once_in_doubt_only_a_definite_answer_settles() {
+    let world = World::new().await;
+    // "Not executed" is true of the second attempt, and says nothing about the first one.
+    world.network.will(&[Far::DropsAfter, Far::NotExecuted]);
+    assert!(is_failed(&world.ask().await));
+    assert!(is_failed(&world.ask().await));
+    assert_eq!(world.counts().await, (1, 0, 1));
+    assert_eq!(stored(world.ask().await).0.reply.status, 201);
+    assert_eq!(world.network.executed(), 1);
+    assert_eq!(world.network.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() {
+    let world = World::new().await;
+    world.network.will(&[Far::ExecutesLater]);
+    let first = world.asking(Duration::ZERO);
+    world.network.is_asked(1).await;
+    // No transaction is open meanwhile, and no connection is held.
+    let open = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    assert_eq!(world.database.count(open).await, 0);
+
+    let another = request("B", Duration::ZERO);
+    let other = world.replica();
+    let other = other.run(another, Start { refuses: false }).await;
+    assert!(matches!(other, Outcome::Reused));
+    assert!(matches!(world.ask().await, Outcome::InUse));
+    let key = request("A", Duration::ZERO).key;
+    let inspected = world.idempotency().inspect(Uuid::nil(), key).await.unwrap();
+    assert!(matches!(inspected, Inspected::InFlight(Some(_))));
+
+    let waiting = world.asking(LONG);
+    world.network.answer_now();
+    let (record, _) = stored(first.await.unwrap());
+    let (waited, replayed) = stored(waiting.await.unwrap());
+    assert_eq!((waited, replayed), (record, true));
+    assert_eq!(world.network.calls().len(), 1);
+}
+
+/// As another process would tell it, and this one after a crash.
+#[tokio::test]
+async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_the_reuse() {
+    let world = World::new().await;
+    let mut obstacle = Obstacle::at(Stage::Leasing, &world.database, "key-1").await;
+    world.network.will(&[Far::ExecutesLater]);
+    let replica = world.replica();
+    let ask = |content: &'static str, wait: Duration| {
+        let replica = replica.clone();
+        tokio::spawn(async move {
+            let begin = Start { refuses: false };
+            replica.run(request(content, wait), begin).await
+        })
+    };
+    let first = ask("A", Duration::ZERO);
+    obstacle.is_met().await;
+    // The first one may still roll back.
+    let early = ask("B", Duration::ZERO).await.unwrap();
+    assert!(matches!(early, Outcome::InUse));
+    let patient = ask("B", LONG);
+    obstacle.lift().await;
+    world.network.is_asked(1).await;
+    assert!(matches!(patient.await.unwrap(), Outcome::Reused));
+    let late = ask("B", Duration::ZERO).await.unwrap();
+    assert!(matches!(late, Outcome::Reused));
+    let same = ask("A", Duration::ZERO).await.unwrap();
+    assert!(matches!(same, Outcome::InUse));
+    assert_eq!(
+        world.counts().await,
+        (1, 0, 1),
+        "the first one is still out"
+    );
+
+    let waiting = ask("A", LONG);
+    world.network.answer_now();
+    let (record, _) = stored(first.await.unwrap());
+    assert_eq!(stored(waiting.await.unwrap()), (record, true));
+    assert_eq!(world.network.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn after_a_crash_the_key_waits_for_the_lease_and_then_goes_on() {
+    let world = World::new().await;
+    world.network.will(&[Far::CallerDies]);
+    assert!(is_failed(&world.ask().await));
+    assert!(matches!(world.ask().await, Outcome::InUse));
+    world.the_lease_runs_out().await;
+    let (record, replayed) = stored(world.ask().await);
+    assert_eq!((record.reply.status, replayed), (201, true));
+    let calls = world.network.calls();
+    assert_eq!(calls, vec![calls[0]; 2]);
+}
+
+#[tokio::test]
+async fn of_many_who_find_the_lease_over_one_goes_on() {
+    let world = World::new().await;
+    world.network.will(&[Far::CallerDies]);
+    assert!(is_failed(&world.ask().await));
+    world.the_lease_runs_out().await;
+    let racers: JoinSet<_> = (0..10)
+        .map(|_| {
+            let replica = world.replica();
+            async move {
+                replica
+                    .run(request("A", LONG), Start { refuses: false })
+                    .await
+            }
+        })
+        .collect();
+    let outcomes = racers.join_all().await;
+    let records: Vec<_> = outcomes
+        .into_iter()
+        .map(|outcome| stored(outcome).0)
+        .collect();
+    assert!(records.iter().all(|record| record == &records[0]));
+    assert_eq!(world.network.calls().len(), 2, "the dead one and one more");
+}
+
+#[tokio::test]
+async fn a_late_holder_settles_nothing_and_answers_what_the_other_one_wrote() {
+    let world = World::new().await;
+    world.network.will(&[Far::ExecutesLater]);
+    let late = world.asking(Duration::ZERO);
+    world.network.is_asked(1).await;
+    let gate = world.network.may_answer.lock().unwrap().clone().unwrap();
+    world.the_lease_runs_out().await;
+    let (record, _) = stored(world.ask().await);
+    // A second settlement would show.
+    sqlx::query("UPDATE far_operations SET executed = NULL")
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    gate.add_permits(1);
+    let (answered, replayed) = stored(late.await.unwrap());
+    assert_eq!((answered, replayed), (record, true));
+    assert_eq!(world.counts().await, (1, 0, 0));
+    assert_eq!(world.network.executed(), 1);
+}
+
+#[tokio::test]
+async fn a_holder_of_a_released_key_can_not_settle_what_was_begun_after_it() {
+    let world = World::new().await;
+    world
+        .network
+        .will(&[Far::ExecutesLater, Far::ExecutesLater]);
+    let late = world.asking(Duration::ZERO);
+    world.network.is_asked(1).await;
+    let first = world.network.may_answer.lock().unwrap().clone().unwrap();
+    // As an operator would, who knows that nothing was executed.
+    sqlx::raw_sql("DELETE FROM idempotency_keys; DELETE FROM far_operations")
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    let second = world.asking(Duration::ZERO);
+    world.network.is_asked(2).await;
+    first.add_permits(1);
+    assert!(matches!(late.await.unwrap(), Outcome::InUse));
+    assert_eq!(world.counts().await, (1, 0, 1));
+    world.network.answer_now();
+    assert_eq!(stored(second.await.unwrap()).0.reply.status, 201);
+    let calls = world.network.calls();
+    assert_ne!(calls[0], calls[1]);
+}
+
+#[tokio::test]
+async fn a_late_holder_with_an_answer_begins_nothing_new() {
+    let world = World::new().await;
+    world.network.will(&[Far::ExecutesLater]);
+    let late = world.asking(Duration::ZERO);
+    world.network.is_asked(1).await;
+    world.the_lease_runs_out().await;
+    // An operator who is wrong: the call is still on its way.
+    let operation = world.network.calls()[0];
+    let word = async |_: &Uuid| Called::NotExecuted(Failure::unavailable("an operator's word"));
+    let settled = world.replica().settle_by_hand(operation, word).await;
+    assert!(settled.unwrap().is_some());
+    world.network.answer_now();
+    assert!(is_failed(&late.await.unwrap()));
+    assert_eq!(world.network.calls(), [operation]);
+    assert_eq!(world.network.executed(), 1);
+}
+
+#[tokio::test]
+async fn an_operation_that_can_not_be_read_keeps_no_other_from_its_turn() {
+    let world = World::new().await;
+    world.network.will(&[Far::DropsBefore, Far::DropsBefore]);
+    for key in ["unreadable", "readable"] {
+        let mut request = request("A", Duration::ZERO);
+        request.key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+        let outcome = world.replica().run(request, Start { refuses: false }).await;
+        assert!(is_failed(&outcome));
+    }
+    sqlx::query("DELETE FROM far_operations WHERE id = $1")
+        .bind(world.network.calls()[0])
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    sqlx::query(
+        "UPDATE idempotency_keys SET leased_until = now() - interval '2 s', recover_after =
+           now() - CASE key WHEN 'unreadable' THEN interval '2 s' ELSE interval '1 s' END",
+    )
+    .execute(&world.database.pool)
+    .await
+    .unwrap();
+    while world.replica().recover_one().await.unwrap() {}
+    let left = "SELECT count(*) FROM idempotency_keys
+                 WHERE key = 'unreadable' AND recover_after > now() AND in_doubt";
+    assert_eq!(world.database.count(left).await, 1);
+    assert_eq!(world.counts().await, (1, 1, 1));
+}
+
+#[tokio::test]
+async fn the_reconciler_goes_on_for_a_client_that_never_comes_back() {
+    let world = World::new().await;
+    world.network.will(&[Far::CallerDies]);
+    assert!(is_failed(&world.ask().await));
+    assert!(!world.replica().recover_one().await.unwrap(), "too early");
+    world.the_lease_runs_out().await;
+    let (one, two) = (world.replica(), world.replica());
+    let (one, two) = tokio::join!(one.recover_one(), two.recover_one());
+    assert!(one.unwrap() ^ two.unwrap(), "one of two replicas goes on");
+    assert_eq!(world.counts().await, (1, 1, 0));
+    let (record, replayed) = stored(world.ask().await);
+    assert_eq!((record.reply.status, replayed), (201, true));
+    let calls = world.network.calls();
+    assert_eq!(calls, vec![calls[0]; 2]);
+}
+
+#[tokio::test]
+async fn the_reconciler_pauses_after_an_unknown_outcome_and_a_client_need_not() {
+    let world = World::new().await;
+    world.network.will(&[Far::DropsBefore, Far::DropsBefore]);
+    assert!(is_failed(&world.ask().await));
+    assert!(!world.replica().recover_one().await.unwrap());
+    world.the_lease_runs_out().await;
+    assert!(world.replica().recover_one().await.unwrap());
+    assert!(!world.replica().recover_one().await.unwrap());
+    let pause =
+        "SELECT extract(epoch FROM recover_after - leased_until)::bigint FROM idempotency_keys";
+    assert_eq!(world.database.count(pause).await, 10);
+    assert_eq!(stored(world.ask().await).0.reply.status, 201);
+}
+
+/// Lets the first transaction that would settle fail with each of these, one after the other.
+async fn settling_fails_with(world: &World, codes: &[&str]) {
+    let codes = codes.join(",");
+    let sql = format!(
+        "CREATE SEQUENCE settlements;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         DECLARE code text := split_part('{codes}', ',', nextval('settlements')::integer);
+         BEGIN
+             IF code <> '' THEN RAISE EXCEPTION 'no' USING ERRCODE = code; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON far_operations
+             FOR EACH ROW EXECUTE FUNCTION refuse();"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() {
+    let world = World::new().await;
+    // A row that stays locked, a statement that takes too long, a server that goes and is not back
+    // yet, too many clients, and a deadlock.
+    settling_fails_with(
+        &world,
+        &["55P03", "57014", "57P01", "57P03", "53300", "40P01"],
+    )
+    .await;
+    let (record, replayed) = stored(world.ask().await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(world.counts().await, (1, 1, 0));
+    let attempts = "SELECT last_value FROM settlements";
+    assert_eq!(world.database.count(attempts).await, 7);
+    assert_eq!(world.network.calls().len(), 1);
+
+    // The same for what the reconciler and an operator have in hand.
+    let world = World::new().await;
+    world.network.will(&[Far::CallerDies]);
+    assert!(is_failed(&world.ask().await));
+    world.the_lease_runs_out().await;
+    settling_fails_with(&world, &["55P03"]).await;
+    assert!(world.replica().recover_one().await.unwrap());
+    assert_eq!(world.counts().await, (1, 1, 0));
+    let world = World::new().await;
+    world.network.will(&[Far::DropsBefore]);
+    assert!(is_failed(&world.ask().await));
+    settling_fails_with(&world, &["55P03"]).await;
+    let operation = world.network.calls()[0];
+    let word = async |_: &Uuid| Called::Answered(true);
+    let settled = world.replica().settle_by_hand(operation, word).await;
+    assert!(settled.unwrap().is_some());
+    assert_eq!(world.counts().await, (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_the_answer_is_written_costs_no_second_question() {
+    let world = World::new().await;
+    let mut obstacle = Obstacle::at(Stage::Saving, &world.database, "key-1").await;
+    let asking = world.asking(Duration::ZERO);
+    obstacle.is_met().await;
+    obstacle.break_the_stopped().await;
+    obstacle.lift().await;
+    let (record, replayed) = stored(asking.await.unwrap());
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(world.network.calls().len(), 1);
+    assert_eq!(world.counts().await, (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_defect_is_not_tried_again() {
+    let world = World::new().await;
+    settling_fails_with(&world, &["23514", "23514"]).await;
+    assert!(is_failed(&world.ask().await));
+    let attempts = "SELECT last_value FROM settlements";
+    assert_eq!(world.database.count(attempts).await, 1);
+    assert_eq!(world.counts().await, (1, 0, 1));
+}
+
+#[tokio::test]
+async fn a_settlement_whose_commit_is_not_acknowledged_is_found_or_made_again() {
+    for weather in [Weather::LosesAnswersToCommit, Weather::LosesCommits] {
+        let world = World::new().await;
+        let proxy = Proxy::in_front_of(&world.database.url).await;
+        let pool = PgPool::connect(&proxy.url).await.unwrap();
+        let replica = Phases::new(replica(&pool), world.network.clone(), LEASE).unwrap();
+        world.network.will(&[Far::ExecutesLater]);
+        let asking = tokio::spawn(async move {
+            let begin = Start { refuses: false };
+            replica.run(request("A", Duration::ZERO), begin).await
+        });
+        world.network.is_asked(1).await;
+        proxy.turn(weather);
+        world.network.answer_now();
+        eventually("a COMMIT is lost", || async { proxy.lost_commits() >= 1 }).await;
+        let went_through = weather == Weather::LosesAnswersToCommit;
+        if !went_through {
+            proxy.turn(Weather::Fine);
+        }
+        let (record, replayed) = stored(asking.await.unwrap());
+        assert_eq!((record.reply.status, replayed), (201, went_through));
+        assert_eq!(world.network.calls().len(), 1);
+        assert_eq!(world.counts().await, (1, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_can_not_be_written_in_time_is_asked_for_again() {
+    let world = World::new().await;
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '23514'; END $$;
+         CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON far_operations
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
+    )
+    .execute(&world.database.pool)
+    .await
+    .unwrap();
+    let hasty = replica_with_deadline(&world.database.pool, Duration::from_millis(500));
+    let hasty = Phases::new(hasty, world.network.clone(), LEASE).unwrap();
+    let begin = Start { refuses: false };
+    assert!(is_failed(
+        &hasty.run(request("A", Duration::ZERO), begin).await
+    ));
+    assert_eq!(world.counts().await, (1, 0, 1));
+    sqlx::raw_sql("DROP TRIGGER refuse ON far_operations")
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    world.the_lease_runs_out().await;
+    assert_eq!(stored(world.ask().await).0.reply.status, 201);
+    assert_eq!(world.network.executed(), 1);
+    let calls = world.network.calls();
+    assert_eq!(calls, vec![calls[0]; 2]);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_when_too_little_of_the_lease_is_left() {
+    let world = World::new().await;
+    let short = LeaseSettings {
+        lease: Duration::from_secs(10),
+        call_limit: Duration::from_secs(6),
+    };
+    let replica = Phases::new(world.idempotency(), world.network.clone(), short).unwrap();
+    let outcome = replica.run(request("A", Duration::ZERO), Start { refuses: false });
+    assert!(is_failed(&outcome.await));
+    assert_eq!(world.network.calls().len(), 0);
+    assert_eq!(world.counts().await, (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_key_in_flight_never_expires_and_its_outcome_lives_as_long_as_any() {
+    let world = World::new().await;
+    world.network.will(&[Far::DropsAfter]);
+    assert!(is_failed(&world.ask().await));
+    world.database.expire_records().await;
+    let mut connection = world.database.pool.acquire().await.unwrap();
+    assert_eq!(sweep(&mut connection).await.unwrap(), 0);
+    assert_eq!(stored(world.ask().await).0.reply.status, 201);
+    let left = "SELECT extract(epoch FROM expires_at - now())::bigint FROM idempotency_keys";
+    assert!(world.database.count(left).await > 3_500);
+    let calls = world.network.calls();
+    assert_eq!(calls, vec![calls[0]; 2]);
+}

@@ -1,0 +1,327 @@
+//! What is past the processor's memory of keys: never sent again, only looked up, and settled by a
+//! person.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    phases::crash_table::World,
+    support::harness::{API_KEY, TestDatabase, eventually},
+};
+
+/// `charge-once operations …`
+fn operations(database: &TestDatabase, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+    command
+        .arg("operations")
+        .args(arguments)
+        .env("DATABASE_URL", &database.url)
+        .env("DEV_API_KEY", API_KEY)
+        .env("RUST_LOG", "error");
+    command
+}
+
+/// `charge-once operations settle`, beside the processor that was asked.
+fn settle(world: &World, id: Uuid, word: &str) -> Output {
+    let id = id.to_string();
+    operations(&world.database, &["settle", &id, word, "--by", "Ada"])
+        .env("PROCESSOR_URL", world.processor.url())
+        .output()
+        .unwrap()
+}
+
+fn settled(output: &Output) {
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// What a refusal says.
+fn refused(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The words that were kept: what was said, by whom, and of which verb.
+async fn words(database: &TestDatabase) -> Vec<(String, String, String)> {
+    sqlx::query_as("SELECT word, said_by, operation ->> 'verb' FROM operators_words")
+        .fetch_all(&database.pool)
+        .await
+        .unwrap()
+}
+
+fn word(word: &str) -> Vec<(String, String, String)> {
+    let said = [word, "Ada", "create_charge"].map(str::to_owned);
+    vec![said.into()]
+}
+
+fn charge(card: &str) -> Value {
+    json!({"amount": 2000, "currency": "usd", "source": card})
+}
+
+/// The operations that are listed: their ids, and what is said of them.
+fn listed(database: &TestDatabase) -> Vec<(Uuid, String)> {
+    let output = operations(database, &["list"]).output().unwrap();
+    settled(&output);
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .map(|line| {
+            let (id, about) = line.split_once("  ").unwrap();
+            (id.parse().unwrap(), about.to_owned())
+        })
+        .collect()
+}
+
+/// A charge that was asked for a day ago, and nobody knows what became of it. The reconciler, whose
+/// pauses are the longest by then, stays away for the time of a test.
+async fn in_doubt_for_a_day(fault: &str) -> (World, Uuid) {
+    in_doubt_for_a_day_by(fault, "tok_visa").await
+}
+
+async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
+    let world = World::new().await;
+    world.processor.switch(json!({"fault": fault})).await;
+    let answer = world
+        .client()
+        .post("/charges", "key-1", &charge(card))
+        .await;
+    assert_eq!(answer.status, 503);
+    let id = a_day_later(&world).await;
+    let [(listed, about)] = listed(&world.database).try_into().unwrap();
+    assert_eq!(listed, id);
+    assert!(
+        about.contains("create_charge") && about.contains("in doubt"),
+        "{about}"
+    );
+    (world, id)
+}
+
+/// Makes the operation that waits as old as if it had been tried all day. Returns its id.
+async fn a_day_later(world: &World) -> Uuid {
+    sqlx::query(
+        "UPDATE idempotency_keys SET takeovers = 10, recover_after = now() + interval '5 minutes'
+          WHERE operation IS NOT NULL",
+    )
+    .execute(&world.database.pool)
+    .await
+    .unwrap();
+    sqlx::query_scalar(
+        "UPDATE operations SET created_at = now() - interval '24 hours'
+          WHERE settled_at IS NULL RETURNING id",
+    )
+    .fetch_one(&world.database.pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn past_the_window_an_operation_is_looked_up_and_never_sent_again() {
+    let (world, _) = in_doubt_for_a_day("drop_before").await;
+    for _ in 0..2 {
+        assert_eq!(world.client().charge("key-1").await.status, 503);
+    }
+    assert_eq!(world.processor.lines().await, 0);
+    assert_eq!(world.in_flight().await, 1);
+
+    let (world, _) = in_doubt_for_a_day("drop_after").await;
+    assert_eq!(world.client().charge("key-1").await.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("looked up").await;
+}
+
+#[tokio::test]
+async fn a_person_settles_what_was_never_executed_and_the_key_is_free() {
+    let (world, id) = in_doubt_for_a_day("drop_before").await;
+    settled(&settle(&world, id, "not-executed"));
+    assert_eq!(listed(&world.database), []);
+    assert_eq!(world.database.charges().await, 0);
+    // All that is left of it.
+    assert_eq!(words(&world.database).await, word("not_executed"));
+    assert_eq!(world.client().charge("key-1").await.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("settled by hand").await;
+}
+
+#[tokio::test]
+async fn a_person_s_word_is_an_answer_like_the_processor_s_and_is_kept() {
+    for (said, status) in [("done", 201), ("declined", 402)] {
+        let (world, id) = in_doubt_for_a_day("drop_before").await;
+        settled(&settle(&world, id, said));
+        let answer = world.client().charge("key-1").await;
+        assert_eq!(answer.status, status, "{said}");
+        assert!(answer.is_replay());
+        assert_eq!(world.processor.lines().await, 0);
+        assert_eq!(words(&world.database).await, word(said));
+    }
+}
+
+#[tokio::test]
+async fn no_word_is_taken_against_the_processor_s_own() {
+    let card = "tok_chargeDeclinedInsufficientFunds";
+    for (card, says, others) in [
+        ("tok_visa", "done", ["declined", "not-executed"]),
+        (card, "declined", ["done", "not-executed"]),
+    ] {
+        let (world, id) = in_doubt_for_a_day_by("drop_after", card).await;
+        for other in others {
+            let refusal = refused(settle(&world, id, other));
+            assert!(refusal.contains(&format!("says \"{says}\"")), "{refusal}");
+        }
+        assert_eq!(world.in_flight().await, 1);
+        assert_eq!(words(&world.database).await, []);
+        settled(&settle(&world, id, says));
+        let body = charge(card);
+        let answer = world.client().post("/charges", "key-1", &body).await;
+        assert!(answer.is_replay());
+        // The processor's reason, where a person knows none.
+        let reason = &answer.json()["error"]["decline_code"];
+        let reasons = [
+            ("done", Value::Null),
+            ("declined", "insufficient_funds".into()),
+        ];
+        assert!(reasons.contains(&(says, reason.clone())), "{reason}");
+        world.assert_the_ledgers_agree(says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_person_s_word_is_enough_where_the_processor_that_was_asked_is_gone() {
+    let (world, id) = in_doubt_for_a_day("drop_after").await;
+    let id = id.to_string();
+    let arguments = [
+        "settle",
+        &id,
+        "done",
+        "--by",
+        "Ada",
+        "--without-the-processor",
+    ];
+    // From a shell that doesn't have the servers' settings, or has another's.
+    for url in ["", "http://127.0.0.1:9"] {
+        let without = operations(&world.database, &arguments[..5])
+            .env("PROCESSOR_URL", url)
+            .output();
+        let refusal = refused(without.unwrap());
+        assert!(refusal.contains("--without-the-processor"), "{refusal}");
+        assert!(refusal.contains(&world.processor.url()), "{refusal}");
+    }
+    let other = operations(&world.database, &arguments)
+        .env("PROCESSOR_URL", "http://127.0.0.1:9")
+        .output();
+    settled(&other.unwrap());
+    assert_eq!(world.client().charge("key-1").await.status, 201);
+    world.assert_the_ledgers_agree("by another's word").await;
+}
+
+#[tokio::test]
+async fn nothing_is_settled_by_hand_that_is_young_unknown_done_or_at_work() {
+    let (world, id) = in_doubt_for_a_day("drop_before").await;
+    let aged = |age: &'static str| {
+        sqlx::query("UPDATE operations SET created_at = now() - $1::interval")
+            .bind(age)
+            .execute(&world.database.pool)
+    };
+    aged("59 minutes").await.unwrap();
+    assert!(refused(settle(&world, id, "done")).contains("younger than an hour"));
+    aged("61 minutes").await.unwrap();
+    let unknown = refused(settle(&world, Uuid::now_v7(), "done"));
+    assert!(unknown.contains("no such operation in flight"));
+    sqlx::query("UPDATE idempotency_keys SET leased_until = now() + interval '1 minute'")
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    assert!(refused(settle(&world, id, "done")).contains("at work on it"));
+    assert_eq!(world.in_flight().await, 1);
+    assert_eq!(words(&world.database).await, []);
+    sqlx::query("UPDATE idempotency_keys SET leased_until = now()")
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    settled(&settle(&world, id, "done"));
+    refused(settle(&world, id, "done"));
+}
+
+#[tokio::test]
+async fn what_may_still_arrive_is_not_settled_as_if_it_never_would() {
+    let world = World::new().await;
+    // The last attempt of many hangs in the network, and the processor doesn't know of it.
+    let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
+    world.processor.switch(late).await;
+    assert_eq!(world.client().charge("key-1").await.status, 503);
+    let id = a_day_later(&world).await;
+    let aged = |age: &'static str| {
+        sqlx::query("UPDATE operations SET created_at = now() - $1::interval")
+            .bind(age)
+            .execute(&world.database.pool)
+    };
+    for age in ["2 hours", "23 hours"] {
+        aged(age).await.unwrap();
+        for word in ["not-executed", "declined"] {
+            let refusal = refused(settle(&world, id, word));
+            assert!(refusal.contains("may have been sent"), "{refusal}");
+        }
+    }
+    assert_eq!(world.in_flight().await, 1);
+    assert_eq!(words(&world.database).await, []);
+    // It arrives, and the key that was kept says so.
+    world.processor.reset_switches().await;
+    eventually("it has arrived", || async {
+        world.processor.lines().await == 1
+    })
+    .await;
+    assert_eq!(world.client().charge("key-1").await.status, 201);
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("late").await;
+}
+
+#[tokio::test]
+async fn a_word_has_a_name() {
+    let database = TestDatabase::create().await;
+    let id = Uuid::now_v7().to_string();
+    let nobody = operations(&database, &["settle", &id, "done"]).output();
+    assert_eq!(nobody.unwrap().status.code(), Some(2));
+    for name in ["", " ", &"a".repeat(101)] {
+        let arguments = ["settle", &id, "done", "--by", name];
+        let output = operations(&database, &arguments).output().unwrap();
+        assert!(refused(output).contains("--by must have"), "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_as_it_was_written_down_is_not_undone_and_frees_no_key() {
+    for tampered in [
+        "UPDATE operations SET settled_at = now(), outcome = 'done'",
+        "UPDATE charges SET status = 'succeeded', captured = true, amount_captured = amount",
+    ] {
+        let (world, id) = in_doubt_for_a_day("drop_before").await;
+        is_not_undone(&world, id, tampered).await;
+        assert_eq!(world.database.charges().await, 1, "{tampered}");
+    }
+    let world = World::new().await;
+    let id = world
+        .client()
+        .post_new("/charges", &charge("tok_visa"))
+        .await
+        .id();
+    world
+        .processor
+        .switch(json!({"fault": "drop_before"}))
+        .await;
+    let body = json!({"charge": id});
+    assert_eq!(
+        world.client().post("/refunds", "key-1", &body).await.status,
+        503
+    );
+    let id = a_day_later(&world).await;
+    is_not_undone(&world, id, "UPDATE refunds SET status = 'succeeded'").await;
+}
+
+async fn is_not_undone(world: &World, id: Uuid, tampered: &'static str) {
+    sqlx::query(tampered)
+        .execute(&world.database.pool)
+        .await
+        .unwrap();
+    refused(settle(world, id, "not-executed"));
+    assert_eq!(world.in_flight().await, 1, "{tampered}");
+    assert_eq!(words(&world.database).await, [], "{tampered}");
+}

@@ -1,0 +1,623 @@
+//! `charge-once processor`: its own promise, its rules, and its switches.
+
+use std::sync::Arc;
+
+use charge_once::domain::test_cards::{Decision, TEST_CARDS};
+use nix::sys::signal::Signal;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinHandle};
+use uuid::Uuid;
+
+use crate::support::{
+    harness::{TestDatabase, eventually},
+    processor::{Processor, Said, authorise, broke_a_rule, capture, done, only, promise, refund},
+    proxy::{Proxy, Weather},
+};
+
+/// Longer than any test: only a reset, or the end of the process, ends such a delay.
+const FOR_EVER: u64 = 600_000;
+
+/// Sends an authorisation of `ch_1` without waiting for its reply.
+fn sends(processor: &Arc<Processor>, key: Uuid) -> JoinHandle<Option<Said>> {
+    let processor = processor.clone();
+    tokio::spawn(async move { processor.put(key, &authorise("ch_1", "tok_visa")).await })
+}
+
+#[tokio::test]
+async fn fifty_sends_of_one_key_at_once_leave_one_line_and_agree() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let mut sending = Vec::new();
+    for _ in 0..50 {
+        sending.push(sends(&processor, key));
+    }
+    let mut answered = 0;
+    for reply in sending {
+        let reply = reply.await.unwrap();
+        if reply == done(key) {
+            answered += 1;
+        } else {
+            assert_eq!(reply, only(409, key, "in_progress"));
+        }
+    }
+    assert!(answered >= 1);
+    assert_eq!(processor.lines().await, 1);
+    assert_eq!(processor.sums("ch_1").await, [2000, 2000, 0, 0]);
+    assert_eq!(
+        processor.put(key, &authorise("ch_1", "tok_visa")).await,
+        done(key)
+    );
+    assert_eq!(processor.look_up(key).await, done(key));
+}
+
+#[tokio::test]
+async fn of_two_processes_on_one_database_one_executes_a_key() {
+    let first = Processor::start().await;
+    let second = Processor::start_on(first.database.clone(), &[]);
+    for _ in 0..20 {
+        let key = Uuid::now_v7();
+        let instruction = authorise(&format!("ch_{key}"), "tok_visa");
+        let replies = tokio::join!(first.put(key, &instruction), second.put(key, &instruction));
+        for reply in [replies.0, replies.1] {
+            assert!(
+                reply == done(key) || reply == only(409, key, "in_progress"),
+                "{reply:?}"
+            );
+        }
+        assert_eq!(second.put(key, &instruction).await, done(key));
+        assert_eq!(first.sums(&format!("ch_{key}")).await, [2000, 2000, 0, 0]);
+    }
+    assert_eq!(first.lines().await, 20);
+}
+
+/// The unique key decides even where both processes have found the key free: the first one's line
+/// is held back, uncommitted, until the second one waits for it.
+#[tokio::test]
+async fn a_key_that_another_process_commits_meanwhile_is_not_executed_again() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let mut other = processor.database.pool.begin().await.unwrap();
+    sqlx::query("INSERT INTO processor.operations (key, instruction) VALUES ($1, $2)")
+        .bind(key)
+        .bind(sqlx::types::Json(authorise("ch_1", "tok_visa")))
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let reply = sends(&processor, key);
+    eventually("it waits for the other one's line", || async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        processor.database.count(waiting).await == 1
+    })
+    .await;
+    other.commit().await.unwrap();
+    assert_eq!(reply.await.unwrap(), only(409, key, "in_progress"));
+    assert_eq!(processor.look_up(key).await, done(key));
+    assert_eq!(processor.lines().await, 1);
+    assert_eq!(
+        processor.sums("ch_1").await,
+        [0, 0, 0, 0],
+        "its own sums are undone"
+    );
+}
+
+#[tokio::test]
+async fn a_key_with_another_instruction_is_refused_and_keeps_its_answer() {
+    let processor = Processor::start().await;
+    let key = Uuid::now_v7();
+    assert_eq!(processor.put(key, &promise("ch_1")).await, done(key));
+    for another in [
+        authorise("ch_1", "tok_visa"),
+        promise("ch_2"),
+        capture("ch_1", 2000),
+        refund("ch_1", 2000),
+    ] {
+        let reply = processor.put(key, &another).await;
+        assert_eq!(reply, only(422, key, "another_instruction"));
+    }
+    assert_eq!(processor.put(key, &promise("ch_1")).await, done(key));
+    assert_eq!(processor.lines().await, 1);
+    assert_eq!(processor.sums("ch_1").await, [2000, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn every_test_card_decides_and_its_decline_is_kept() {
+    let processor = Processor::start().await;
+    for card in TEST_CARDS {
+        let (key, token) = (Uuid::now_v7(), card.tokens[0]);
+        let expected = match card.decision {
+            Decision::Approve | Decision::ApproveSlowly => done(key),
+            Decision::Outage => only(503, key, "not_executed"),
+            Decision::Decline(decline) => {
+                let mut body =
+                    json!({"key": key, "status": "declined", "code": decline.code.as_str()});
+                if let Some(reason) = decline.decline_code {
+                    body["decline_code"] = reason.into();
+                }
+                Some((200, body))
+            }
+        };
+        let charge = format!("ch_{token}");
+        for _ in 0..2 {
+            let reply = processor.put(key, &authorise(&charge, token)).await;
+            assert_eq!(reply, expected, "{token}");
+        }
+        let kept = match card.decision {
+            Decision::Outage => only(404, key, "not_found"),
+            Decision::Approve | Decision::ApproveSlowly | Decision::Decline(_) => expected,
+        };
+        assert_eq!(processor.look_up(key).await, kept, "{token}");
+        let taken = kept == done(key);
+        let amount = if taken { 2000 } else { 0 };
+        assert_eq!(
+            processor.sums(&charge).await,
+            [amount, amount, 0, 0],
+            "{token}"
+        );
+    }
+    let unknown = Uuid::now_v7();
+    let reply = processor
+        .put(unknown, &authorise("ch_1", "tok_nobody"))
+        .await;
+    assert_eq!(reply, broke_a_rule(unknown));
+}
+
+#[tokio::test]
+async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
+    let processor = Processor::start().await;
+    let new = Uuid::now_v7;
+    let book = async |instruction, is_done: bool, sums: [i64; 4]| {
+        let key = new();
+        let expected = if is_done {
+            done(key)
+        } else {
+            broke_a_rule(key)
+        };
+        assert_eq!(
+            processor.put(key, &instruction).await,
+            expected,
+            "{instruction:?}"
+        );
+        assert_eq!(processor.sums("ch_1").await, sums, "{instruction:?}");
+    };
+    book(capture("ch_1", 1), false, [0, 0, 0, 0]).await;
+    book(refund("ch_1", 1), false, [0, 0, 0, 0]).await;
+    book(promise("ch_1"), true, [2000, 0, 0, 0]).await;
+    book(refund("ch_1", 1999), false, [2000, 0, 0, 0]).await;
+    book(capture("ch_1", 2001), false, [2000, 0, 0, 0]).await;
+    book(capture("ch_1", 1500), true, [2000, 1500, 500, 0]).await;
+    book(capture("ch_1", 1), false, [2000, 1500, 500, 0]).await;
+    book(refund("ch_1", 1501), false, [2000, 1500, 500, 0]).await;
+    book(refund("ch_1", 1000), true, [2000, 1500, 500, 1000]).await;
+    book(refund("ch_1", 501), false, [2000, 1500, 500, 1000]).await;
+    book(refund("ch_1", 500), true, [2000, 1500, 500, 1500]).await;
+
+    // A release: the whole of what was promised, once.
+    let (promised, released) = (new(), new());
+    assert_eq!(
+        processor.put(promised, &promise("ch_2")).await,
+        done(promised)
+    );
+    assert_eq!(
+        processor.put(released, &refund("ch_2", 2000)).await,
+        done(released)
+    );
+    assert_eq!(processor.sums("ch_2").await, [2000, 0, 2000, 0]);
+    for late in [capture("ch_2", 1), refund("ch_2", 2000)] {
+        let key = new();
+        assert_eq!(processor.put(key, &late).await, broke_a_rule(key));
+    }
+
+    // It doesn't know that two authorisations were meant to be one: a double charge shows.
+    for _ in 0..2 {
+        let key = new();
+        assert_eq!(
+            processor.put(key, &authorise("ch_3", "tok_visa")).await,
+            done(key)
+        );
+    }
+    assert_eq!(processor.sums("ch_3").await, [4000, 4000, 0, 0]);
+}
+
+#[tokio::test]
+async fn refunds_at_once_never_exceed_what_was_captured() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    assert_eq!(
+        processor.put(key, &authorise("ch_1", "tok_visa")).await,
+        done(key)
+    );
+    let refunds: Vec<_> = (0..12)
+        .map(|_| {
+            let processor = processor.clone();
+            tokio::spawn(async move {
+                let key = Uuid::now_v7();
+                processor.put(key, &refund("ch_1", 500)).await == done(key)
+            })
+        })
+        .collect();
+    let mut refunded = 0;
+    for refund in refunds {
+        refunded += usize::from(refund.await.unwrap());
+    }
+    assert_eq!(refunded, 4);
+    assert_eq!(processor.sums("ch_1").await, [2000, 2000, 0, 2000]);
+}
+
+#[tokio::test]
+async fn what_is_no_instruction_is_refused_and_leaves_no_line() {
+    let processor = Processor::start().await;
+    let key = Uuid::now_v7();
+    for body in [
+        "",
+        "{}",
+        "[]",
+        r#"{"verb":"steal","charge":"ch_1","amount":1}"#,
+        r#"{"verb":"capture","charge":"ch_1","amount":0}"#,
+        r#"{"verb":"capture","charge":"ch_1","amount":-1}"#,
+        r#"{"verb":"capture","charge":"ch_1","amount":100000000}"#,
+        r#"{"verb":"capture","charge":"ch_1","amount":1.5}"#,
+        r#"{"verb":"capture","charge":"","amount":1}"#,
+        r#"{"verb":"capture","charge":"ch_\u0000","amount":1}"#,
+    ] {
+        let response = processor
+            .request(Method::PUT, &format!("/operations/{key}"))
+            .body(body)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 400, "{body}");
+    }
+    assert_eq!(processor.look_up(key).await, only(404, key, "not_found"));
+    assert_eq!(processor.lines().await, 0);
+}
+
+#[tokio::test]
+async fn after_kill_9_between_effect_and_reply_a_resend_gets_the_answer() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_after", "milliseconds": FOR_EVER});
+    processor.switch(long).await;
+    let reply = sends(&processor, key);
+    processor.delays(1).await;
+    assert_eq!(processor.lines().await, 1, "it has happened");
+    processor.signal(Signal::SIGKILL);
+    assert_eq!(reply.await.unwrap(), None);
+
+    let again = Processor::start_on(processor.database.clone(), &[]);
+    assert_eq!(
+        again.put(key, &authorise("ch_1", "tok_visa")).await,
+        done(key)
+    );
+    assert_eq!(again.look_up(key).await, done(key));
+    assert_eq!(again.lines().await, 1);
+    assert_eq!(again.sums("ch_1").await, [2000, 2000, 0, 0]);
+}
+
+#[tokio::test]
+async fn after_kill_9_before_the_effect_a_resend_executes() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_before", "milliseconds": FOR_EVER});
+    processor.switch(long).await;
+    let reply = sends(&processor, key);
+    processor.delays(1).await;
+    processor.signal(Signal::SIGKILL);
+    assert_eq!(reply.await.unwrap(), None);
+
+    let again = Processor::start_on(processor.database.clone(), &[]);
+    assert_eq!(again.look_up(key).await, only(404, key, "not_found"));
+    assert_eq!(
+        again.put(key, &authorise("ch_1", "tok_visa")).await,
+        done(key)
+    );
+    assert_eq!(again.lines().await, 1);
+}
+
+#[tokio::test]
+async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_line() {
+    let processor = Processor::start().await;
+    for (fault, executed) in [
+        ("refuse", false),
+        ("error_before", false),
+        ("drop_before", false),
+        ("error_after", true),
+        ("drop_after", true),
+    ] {
+        let key = Uuid::now_v7();
+        let charge = format!("ch_{fault}");
+        let instruction = authorise(&charge, "tok_visa");
+        processor.switch(json!({"fault": fault, "count": 2})).await;
+        let expected = match fault {
+            "refuse" => only(503, key, "not_executed"),
+            "error_before" | "error_after" => only(500, key, "unknown"),
+            _ => None,
+        };
+        for _ in 0..2 {
+            assert_eq!(processor.put(key, &instruction).await, expected, "{fault}");
+        }
+        let kept = if executed {
+            done(key)
+        } else {
+            only(404, key, "not_found")
+        };
+        assert_eq!(processor.look_up(key).await, kept, "{fault}");
+        assert_eq!(processor.put(key, &instruction).await, done(key), "{fault}");
+        assert_eq!(processor.sums(&charge).await, [2000, 2000, 0, 0], "{fault}");
+    }
+    assert_eq!(processor.lines().await, 5);
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_resend_takes_nothing_back() {
+    let processor = Processor::start().await;
+    let key = Uuid::now_v7();
+    let instruction = authorise("ch_1", "tok_visa");
+    processor.switch(json!({"fault": "drop_after"})).await;
+    processor.switch(json!({"fault": "refuse"})).await;
+    assert_eq!(processor.put(key, &instruction).await, None);
+    let refused = processor.put(key, &instruction).await;
+    assert_eq!(refused, only(503, key, "not_executed"));
+    assert_eq!(processor.put(key, &instruction).await, done(key));
+    assert_eq!(processor.lines().await, 1);
+}
+
+#[tokio::test]
+async fn a_delay_before_the_effect_is_in_progress_and_one_on_the_way_is_not_known_of() {
+    let processor = Arc::new(Processor::start().await);
+    for (fault, meanwhile) in [
+        ("delay_before", "in_progress"),
+        ("delay_arrival", "not_found"),
+    ] {
+        let key = Uuid::now_v7();
+        let lines = processor.lines().await;
+        let long = json!({"fault": fault, "milliseconds": FOR_EVER});
+        processor.switch(long).await;
+        let late = sends(&processor, key);
+        processor.delays(1).await;
+        assert_eq!(processor.look_up(key).await.unwrap().1["status"], meanwhile);
+        assert_eq!(processor.lines().await, lines);
+        let second = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+        if fault == "delay_before" {
+            assert_eq!(second, only(409, key, "in_progress"));
+        } else {
+            assert_eq!(second, done(key), "the first one hasn't arrived");
+        }
+        processor.reset_switches().await;
+        assert_eq!(late.await.unwrap(), done(key), "{fault}");
+        assert_eq!(processor.lines().await, lines + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_undoes_nothing() {
+    let processor = Processor::start().await;
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_before", "milliseconds": FOR_EVER});
+    processor.switch(long).await;
+    let body = serde_json::to_string(&authorise("ch_1", "tok_visa")).unwrap();
+    let mut client = TcpStream::connect(processor.address).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "PUT /operations/{key} HTTP/1.1\r\nhost: processor\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    processor.delays(1).await;
+    // Of the ways to go away, a reset is the one that cancels a handler.
+    client.set_zero_linger().unwrap();
+    drop(client);
+    // Both worker threads have looked at their connections when they have answered a few more.
+    for _ in 0..20 {
+        processor.look_up(key).await;
+    }
+    processor.reset_switches().await;
+    eventually("the operation is executed", || async {
+        processor.look_up(key).await == done(key)
+    })
+    .await;
+}
+
+// The proxy needs a thread beside the one that waits for the banner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_is_lost_is_unknown_whether_it_came_through_or_not() {
+    let database = TestDatabase::create_empty().await;
+    let proxy = Proxy::in_front_of(&database.url).await;
+    let processor = Processor::start_through(database, &proxy.url, &[]);
+    for (weather, executed) in [
+        (Weather::LosesAnswersToCommit, true),
+        (Weather::LosesCommits, false),
+    ] {
+        let key = Uuid::now_v7();
+        let charge = format!("ch_{key}");
+        let lost = proxy.lost_commits();
+        proxy.turn(weather);
+        let reply = processor.put(key, &authorise(&charge, "tok_visa")).await;
+        assert_eq!(reply, only(500, key, "unknown"), "{weather:?}");
+        assert_eq!(proxy.lost_commits(), lost + 1);
+        proxy.turn(Weather::Fine);
+        eventually("PostgreSQL has ended the lost session", || async {
+            let open = "SELECT count(*) FROM pg_stat_activity
+                         WHERE datname = current_database() AND state LIKE 'idle in%'";
+            processor.database.count(open).await == 0
+        })
+        .await;
+        let sums = if executed { [2000, 2000, 0, 0] } else { [0; 4] };
+        assert_eq!(processor.sums(&charge).await, sums, "{weather:?}");
+        let resent = processor.put(key, &authorise(&charge, "tok_visa")).await;
+        assert_eq!(resent, done(key), "{weather:?}");
+        assert_eq!(
+            processor.sums(&charge).await,
+            [2000, 2000, 0, 0],
+            "{weather:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_postgres_refuses_is_not_executed() {
+    let processor = Processor::start().await;
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$;
+         CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON processor.operations
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
+    )
+    .execute(&processor.database.pool)
+    .await
+    .unwrap();
+    let key = Uuid::now_v7();
+    let reply = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+    assert_eq!(reply, only(503, key, "not_executed"));
+    assert_eq!(
+        (processor.lines().await, processor.sums("ch_1").await),
+        (0, [0; 4])
+    );
+}
+
+#[tokio::test]
+async fn a_switch_for_one_verb_leaves_the_others_alone() {
+    let processor = Processor::start().await;
+    processor
+        .switch(json!({"fault": "refuse", "verb": "capture"}))
+        .await;
+    processor
+        .switch(json!({"fault": "error_before", "verb": "look_up"}))
+        .await;
+    let (promised, captured) = (Uuid::now_v7(), Uuid::now_v7());
+    assert_eq!(
+        processor.put(promised, &promise("ch_1")).await,
+        done(promised)
+    );
+    let refused = processor.put(captured, &capture("ch_1", 2000)).await;
+    assert_eq!(refused, only(503, captured, "not_executed"));
+    assert_eq!(
+        processor.put(captured, &capture("ch_1", 2000)).await,
+        done(captured)
+    );
+    assert_eq!(
+        processor.look_up(captured).await,
+        only(500, captured, "unknown")
+    );
+    assert_eq!(processor.look_up(captured).await, done(captured));
+}
+
+#[tokio::test]
+async fn switches_are_shown_reset_and_refused_where_they_make_no_sense() {
+    let processor = Processor::start().await;
+    let set = async |switch: Value| {
+        let request = processor.request(Method::POST, "/switches").json(&switch);
+        request.send().await.unwrap().status().as_u16()
+    };
+    for senseless in [
+        json!({}),
+        json!({"fault": "explode"}),
+        json!({"fault": "refuse", "count": 0}),
+        json!({"fault": "refuse", "times": 1}),
+        json!({"fault": "refuse", "milliseconds": 1}),
+        json!({"fault": "delay_after"}),
+        json!({"fault": "delay_after", "milliseconds": 600_001}),
+    ] {
+        assert_eq!(set(senseless.clone()).await, 400, "{senseless}");
+    }
+    assert_eq!(
+        set(json!({"fault": "refuse", "count": 2, "verb": "refund"})).await,
+        200
+    );
+    let shown = processor.request(Method::GET, "/switches");
+    let shown: Value = shown.send().await.unwrap().json().await.unwrap();
+    let one = json!({"fault": "refuse", "count": 2, "verb": "refund"});
+    assert_eq!(shown, json!({"switches": [one], "delaying": 0}));
+    processor.reset_switches().await;
+    let key = Uuid::now_v7();
+    assert_eq!(
+        processor.put(key, &refund("ch_1", 1)).await,
+        broke_a_rule(key)
+    );
+}
+
+#[tokio::test]
+async fn past_its_window_a_key_is_forgotten_and_a_resend_charges_again() {
+    let processor = Processor::start_with(&[("PROCESSOR_KEY_WINDOW", "1h")]).await;
+    let key = Uuid::now_v7();
+    let instruction = authorise("ch_1", "tok_visa");
+    assert_eq!(processor.put(key, &instruction).await, done(key));
+    let age = async |minutes: i32| {
+        sqlx::query(
+            "UPDATE processor.operations SET executed_at = now() - make_interval(mins => $1)",
+        )
+        .bind(minutes)
+        .execute(&processor.database.pool)
+        .await
+        .unwrap();
+    };
+    age(59).await;
+    assert_eq!(processor.put(key, &instruction).await, done(key));
+    assert_eq!(processor.lines().await, 1);
+    age(61).await;
+    assert_eq!(processor.look_up(key).await, only(404, key, "not_found"));
+    assert_eq!(processor.put(key, &instruction).await, done(key));
+    assert_eq!(processor.lines().await, 2, "the first line stays");
+    assert_eq!(processor.sums("ch_1").await, [4000, 4000, 0, 0]);
+    assert_eq!(processor.put(key, &instruction).await, done(key));
+    assert_eq!(processor.lines().await, 2);
+}
+
+#[tokio::test]
+async fn without_its_database_it_says_not_executed_and_is_not_ready() {
+    let processor = Processor::start_with(&[("POOL_WAIT", "200ms")]).await;
+    let readyz = || async {
+        let request = processor.request(Method::GET, "/readyz");
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(readyz().await, 200);
+    sqlx::raw_sql(
+        "ALTER SCHEMA processor RENAME TO gone; ALTER TABLE _sqlx_migrations RENAME TO m",
+    )
+    .execute(&processor.database.pool)
+    .await
+    .unwrap();
+    assert_eq!(readyz().await, 503);
+    let key = Uuid::now_v7();
+    let reply = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+    assert_eq!(reply, only(503, key, "not_executed"));
+    let looked_up = processor.look_up(key).await;
+    assert_eq!(
+        looked_up,
+        only(500, key, "unknown"),
+        "a look-up can't say so"
+    );
+}
+
+#[tokio::test]
+async fn it_refuses_to_share_the_api_s_database() {
+    let database = TestDatabase::create().await;
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_charge-once"))
+        .arg("processor")
+        .env("PROCESSOR_BIND_ADDRESS", "127.0.0.1:0")
+        .env("PROCESSOR_DATABASE_URL", &database.url)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'processor'";
+    assert_eq!(database.count(schemas).await, 0);
+}
+
+#[tokio::test]
+async fn sigterm_ends_it_with_exit_code_0_even_while_it_delays() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_after", "milliseconds": FOR_EVER});
+    processor.switch(long).await;
+    let reply = sends(&processor, key);
+    processor.delays(1).await;
+    processor.signal(Signal::SIGTERM);
+    assert_eq!(
+        reply.await.unwrap(),
+        done(key),
+        "what is in flight is answered"
+    );
+    let mut processor = Arc::into_inner(processor).unwrap();
+    let ended = tokio::task::spawn_blocking(move || processor.child.wait().unwrap());
+    assert_eq!(ended.await.unwrap().code(), Some(0));
+}

@@ -1,0 +1,417 @@
+//! The program: command line, environment, signals, and PostgreSQL of its own.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use charge_once::config::VARIABLES;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+use tokio::{io::AsyncReadExt, net::TcpListener};
+
+use crate::support::{
+    harness::{
+        API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually,
+        one_charge_and_its_record,
+    },
+    obstacle::{Obstacle, Stage},
+};
+
+/// The program with these variables and no others of ours.
+fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+    for variable in VARIABLES {
+        command.env_remove(variable.name);
+    }
+    command
+        .args(arguments)
+        .env("RUST_LOG", "error")
+        .envs(variables.iter().copied());
+    command
+}
+
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    program(arguments, variables).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs it to a successful end and returns what it printed.
+fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = run(arguments, variables);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).unwrap();
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+async fn exit_code(process: &mut Child) -> Option<i32> {
+    let mut code = None;
+    eventually("the process ends", || {
+        code = process.try_wait().unwrap();
+        std::future::ready(code.is_some())
+    })
+    .await;
+    code.and_then(|status| status.code())
+}
+
+#[test]
+fn a_bad_value_stops_the_start_and_names_its_variable() {
+    for (name, value) in [
+        ("BIND_ADDRESS", "localhost"),
+        ("DATABASE_URL", "mysql://secret@host/db"),
+        ("DEV_API_KEY", "secret"),
+        ("IDEMPOTENCY_TTL", "59s"),
+        ("POOL_CONNECTIONS", "1"),
+        ("STATEMENT_TIMEOUT", "900ms"),
+        ("DATABASE_DEADLINE", "2s"),
+        ("REQUEST_TIMEOUT", "6s"),
+        ("BODY_LIMIT", "64KiB"),
+        ("RATE_LIMIT", "10/s"),
+        ("MIGRATE_ON_START", "perhaps"),
+        ("PG_BIN_DIR", "/nowhere"),
+    ] {
+        let folder = scratch();
+        let data_dir = data_dir(&folder);
+        let output = run(&[], &[("DATA_DIR", data_dir.as_str()), (name, value)]);
+        let complaint = text(&output.stderr);
+        assert!(!output.status.success(), "{name}={value}");
+        assert!(complaint.contains(name), "{name}={value}: {complaint}");
+        assert!(
+            !complaint.contains("secret"),
+            "it shows the value: {complaint}"
+        );
+    }
+}
+
+#[test]
+fn help_lists_every_variable() {
+    let help = printed_by(&["--help"], &[]);
+    for variable in VARIABLES {
+        assert!(help.contains(variable.name), "{}", variable.name);
+    }
+}
+
+#[test]
+fn the_printed_openapi_document_is_the_committed_one() {
+    let committed = include_str!("../../../openapi/openapi.json");
+    assert_eq!(
+        printed_by(&["openapi"], &[]).trim_end(),
+        committed.trim_end()
+    );
+}
+
+#[tokio::test]
+async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
+    let database = TestDatabase::create().await;
+    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-1").await;
+    let mut server = ServerProcess::start(&database, &[("WORKERS", "1")]);
+    let client = server.client.clone();
+    let first = tokio::spawn(async move { client.charge("key-1").await });
+    obstacle.is_met().await;
+    // A duplicate that would wait for a long time. The only worker has read it when it has
+    // answered a request that was sent after it.
+    let mut waiting = crate::idempotency::disconnects::send_charge(
+        &server.client,
+        "key-1",
+        "Prefer: wait=30\r\n",
+    )
+    .await;
+    for _ in 0..3 {
+        assert_eq!(server.client.get("/livez").await.status, 200);
+    }
+
+    signal(&server.child, Signal::SIGTERM);
+    eventually("the replica says that it stops", || async {
+        server.client.get("/readyz").await.status == 503
+    })
+    .await;
+    let mut status = [0; 12];
+    waiting.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
+    obstacle.lift().await;
+    assert_eq!(first.await.unwrap().status, 201);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    one_charge_and_its_record(&database).await;
+}
+
+/// A database that accepts connections and never says a word.
+#[tokio::test]
+async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_with_1() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgres://nobody@127.0.0.1:{port}/nothing?sslmode=disable");
+    let stopped = "charge-once: stopped before it was done\n";
+    for (command, code, complaint) in [("serve", 0, ""), ("migrate", 1, stopped)] {
+        let mut process = program(&[command], &[("DATABASE_URL", &url)])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let connected = tokio::time::timeout(PATIENCE, silent.accept()).await;
+        let (_connection, _) = connected.expect("it connects").unwrap();
+        signal(&process, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut process).await, Some(code), "{command}");
+        let mut said = String::new();
+        process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, complaint, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revocation() {
+    let database = TestDatabase::create().await;
+    let variables = [("DATABASE_URL", database.url.as_str())];
+    let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
+    let key = created.lines().next().unwrap();
+    let server = ServerProcess::start(&database, &[]);
+    let client = server.client.with_api_key(key);
+    assert_eq!(client.charge("key-1").await.status, 201);
+
+    let list = printed_by(&["api-key", "list"], &variables);
+    assert!(list.contains("shop") && list.contains(&key[key.len() - 4..]));
+    assert!(!list.contains(key) && !list.contains(API_KEY), "{list}");
+
+    let mut revoke = program(&["api-key", "revoke"], &variables)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    writeln!(revoke.stdin.take().unwrap(), "{key}").unwrap();
+    assert!(revoke.wait().unwrap().success());
+    let revoked = std::time::Instant::now();
+    eventually("the key stops working", || async {
+        client.get("/charges").await.status == 401
+    })
+    .await;
+    assert!(revoked.elapsed().as_secs() <= 5, "{:?}", revoked.elapsed());
+    assert_eq!(client.charge("key-2").await.status, 401);
+    one_charge_and_its_record(&database).await;
+}
+
+#[tokio::test]
+async fn sweep_prints_how_many_expired_keys_it_removed() {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    for key in ["key-1", "key-2", "key-3"] {
+        assert_eq!(server.client.charge(key).await.status, 201);
+    }
+    sqlx::query(
+        "UPDATE idempotency_keys SET created_at = now() - interval '2 days', \
+         expires_at = now() - interval '1 day' WHERE key <> 'key-3'",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    let variables = [("DATABASE_URL", database.url.as_str())];
+    assert!(printed_by(&["sweep"], &variables).contains("Removed 2 "));
+    assert!(printed_by(&["sweep"], &variables).contains("Removed 0 "));
+    assert_eq!((database.charges().await, database.records().await), (3, 1));
+}
+
+#[tokio::test]
+async fn healthcheck_ends_with_0_where_a_server_is_ready_and_with_1_where_none_is() {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    let address = server.client.address.to_string();
+    let variables = [("BIND_ADDRESS", address.as_str())];
+    assert_eq!(run(&["healthcheck"], &variables).status.code(), Some(0));
+    server.kill();
+    assert_eq!(run(&["healthcheck"], &variables).status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn two_processes_that_migrate_at_the_same_time_both_succeed() {
+    let database = TestDatabase::create().await;
+    sqlx::raw_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let variables = [("DATABASE_URL", database.url.as_str())];
+    let mut migrations = [0; 2].map(|_| {
+        program(&["migrate"], &variables)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    });
+    for migration in &mut migrations {
+        assert!(migration.wait().unwrap().success());
+    }
+    assert!(
+        database
+            .count("SELECT count(*) FROM _sqlx_migrations WHERE success")
+            .await
+            > 0
+    );
+    assert_eq!(database.charges().await, 0);
+}
+
+/// A folder that PostgreSQL's user can enter.
+fn scratch() -> TempDir {
+    let folder = tempfile::Builder::new()
+        .prefix("charge-once-test-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+fn data_dir(folder: &TempDir) -> String {
+    folder.path().join("data").to_str().unwrap().to_owned()
+}
+
+fn postgres_runs(data_dir: &str) -> bool {
+    Path::new(data_dir).join("pgdata/postmaster.pid").exists()
+}
+
+/// The program with a PostgreSQL of its own, and what its banner says.
+fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
+    let variables = [("BIND_ADDRESS", "127.0.0.1:0"), ("DATA_DIR", data_dir)];
+    let mut child = program(&[], &variables)
+        .env("DEV_API_KEY", API_KEY)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut banner = Vec::new();
+    for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
+        banner.push(line.unwrap());
+        if banner.last().unwrap().starts_with("curl ") {
+            break;
+        }
+    }
+    let address = banner[0].rsplit("http://").next().unwrap().parse().unwrap();
+    let client = Client::new(address);
+    (ServerProcess { client, child }, banner.join("\n"))
+}
+
+/// The process that `postmaster.pid` names, once it is written.
+fn postmaster(data_dir: &str) -> Option<Pid> {
+    let file = Path::new(data_dir).join("pgdata/postmaster.pid");
+    let content = std::fs::read_to_string(file).ok()?;
+    content.lines().next()?.parse().ok().map(Pid::from_raw)
+}
+
+#[tokio::test]
+async fn a_private_postgres_that_dies_is_started_again_and_stopped_in_the_end() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let (mut server, _) = start_embedded(&data_dir);
+    let original = server.client.charge("key-1").await;
+    let killed = postmaster(&data_dir).unwrap();
+    kill(killed, Signal::SIGKILL).unwrap();
+    eventually("another PostgreSQL starts", || async {
+        postmaster(&data_dir).is_some_and(|pid| pid != killed)
+    })
+    .await;
+    let replay = server.client.charge_until_definite("key-1").await;
+    replay.assert_replays(&original);
+    let charged = server.client.charge_until_definite("key-2").await;
+    assert_eq!((charged.status.as_u16(), charged.is_replay()), (201, false));
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    assert!(!postgres_runs(&data_dir), "the second one is stopped");
+}
+
+#[tokio::test]
+async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let (server, banner) = start_embedded(&data_dir);
+    let curl = banner.lines().last().unwrap();
+    let pasted = || {
+        text(
+            &Command::new("sh")
+                .args(["-c", curl])
+                .output()
+                .unwrap()
+                .stdout,
+        )
+    };
+    let first = pasted();
+    assert!(first.starts_with("HTTP/1.1 201"), "{first}");
+    assert!(!first.to_lowercase().contains("idempotent-replayed"));
+    let original = server.client.charge("key-1").await;
+    assert_eq!(original.status, 201);
+
+    // A second process on the same folder uses the first one's PostgreSQL, and leaves it running.
+    let (mut second, _) = start_embedded(&data_dir);
+    second
+        .client
+        .charge("key-1")
+        .await
+        .assert_replays(&original);
+    signal(&second.child, Signal::SIGINT);
+    assert_eq!(exit_code(&mut second.child).await, Some(0));
+    assert_eq!(server.client.get("/readyz").await.status, 200);
+
+    server.kill();
+    let (mut server, _) = start_embedded(&data_dir);
+    server
+        .client
+        .charge("key-1")
+        .await
+        .assert_replays(&original);
+    let list = server.client.get("/charges").await.json();
+    assert_eq!(
+        list["data"].as_array().unwrap().len(),
+        2,
+        "one by curl, one by key-1"
+    );
+    assert!(postgres_runs(&data_dir));
+    signal(&server.child, Signal::SIGINT);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
+}
+
+/// The processor's data is not the API's, in whatever folder both were started.
+#[tokio::test]
+async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let variables = [
+        ("PROCESSOR_BIND_ADDRESS", "127.0.0.1:0"),
+        ("PROCESSOR_DATA_DIR", data_dir.as_str()),
+        ("DATABASE_URL", "postgres://nobody@127.0.0.1:1/the_api_s"),
+    ];
+    let mut child = program(&["processor"], &variables)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut banner = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut banner)
+        .unwrap();
+    let url = banner.trim().rsplit(' ').next().unwrap();
+    let address = url.strip_prefix("http://").unwrap();
+    let healthy = |address: &str| {
+        let variables = [("PROCESSOR_BIND_ADDRESS", address)];
+        run(&["healthcheck", "--processor"], &variables)
+            .status
+            .code()
+    };
+    assert_eq!(healthy(address), Some(0));
+    assert!(postgres_runs(&data_dir));
+    let mut server = ServerProcess {
+        client: Client::new(address.parse().unwrap()),
+        child,
+    };
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
+    assert_eq!(healthy(address), Some(1));
+}

@@ -1,0 +1,85 @@
+//! What a role, a database or a server has for defaults must not weaken the promise.
+
+use std::{
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    process::{Command, Stdio},
+};
+
+use charge_once::database::{Database, embedded::EmbeddedPostgres};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use crate::support::harness::{TestDatabase, config, eventually};
+
+#[tokio::test]
+async fn sessions_are_pinned_against_the_defaults_of_the_database() {
+    let database = TestDatabase::create().await;
+    let careless = r#"
+        DO $$ BEGIN EXECUTE format(
+            'ALTER DATABASE %1$I SET synchronous_commit = off;
+             ALTER DATABASE %1$I SET default_transaction_isolation = "repeatable read";
+             ALTER DATABASE %1$I SET default_transaction_read_only = on;
+             ALTER DATABASE %1$I SET statement_timeout = 0', current_database()); END $$
+    "#;
+    sqlx::raw_sql(careless)
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let connected = Database::connect(&database.url, &config(&[]))
+        .await
+        .unwrap();
+    let expected = [
+        ("synchronous_commit", "on"),
+        ("default_transaction_isolation", "read committed"),
+        ("default_transaction_read_only", "off"),
+        ("statement_timeout", "3s"),
+        ("lock_timeout", "1s"),
+        ("idle_in_transaction_session_timeout", "6s"),
+    ];
+    for (name, value) in expected {
+        let actual: String = sqlx::query_scalar("SELECT current_setting($1)")
+            .bind(name)
+            .fetch_one(connected.pool())
+            .await
+            .unwrap();
+        assert_eq!(actual, value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
+    let folder = std::env::temp_dir().join(format!("charge-once-forgets-{}", Uuid::now_v7()));
+    std::fs::create_dir(&folder).unwrap();
+    let embedded = EmbeddedPostgres::start(&folder, None).await.unwrap();
+    let (url, data) = (embedded.url(), folder.join("pgdata"));
+    let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
+    let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
+    embedded.stop().await.unwrap();
+
+    // The same data once more, by a server that doesn't wait for the disk.
+    let owner = std::fs::metadata(&data).unwrap();
+    let socket_folder = folder.join("run");
+    let mut forgetful = Command::new(program)
+        .uid(owner.uid())
+        .gid(owner.gid())
+        .arg("-D")
+        .arg(&data)
+        .args(["-c", "fsync=off", "-c", "listen_addresses=", "-c"])
+        .arg(format!(
+            "unix_socket_directories={}",
+            socket_folder.display()
+        ))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the server answers", || async {
+        sqlx::PgConnection::connect(&url).await.is_ok()
+    })
+    .await;
+    let refused = Database::connect(&url, &config(&[])).await;
+    forgetful.kill().unwrap();
+    forgetful.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let message = refused.expect_err("the start is refused").to_string();
+    assert!(message.contains("fsync=off"), "{message}");
+}

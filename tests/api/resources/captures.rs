@@ -1,0 +1,181 @@
+//! Captures: once, at most what was promised, and the rest is released.
+
+use serde_json::{Value, json};
+
+use crate::{
+    idempotency::keys::client_of_account,
+    support::harness::{Client, TestServer, charge},
+};
+
+/// Promises 20.00 and takes nothing; the charge's id.
+pub async fn uncaptured(client: &Client) -> String {
+    let mut body = charge();
+    body["capture"] = false.into();
+    let answer = client.post_new("/charges", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.json());
+    answer.id()
+}
+
+fn capture(id: &str) -> String {
+    format!("/charges/{id}/capture")
+}
+
+/// What the charge says about its money.
+pub fn money(charge: &Value) -> Value {
+    json!([
+        charge["captured"],
+        charge["amount_captured"],
+        charge["amount_refunded"],
+        charge["refunded"],
+    ])
+}
+
+#[tokio::test]
+async fn a_promise_is_captured_whole_by_default_or_in_part() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for (body, taken) in [
+        (json!({}), 2000),
+        (json!({"amount": 2000}), 2000),
+        (json!({"amount": 1}), 1),
+    ] {
+        let id = uncaptured(client).await;
+        let promised = client.get(&format!("/charges/{id}")).await.json();
+        assert_eq!(money(&promised), json!([false, 0, 0, false]));
+        let captured = client.post_new(&capture(&id), &body).await;
+        assert_eq!(captured.status, 200, "{}", captured.json());
+        assert_eq!(captured.header("location"), None);
+        // What was not taken is released, and is no refund.
+        assert_eq!(money(&captured.json()), json!([true, taken, 0, false]));
+        assert_eq!(captured.json()["amount"], 2000);
+        assert_eq!(
+            client.get(&format!("/charges/{id}")).await.json(),
+            captured.json()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_capture_may_have_no_body_at_all() {
+    let server = TestServer::start().await;
+    for media_type in [None, Some("application/x-www-form-urlencoded")] {
+        let id = uncaptured(&server.client).await;
+        let mut request = server
+            .client
+            .request(reqwest::Method::POST, &format!("/v1{}", capture(&id)))
+            .header("idempotency-key", format!("capture-{id}"));
+        if let Some(media_type) = media_type {
+            request = request.header("content-type", media_type);
+        }
+        let captured = crate::support::harness::Answer::of(request).await;
+        assert_eq!(money(&captured.json()), json!([true, 2000, 0, false]));
+    }
+}
+
+#[tokio::test]
+async fn a_charge_is_captured_once_and_a_retry_replays() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = uncaptured(client).await;
+    let part = json!({"amount": 500});
+    let first = client.post(&capture(&id), "capture-1", &part).await;
+    client
+        .post(&capture(&id), "capture-1", &part)
+        .await
+        .assert_replays(&first);
+    for body in [json!({}), part] {
+        let again = client.post_new(&capture(&id), &body).await;
+        assert_eq!(
+            again.refusal(),
+            (400, "charge_already_captured".into(), Some("id".into()))
+        );
+    }
+    let captured = client.charge("key-1").await.id();
+    let again = client.post_new(&capture(&captured), &json!({})).await;
+    assert_eq!(again.code(), "charge_already_captured");
+    assert_eq!(
+        client.get(&format!("/charges/{id}")).await.json(),
+        first.json()
+    );
+}
+
+#[tokio::test]
+async fn what_can_not_be_captured_is_refused_and_stays_as_it_was() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let promised = uncaptured(client).await;
+    let released = uncaptured(client).await;
+    client
+        .post_new("/refunds", &json!({"charge": released}))
+        .await;
+    let declined = json!({"amount": 1, "currency": "usd", "source": "tok_chargeDeclined"});
+    let failed = client.post_new("/charges", &declined).await.json()["error"]["charge"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let foreign = client_of_account(&server, "other").await;
+    let foreign = uncaptured(&foreign).await;
+    let cases = [
+        (
+            &promised,
+            json!({"amount": 2001}),
+            400,
+            "capture_amount_too_large",
+            "amount",
+        ),
+        (
+            &promised,
+            json!({"amount": 0}),
+            400,
+            "parameter_invalid",
+            "amount",
+        ),
+        (
+            &promised,
+            json!({"amount": "1"}),
+            400,
+            "parameter_invalid",
+            "amount",
+        ),
+        (
+            &promised,
+            json!({"amount": 100_000_000}),
+            400,
+            "amount_too_large",
+            "amount",
+        ),
+        (
+            &promised,
+            json!({"amuont": 1}),
+            400,
+            "parameter_unknown",
+            "amuont",
+        ),
+        (&released, json!({}), 400, "charge_already_refunded", "id"),
+        (&failed, json!({}), 400, "parameter_invalid", "id"),
+        (&foreign, json!({}), 404, "resource_missing", "id"),
+        (
+            &"ch_nobody".to_owned(),
+            json!({}),
+            404,
+            "resource_missing",
+            "id",
+        ),
+    ];
+    for (id, body, status, code, param) in cases {
+        let before = client.get(&format!("/charges/{id}")).await.body;
+        let key = format!("capture-{id}-{body}").replace(['"', ',', ' '], "-");
+        let refused = client.post(&capture(id), &key, &body).await;
+        assert_eq!(
+            refused.refusal(),
+            (status, code.to_owned(), Some(param.to_owned())),
+            "{id} {body}"
+        );
+        // Deterministic, so it is kept.
+        client
+            .post(&capture(id), &key, &body)
+            .await
+            .assert_replays(&refused);
+        assert_eq!(client.get(&format!("/charges/{id}")).await.body, before);
+    }
+}

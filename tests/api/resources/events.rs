@@ -1,0 +1,192 @@
+//! Events: every change has one, in the same transaction, and nothing else has.
+
+use serde_json::{Value, json};
+
+use crate::{
+    idempotency::keys::client_of_account,
+    resources::{captures::uncaptured, order_payments::open_order},
+    support::harness::{Client, TestServer, charge},
+};
+
+/// All events, oldest first.
+async fn events(client: &Client) -> Vec<Value> {
+    let list = client.get("/events?limit=100").await.json();
+    let mut events = list["data"].as_array().unwrap().clone();
+    events.reverse();
+    events
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn every_change_writes_its_events_in_order() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let post = |path: String, body: Value| async move { client.post_new(&path, &body).await };
+
+    let promised = uncaptured(client).await;
+    post(format!("/charges/{promised}/capture"), json!({})).await;
+    post(format!("/charges/{promised}"), json!({"description": "d"})).await;
+    let refund = post("/refunds".into(), json!({"charge": promised, "amount": 1})).await;
+    post(
+        format!("/refunds/{}", refund.id()),
+        json!({"metadata": {"a": "1"}}),
+    )
+    .await;
+    let released = uncaptured(client).await;
+    post("/refunds".into(), json!({"charge": released})).await;
+    let order = open_order(client).await;
+    post(format!("/orders/{order}"), json!({"metadata": {"a": "1"}})).await;
+    let pay = format!("/orders/{order}/pay");
+    post(pay.clone(), json!({"source": "tok_chargeDeclined"})).await;
+    let paid = post(pay, json!({})).await.json();
+    post("/refunds".into(), json!({"charge": paid["charge"]})).await;
+    let canceled = open_order(client).await;
+    post(format!("/orders/{canceled}/cancel"), json!({})).await;
+
+    assert_eq!(
+        types(&events(client).await),
+        [
+            "charge.succeeded",
+            "charge.captured",
+            "charge.updated",
+            "refund.created",
+            "charge.refunded",
+            "refund.updated",
+            "charge.succeeded",
+            "refund.created",
+            "charge.refunded",
+            "order.created",
+            "order.updated",
+            "charge.failed",
+            "charge.succeeded",
+            "order.paid",
+            "refund.created",
+            "charge.refunded",
+            "order.refunded",
+            "order.created",
+            "order.canceled",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_event_shows_the_object_as_it_was_and_the_request_that_changed_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let created = client.charge("key-1").await;
+    let path = format!("/charges/{}", created.id());
+    client
+        .post_new(&path, &json!({"description": "later"}))
+        .await;
+    let first = events(client).await[0].clone();
+    let expected = json!({
+        "id": first["id"], "object": "event", "api_version": null, "created": first["created"],
+        "data": {"object": created.json()}, "livemode": false, "pending_webhooks": 0,
+        "request": {"id": created.header("request-id"), "idempotency_key": "key-1"},
+        "type": "charge.succeeded",
+    });
+    assert_eq!(first, expected);
+    let id = first["id"].as_str().unwrap();
+    assert!(id.starts_with("evt_") && id.len() == 30, "{id}");
+    for prefix in ["", "/v1"] {
+        let event = client.get(&format!("{prefix}/events/{id}")).await;
+        assert_eq!(event.json(), first);
+        // The object is kept to the byte, its members in the order of every other reply.
+        let text = String::from_utf8(event.body).unwrap();
+        let object = String::from_utf8(created.body.clone()).unwrap();
+        assert!(text.contains(&object), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn replays_refusals_failures_and_second_creates_write_none() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    client.charge("key-1").await;
+    client.charge("key-1").await;
+    client.post("/charges", "key-1", &json!({})).await;
+    client.post_new("/charges", &json!({})).await;
+    let outage = json!({"amount": 1, "currency": "usd", "source": "tok_outage"});
+    assert_eq!(client.post_new("/charges", &outage).await.status, 503);
+    let order = json!({
+        "currency": "eur", "client_order_id": "7", "items": [{"quantity": 1, "unit_amount": 1}],
+    });
+    for status in [201, 200] {
+        assert_eq!(client.post_new("/orders", &order).await.status, status);
+    }
+    assert_eq!(
+        types(&events(client).await),
+        ["charge.succeeded", "order.created"]
+    );
+}
+
+#[tokio::test]
+async fn an_event_commits_with_its_change_or_not_at_all() {
+    let server = TestServer::start().await;
+    // Deferred to COMMIT: everything was written, and all of it goes.
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '23514'; END $$;
+         CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON events
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
+    )
+    .execute(&server.database.pool)
+    .await
+    .unwrap();
+    assert_eq!(server.client.charge("key-1").await.status, 503);
+    assert_eq!(server.database.charges().await, 0);
+    assert_eq!(server.database.records().await, 0);
+    sqlx::raw_sql("DROP TRIGGER refuse ON events")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    assert_eq!(events(&server.client).await.len(), 1);
+}
+
+#[tokio::test]
+async fn events_are_listed_by_type_and_only_to_their_account() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for number in 0..3 {
+        client.charge(&format!("key-{number}")).await;
+    }
+    let mut declined = charge();
+    declined["source"] = "tok_chargeDeclined".into();
+    client.post_new("/charges", &declined).await;
+    let failed = client.get("/v1/events?type=charge.failed").await.json();
+    assert_eq!(failed["data"].as_array().unwrap().len(), 1);
+    assert_eq!(failed["url"], "/v1/events");
+    let newest = failed["data"][0]["id"].as_str().unwrap().to_owned();
+    let older = client
+        .get(&format!("/events?limit=2&starting_after={newest}"))
+        .await
+        .json();
+    assert_eq!(older["data"].as_array().unwrap().len(), 2);
+    assert_eq!(older["has_more"], true);
+
+    let stranger = client_of_account(&server, "other").await;
+    assert_eq!(stranger.get("/events").await.json()["data"], json!([]));
+    for id in [newest.as_str(), "evt_nobody"] {
+        assert_eq!(
+            stranger.get(&format!("/events/{id}")).await.refusal(),
+            (404, "resource_missing".into(), Some("id".into()))
+        );
+    }
+    for (query, param) in [
+        (format!("starting_after={newest}"), "starting_after"),
+        ("type=charge.eaten".to_owned(), "type"),
+        ("limit=0".to_owned(), "limit"),
+    ] {
+        assert_eq!(
+            stranger.get(&format!("/events?{query}")).await.refusal(),
+            (400, "parameter_invalid".into(), Some(param.into()))
+        );
+    }
+}

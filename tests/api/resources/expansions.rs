@@ -1,0 +1,192 @@
+//! `expand`: references shown as whole objects.
+
+use serde_json::{Value, json};
+
+use crate::{
+    resources::order_payments::open_order,
+    support::harness::{Answer, TestServer},
+};
+
+#[tokio::test]
+async fn a_refund_shows_its_whole_charge_in_every_reply() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let charge = client.charge("key-1").await.id();
+    let body = json!({"charge": charge, "amount": 500, "expand": ["charge"]});
+    let created = client.post_new("/refunds", &body).await.json();
+    let now = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(created["charge"], now);
+    assert_eq!(now["amount_refunded"], 500);
+    let path = format!("/refunds/{}", created["id"].as_str().unwrap());
+    let form = client
+        .post_raw(
+            &path,
+            "update",
+            "application/x-www-form-urlencoded",
+            b"expand[0]=charge",
+        )
+        .await;
+    for shown in [
+        form.json(),
+        client.get(&format!("{path}?expand[]=charge")).await.json(),
+        client
+            .get(&format!("/v1{path}?expand%5B%5D=charge"))
+            .await
+            .json(),
+        client.get("/refunds?expand[]=data.charge").await.json()["data"][0].take(),
+        client
+            .get(&format!("/charges/{charge}/refunds?expand[0]=data.charge"))
+            .await
+            .json()["data"][0]
+            .take(),
+    ] {
+        assert_eq!(shown["charge"], now);
+    }
+    assert_eq!(client.get(&path).await.json()["charge"], json!(charge));
+}
+
+#[tokio::test]
+async fn a_charge_lists_its_newest_refunds_where_it_is_asked_to() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let charge = client.charge("key-1").await.id();
+    let other = client.charge("key-2").await.id();
+    let mut newest_first = Vec::new();
+    for amount in 1..=11 {
+        let body = json!({"charge": charge, "amount": amount});
+        newest_first.insert(0, client.post_new("/refunds", &body).await.json());
+    }
+    let path = format!("/v1/charges/{charge}");
+    let expected = json!({
+        "object": "list", "data": newest_first[..10], "has_more": true,
+        "url": format!("{path}/refunds"),
+    });
+    let none = |charge: &str| {
+        let url = format!("/v1/charges/{charge}/refunds");
+        json!({"object": "list", "data": [], "has_more": false, "url": url})
+    };
+    let expand = json!({"expand": ["refunds"]});
+    for shown in [
+        client.get(&format!("{path}?expand[]=refunds")).await.json(),
+        client.post_new(&path, &expand).await.json(),
+    ] {
+        assert_eq!(shown["refunds"], expected);
+    }
+    let list = client.get("/v1/charges?expand[]=data.refunds").await.json();
+    assert_eq!(list["data"][0]["refunds"], none(&other));
+    assert_eq!(list["data"][1]["refunds"], expected);
+    let body = json!({"amount": 1, "currency": "usd", "capture": false, "expand": ["refunds"]});
+    let created = client.post_new("/v1/charges", &body).await;
+    assert_eq!(created.json()["refunds"], none(&created.id()));
+    let capture = format!("/v1/charges/{}/capture", created.id());
+    let captured = client.post_new(&capture, &expand).await;
+    assert_eq!(captured.json()["refunds"], none(&created.id()));
+    assert_eq!(client.get(&path).await.json().get("refunds"), None);
+    // What an event tells is the object without what one request wanted to see of it.
+    let event = client.get("/events?type=charge.updated").await.json();
+    assert_eq!(event["data"][0]["data"]["object"].get("refunds"), None);
+}
+
+#[tokio::test]
+async fn an_order_shows_the_whole_charge_that_paid_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let order = open_order(client).await;
+    let path = format!("/orders/{order}");
+    let expanded = format!("{path}?expand[]=charge");
+    assert_eq!(client.get(&expanded).await.json()["charge"], Value::Null);
+    let pay = json!({"expand": ["charge"]});
+    let paid = client.post_new(&format!("{path}/pay"), &pay).await.json();
+    let charge = paid["charge"]["id"].as_str().unwrap();
+    let whole = client.get(&format!("/charges/{charge}")).await.json();
+    for shown in [
+        paid.clone(),
+        client.get(&expanded).await.json(),
+        client.post_new(&path, &pay).await.json(),
+        client.get("/orders?expand[]=data.charge").await.json()["data"][0].take(),
+    ] {
+        assert_eq!(shown["charge"], whole);
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_expanded_is_refused_by_its_index() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let charge = client.charge("key-1").await.id();
+    let refusals: Vec<Answer> = vec![
+        client
+            .get(&format!("/charges/{charge}?expand[]=customer"))
+            .await,
+        client.get("/charges?expand[]=refunds").await,
+        client.get("/refunds?expand[]=charge").await,
+        client.get("/orders?expand[]=data.items").await,
+        client
+            .post_new(
+                "/refunds",
+                &json!({"charge": charge, "expand": ["customer"]}),
+            )
+            .await,
+        client
+            .post_new(
+                &format!("/charges/{charge}/capture"),
+                &json!({"expand": [7]}),
+            )
+            .await,
+    ];
+    for refusal in refusals {
+        assert_eq!(
+            refusal.refusal(),
+            (400, "parameter_invalid".into(), Some("expand[0]".into()))
+        );
+    }
+    let second = client
+        .get(&format!(
+            "/charges/{charge}?expand[]=refunds&expand[]=customer"
+        ))
+        .await;
+    assert_eq!(second.refusal().2, Some("expand[1]".into()));
+    let text = client
+        .get(&format!("/charges/{charge}?expand=refunds"))
+        .await;
+    assert_eq!(
+        text.refusal(),
+        (400, "parameter_invalid".into(), Some("expand".into()))
+    );
+    let events = client.get("/events?expand[]=data.object").await;
+    assert_eq!(
+        events.refusal(),
+        (400, "parameter_unknown".into(), Some("expand".into()))
+    );
+}
+
+#[tokio::test]
+async fn what_is_expanded_is_of_the_same_moment_as_what_it_is_in() {
+    let server = TestServer::start().await;
+    let client = server.client.clone();
+    let charge = client.charge("key-1").await.id();
+    let part = json!({"charge": charge, "amount": 100});
+    let refunding = tokio::spawn(async move {
+        for _ in 0..9 {
+            assert_eq!(client.post_new("/refunds", &part).await.status, 201);
+        }
+    });
+    let paths = [
+        format!("/charges/{charge}?expand[]=refunds"),
+        "/charges?expand[]=data.refunds".to_owned(),
+    ];
+    while !refunding.is_finished() {
+        for path in &paths {
+            let mut shown = server.client.get(path).await.json();
+            if shown["object"] == "list" {
+                shown = shown["data"][0].take();
+            }
+            let refunds = shown["refunds"]["data"].as_array().unwrap().iter();
+            let sum: i64 = refunds
+                .map(|refund| refund["amount"].as_i64().unwrap())
+                .sum();
+            assert_eq!(shown["amount_refunded"], sum, "{path}");
+        }
+    }
+    refunding.await.unwrap();
+}

@@ -1,0 +1,301 @@
+//! Lists: order, pages in both directions, filters, and wrong questions.
+
+use serde_json::{Value, json};
+
+use crate::{
+    idempotency::keys::client_of_account,
+    support::harness::{Client, TestDatabase, TestServer, charge},
+};
+
+/// Creates `count` charges; their ids, oldest first.
+async fn charges(client: &Client, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let mut body = charge();
+        body["customer"] = if number % 2 == 0 { "even" } else { "odd" }.into();
+        ids.push(
+            client
+                .post("/charges", &format!("key-{number}"), &body)
+                .await
+                .id(),
+        );
+    }
+    ids
+}
+
+async fn page(client: &Client, query: &str) -> (Vec<String>, bool) {
+    let answer = client.get(&format!("/charges{query}")).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.json());
+    let list = answer.json();
+    let ids = list["data"].as_array().unwrap().iter();
+    let ids = ids
+        .map(|object| object["id"].as_str().unwrap().to_owned())
+        .collect();
+    (ids, list["has_more"].as_bool().unwrap())
+}
+
+#[tokio::test]
+async fn an_empty_list_is_a_list() {
+    let server = TestServer::start().await;
+    for path in ["/charges", "/orders", "/v1/charges", "/v1/orders"] {
+        let list = server.client.get(path).await.json();
+        let expected = json!({"object": "list", "data": [], "has_more": false, "url": path});
+        assert_eq!(list, expected);
+    }
+}
+
+#[tokio::test]
+async fn pages_lead_through_all_objects_in_both_directions() {
+    let server = TestServer::start().await;
+    let mut newest_first = charges(&server.client, 25).await;
+    newest_first.reverse();
+    let client = &server.client;
+    assert_eq!(page(client, "").await, (newest_first[..10].to_vec(), true));
+    assert_eq!(
+        page(client, "?limit=24").await,
+        (newest_first[..24].to_vec(), true)
+    );
+    assert_eq!(
+        page(client, "?limit=25").await,
+        (newest_first.clone(), false)
+    );
+    assert_eq!(
+        page(client, "?limit=100").await,
+        (newest_first.clone(), false)
+    );
+    assert_eq!(
+        page(client, "?limit=1").await,
+        (newest_first[..1].to_vec(), true)
+    );
+
+    let after = |index: usize| format!("?limit=10&starting_after={}", newest_first[index]);
+    assert_eq!(
+        page(client, &after(9)).await,
+        (newest_first[10..20].to_vec(), true)
+    );
+    assert_eq!(
+        page(client, &after(14)).await,
+        (newest_first[15..25].to_vec(), false)
+    );
+    assert_eq!(
+        page(client, &after(19)).await,
+        (newest_first[20..].to_vec(), false)
+    );
+    assert_eq!(page(client, &after(24)).await, (vec![], false));
+
+    // The items just before the cursor, still newest first.
+    let before = |index: usize| format!("?limit=10&ending_before={}", newest_first[index]);
+    assert_eq!(
+        page(client, &before(24)).await,
+        (newest_first[14..24].to_vec(), true)
+    );
+    assert_eq!(
+        page(client, &before(14)).await,
+        (newest_first[4..14].to_vec(), true)
+    );
+    assert_eq!(
+        page(client, &before(10)).await,
+        (newest_first[..10].to_vec(), false)
+    );
+    assert_eq!(
+        page(client, &before(4)).await,
+        (newest_first[..4].to_vec(), false)
+    );
+    assert_eq!(page(client, &before(0)).await, (vec![], false));
+}
+
+#[tokio::test]
+async fn the_customer_filter_works_together_with_pages() {
+    let server = TestServer::start().await;
+    let mut all = charges(&server.client, 9).await;
+    all.reverse();
+    let even: Vec<_> = all.iter().step_by(2).cloned().collect();
+    let client = &server.client;
+    assert_eq!(page(client, "?customer=even").await, (even.clone(), false));
+    assert_eq!(
+        page(client, "?customer=even&limit=2").await,
+        (even[..2].to_vec(), true)
+    );
+    let query = format!("?customer=even&limit=2&starting_after={}", even[1]);
+    assert_eq!(page(client, &query).await, (even[2..4].to_vec(), true));
+    let query = format!("?customer=even&limit=9&ending_before={}", even[2]);
+    assert_eq!(page(client, &query).await, (even[..2].to_vec(), false));
+    assert_eq!(page(client, "?customer=nobody").await, (vec![], false));
+}
+
+/// Gives the charges creation times around the second 1000, a fraction inside a second included.
+async fn date_charges(database: &TestDatabase, oldest_first: &[f64]) {
+    let dated = sqlx::query(
+        "UPDATE charges SET created_at = to_timestamp(dated.at)
+           FROM (SELECT id, row_number() OVER (ORDER BY id) FROM charges) AS numbered,
+                unnest($1::float8[]) WITH ORDINALITY AS dated (at, number)
+          WHERE charges.id = numbered.id AND numbered.row_number = dated.number",
+    )
+    .bind(oldest_first)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    assert_eq!(dated.rows_affected(), oldest_first.len() as u64);
+}
+
+#[tokio::test]
+async fn created_filters_go_by_the_second_that_is_shown() {
+    let server = TestServer::start().await;
+    let times = [999.0, 999.999_999, 1_000.0, 1_000.5, 1_000.999_999, 1_001.0];
+    let ids = charges(&server.client, times.len()).await;
+    date_charges(&server.database, &times).await;
+    let cases = [
+        ("created[gt]=1000", 5..6),
+        ("created[gte]=1000", 2..6),
+        ("created[lt]=1000", 0..2),
+        ("created[lte]=1000", 0..5),
+        ("created[gte]=1000&created[lte]=1000", 2..5),
+        ("created%5Bgt%5D=999&created%5Blt%5D=1001", 2..5),
+        ("created[gt]=999&created[gte]=1001", 5..6),
+        ("created[gt]=1000&created[lt]=1001", 0..0),
+        ("created[gte]=0&created[lte]=253402300799", 0..6),
+    ];
+    for (query, expected) in cases {
+        let mut expected = ids[expected].to_vec();
+        expected.reverse();
+        assert_eq!(
+            page(&server.client, &format!("?{query}")).await,
+            (expected, false),
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_accounts_list_holds_its_own_objects_only() {
+    let server = TestServer::start().await;
+    let other = client_of_account(&server, "other").await;
+    let mine = charges(&server.client, 2).await;
+    let theirs = charges(&other, 1).await;
+    assert_eq!(
+        page(&server.client, "").await.0,
+        [mine[1].clone(), mine[0].clone()]
+    );
+    assert_eq!(page(&other, "").await.0, theirs);
+}
+
+#[tokio::test]
+async fn orders_are_listed_and_filtered_by_their_own_references() {
+    let server = TestServer::start().await;
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let body = json!({
+            "currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}],
+            "client_order_id": format!("order-{number}"), "customer": format!("cus_{}", number % 2),
+        });
+        ids.push(
+            server
+                .client
+                .post("/orders", &format!("key-{number}"), &body)
+                .await
+                .id(),
+        );
+    }
+    let list = async |query: &str| -> Vec<Value> {
+        let list = server
+            .client
+            .get(&format!("/v1/orders{query}"))
+            .await
+            .json();
+        assert_eq!(list["url"], "/v1/orders");
+        list["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|order| order["id"].clone())
+            .collect()
+    };
+    assert_eq!(list("").await, [&*ids[2], &*ids[1], &*ids[0]]);
+    assert_eq!(list("?customer=cus_0").await, [&*ids[2], &*ids[0]]);
+    assert_eq!(list("?client_order_id=order-1").await, [&*ids[1]]);
+    assert_eq!(
+        list(&format!("?starting_after={}", ids[1])).await,
+        [&*ids[0]]
+    );
+    assert_eq!(
+        list(&format!("?ending_before={}", ids[1])).await,
+        [&*ids[2]]
+    );
+}
+
+#[tokio::test]
+async fn wrong_questions_are_refused_with_the_parameter() {
+    let server = TestServer::start().await;
+    let mine = charges(&server.client, 1).await.remove(0);
+    let other = client_of_account(&server, "other").await;
+    let foreign = other.charge("key-1").await.id();
+    let cases = [
+        ("limit=0".to_owned(), "parameter_invalid", "limit"),
+        ("limit=101".to_owned(), "parameter_invalid", "limit"),
+        ("limit=abc".to_owned(), "parameter_invalid", "limit"),
+        ("limit=-1".to_owned(), "parameter_invalid", "limit"),
+        ("limit=1&limit=2".to_owned(), "parameter_invalid", "limit"),
+        (
+            "starting_after=ch_1".to_owned(),
+            "parameter_invalid",
+            "starting_after",
+        ),
+        (
+            format!("starting_after={foreign}"),
+            "parameter_invalid",
+            "starting_after",
+        ),
+        (
+            format!("ending_before={foreign}"),
+            "parameter_invalid",
+            "ending_before",
+        ),
+        (
+            format!("ending_before={}", mine.replace("ch_", "or_")),
+            "parameter_invalid",
+            "ending_before",
+        ),
+        (
+            format!("starting_after={mine}&ending_before={mine}"),
+            "parameter_invalid",
+            "ending_before",
+        ),
+        ("created=1".to_owned(), "parameter_invalid", "created"),
+        (
+            "created[gt]=yesterday".to_owned(),
+            "parameter_invalid",
+            "created[gt]",
+        ),
+        (
+            "created[gt]=253402300800".to_owned(),
+            "parameter_invalid",
+            "created[gt]",
+        ),
+        (
+            "created[eq]=1".to_owned(),
+            "parameter_unknown",
+            "created[eq]",
+        ),
+        (
+            format!("customer={}", "c".repeat(256)),
+            "parameter_invalid",
+            "customer",
+        ),
+        ("order=ch_1".to_owned(), "parameter_invalid", "order"),
+        (
+            "client_order_id=1".to_owned(),
+            "parameter_unknown",
+            "client_order_id",
+        ),
+        ("page=2".to_owned(), "parameter_unknown", "page"),
+    ];
+    for (query, code, param) in &cases {
+        let answer = server.client.get(&format!("/charges?{query}")).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, *code),
+            "{query}"
+        );
+        assert_eq!(answer.json()["error"]["param"], *param, "{query}");
+    }
+}

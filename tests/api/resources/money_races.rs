@@ -1,0 +1,342 @@
+//! Requests with different keys that want the same money: the row's lock lets one after the other
+//! decide, and the database's own constraints refuse what would get past the lock.
+
+use std::pin::Pin;
+
+use charge_once::{
+    database::PgConnection,
+    domain::{
+        charge::{Authorisation, NewCharge},
+        ids::{AccountId, ChargeId, OrderId, RefundId},
+        params::{Encoding, Params},
+        refund::NewRefund,
+    },
+    store::{self, refunds::NewStatus},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    idempotency::duplicates::all_at_once,
+    resources::{
+        captures::{money, uncaptured},
+        order_payments::open_order,
+    },
+    support::harness::{Answer, Client, PATIENCE, TestDatabase, TestServer, eventually},
+};
+
+/// A new operation, sent with one key until the reply is a definite one: on a busy machine a lock
+/// or a connection may take longer than the server waits for it.
+pub async fn until_definite(client: &Client, path: &str, body: &Value) -> Answer {
+    let key = Uuid::now_v7().to_string();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answer = client.post(path, &key, body).await;
+        if ![409, 503].contains(&answer.status.as_u16()) {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
+    }
+}
+
+/// Fifty operations at once; how many succeeded, and the codes of those that didn't.
+async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, Vec<String>) {
+    let answers = all_at_once(50, |_| {
+        let (client, path, body) = (client.clone(), path.to_owned(), body.clone());
+        async move { until_definite(&client, &path, &body).await }
+    })
+    .await;
+    let (done, refused): (Vec<_>, Vec<_>) = answers
+        .iter()
+        .partition(|answer| answer.status.is_success());
+    let mut codes: Vec<_> = refused.iter().map(|answer| answer.code()).collect();
+    codes.sort();
+    codes.dedup();
+    (done.len(), codes)
+}
+
+#[tokio::test]
+async fn fifty_refunds_at_once_give_back_no_more_than_was_captured() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let charge = client.charge("key-1").await.id();
+    // Six times 300 fit into 2000, a seventh doesn't.
+    let part = json!({"charge": charge, "amount": 300});
+    let (refunded, codes) = fifty(client, "/refunds", &part).await;
+    assert_eq!(
+        (refunded, codes),
+        (6, vec!["refund_amount_too_large".to_owned()])
+    );
+    let charge = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(money(&charge), json!([true, 2000, 1800, false]));
+    let sum = "SELECT sum(amount)::bigint FROM refunds";
+    assert_eq!(server.database.count(sum).await, 1800);
+}
+
+#[tokio::test]
+async fn fifty_payments_at_once_make_one_charge() {
+    let server = TestServer::start().await;
+    let order = open_order(&server.client).await;
+    let path = format!("/orders/{order}/pay");
+    let (paid, codes) = fifty(&server.client, &path, &json!({})).await;
+    assert_eq!((paid, codes), (1, vec!["order_already_paid".to_owned()]));
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn fifty_captures_at_once_take_the_money_once() {
+    let server = TestServer::start().await;
+    let charge = uncaptured(&server.client).await;
+    let path = format!("/charges/{charge}/capture");
+    let (captured, codes) = fifty(&server.client, &path, &json!({"amount": 500})).await;
+    assert_eq!(
+        (captured, codes),
+        (1, vec!["charge_already_captured".to_owned()])
+    );
+    let captured = "SELECT count(*) FROM events WHERE type = 'charge.captured'";
+    assert_eq!(server.database.count(captured).await, 1);
+}
+
+#[tokio::test]
+async fn of_a_capture_and_a_release_at_once_one_happens() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for _ in 0..10 {
+        let charge = uncaptured(client).await;
+        let capture = format!("/charges/{charge}/capture");
+        // A part, so that a refund of the whole amount fits only before the capture.
+        let (part, whole) = (
+            json!({"amount": 500}),
+            json!({"charge": charge, "amount": 2000}),
+        );
+        let (captured, released) = tokio::join!(
+            until_definite(client, &capture, &part),
+            until_definite(client, "/refunds", &whole),
+        );
+        let charge = client.get(&format!("/charges/{charge}")).await.json();
+        if captured.status.is_success() {
+            assert_eq!(released.code(), "refund_amount_too_large");
+            assert_eq!(money(&charge), json!([true, 500, 0, false]));
+        } else {
+            assert_eq!(captured.code(), "charge_already_refunded");
+            assert_eq!(released.status, 201);
+            assert_eq!(money(&charge), json!([false, 0, 2000, true]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_a_payment_and_a_cancellation_at_once_one_happens() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for _ in 0..10 {
+        let order = open_order(client).await;
+        let (pay, cancel) = (
+            format!("/orders/{order}/pay"),
+            format!("/orders/{order}/cancel"),
+        );
+        let nothing = json!({});
+        let (paid, canceled) = tokio::join!(
+            until_definite(client, &pay, &nothing),
+            until_definite(client, &cancel, &nothing),
+        );
+        let order = client.get(&format!("/orders/{order}")).await.json();
+        if paid.status.is_success() {
+            assert_eq!(canceled.code(), "order_already_paid");
+            assert_eq!(order["status"], "paid");
+        } else {
+            assert_eq!(paid.code(), "order_canceled");
+            assert_eq!(canceled.status, 200);
+            assert_eq!(
+                (&order["status"], &order["charge"]),
+                (&json!("canceled"), &json!(null))
+            );
+        }
+    }
+    let kept = "SELECT count(*) FROM charges
+                  JOIN orders ON orders.id = charges.order_id AND orders.status <> 'paid'";
+    assert_eq!(server.database.count(kept).await, 0);
+}
+
+/// What one of two transactions does, without a lock and without a look at the row before.
+type Step = for<'c> fn(&'c mut PgConnection, Target) -> Doing<'c>;
+type Doing<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
+
+/// What both want to change.
+#[derive(Clone, Copy)]
+struct Target {
+    account: AccountId,
+    charge: ChargeId,
+    order: OrderId,
+}
+
+fn params(value: Value) -> Params {
+    Params {
+        encoding: Encoding::Json,
+        tree: Ok(value.as_object().unwrap().clone()),
+    }
+}
+
+async fn refund(tx: &mut PgConnection, target: Target, amount: i64) -> Result<(), sqlx::Error> {
+    let new = NewRefund::parse(&params(json!({"charge": target.charge.to_string()}))).unwrap();
+    let (id, charge) = (RefundId(Uuid::now_v7()), target.charge);
+    store::refunds::insert(
+        tx,
+        target.account,
+        id,
+        charge,
+        amount,
+        &new,
+        NewStatus::Succeeded,
+    )
+    .await?;
+    Ok(())
+}
+
+fn refund_three_quarters(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(refund(tx, target, 1500))
+}
+
+fn release(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(refund(tx, target, 2000))
+}
+
+fn capture_a_quarter(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(async move {
+        let captured = store::charges::capture(tx, target.account, target.charge, 500).await?;
+        captured.map(|_| ()).ok_or(sqlx::Error::RowNotFound)
+    })
+}
+
+fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(async move {
+        let new = NewCharge::parse(&params(json!({"amount": 2400, "currency": "eur"}))).unwrap();
+        let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
+        let order = Some(target.order);
+        store::charges::insert(tx, account, id, &new, order, Some(Authorisation::Approved)).await?;
+        store::orders::pay(tx, account, target.order, id).await?;
+        Ok(())
+    })
+}
+
+fn cancel(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(async move {
+        store::orders::cancel(tx, target.account, target.order).await?;
+        Ok(())
+    })
+}
+
+/// Of the five that are there.
+fn take_three_mugs(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(async move {
+        let allocation = [("mug".to_owned(), 3)];
+        store::inventory::take(tx, target.account, &allocation).await
+    })
+}
+
+/// Interleaves two transactions: the second one's statement meets the first one's uncommitted row.
+async fn interleave(
+    database: &TestDatabase,
+    target: Target,
+    first: Step,
+    second: Step,
+) -> Result<(), sqlx::Error> {
+    let mut one = database.pool.begin().await.unwrap();
+    let mut two = database.pool.begin().await.unwrap();
+    first(&mut one, target).await.unwrap();
+    let later = tokio::spawn(async move {
+        second(&mut two, target).await?;
+        two.commit().await
+    });
+    eventually("the second waits for the first", || async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        database.count(waiting).await == 1
+    })
+    .await;
+    one.commit().await.unwrap();
+    later.await.unwrap()
+}
+
+#[tokio::test]
+async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let captured = client.charge("key-1").await.id();
+    let five = json!({"quantity": 5});
+    assert_eq!(
+        client.put("/inventory/mug", "key-2", &five).await.status,
+        200
+    );
+    let cases: &[(bool, Step, Step, &str)] = &[
+        (
+            true,
+            refund_three_quarters,
+            refund_three_quarters,
+            "refunds_never_exceed_what_was_captured",
+        ),
+        (
+            false,
+            release,
+            capture_a_quarter,
+            "a_released_charge_is_never_captured",
+        ),
+        (
+            false,
+            capture_a_quarter,
+            release,
+            "refunds_never_exceed_what_was_captured",
+        ),
+        (false, pay, pay, "an_order_has_one_succeeded_charge"),
+        (false, pay, cancel, "only_a_paid_order_has_a_charge"),
+        (false, cancel, pay, "a_canceled_order_stays_canceled"),
+        (
+            false,
+            take_three_mugs,
+            take_three_mugs,
+            "inventory_is_never_negative",
+        ),
+    ];
+    for (use_captured, first, second, constraint) in cases {
+        let charge = if *use_captured {
+            captured.clone()
+        } else {
+            uncaptured(client).await
+        };
+        let account: Uuid = sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1")
+            .fetch_one(&server.database.pool)
+            .await
+            .unwrap();
+        let target = Target {
+            account: AccountId(account),
+            charge: ChargeId::parse(&charge).unwrap(),
+            order: OrderId::parse(&open_order(client).await).unwrap(),
+        };
+        let error = interleave(&server.database, target, *first, *second)
+            .await
+            .unwrap_err();
+        let violated = error
+            .as_database_error()
+            .and_then(|error| error.constraint().map(str::to_owned));
+        assert_eq!(violated.as_deref(), Some(*constraint), "{error}");
+    }
+    // A capture is one conditional update: the second finds nothing to change.
+    let target = Target {
+        account: AccountId(
+            sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1")
+                .fetch_one(&server.database.pool)
+                .await
+                .unwrap(),
+        ),
+        charge: ChargeId::parse(&uncaptured(client).await).unwrap(),
+        order: OrderId(Uuid::now_v7()),
+    };
+    let again = interleave(
+        &server.database,
+        target,
+        capture_a_quarter,
+        capture_a_quarter,
+    )
+    .await;
+    assert!(matches!(again, Err(sqlx::Error::RowNotFound)), "{again:?}");
+}

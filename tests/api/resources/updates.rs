@@ -1,0 +1,226 @@
+//! Updates: what is written on an object changes, its money never.
+
+use serde_json::{Value, json};
+
+use crate::{
+    idempotency::{duplicates::all_at_once, keys::client_of_account},
+    resources::{money_races::until_definite, order_payments::open_order},
+    support::harness::{Client, TestServer},
+};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// An order, a charge and a refund of it; their paths.
+async fn objects(client: &Client) -> [String; 3] {
+    let body = json!({
+        "amount": 2000, "currency": "usd", "description": "mugs", "receipt_email": "a@example.com",
+    });
+    let charge = client.post_new("/charges", &body).await.id();
+    let refund = json!({"charge": charge, "amount": 1});
+    let refund = client.post_new("/refunds", &refund).await.id();
+    [
+        format!("/orders/{}", open_order(client).await),
+        format!("/charges/{charge}"),
+        format!("/refunds/{refund}"),
+    ]
+}
+
+async fn metadata(client: &Client, path: &str) -> Value {
+    client.get(path).await.json()["metadata"].take()
+}
+
+#[tokio::test]
+async fn metadata_merges_unsets_and_clears_in_both_encodings() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for path in objects(client).await {
+        let steps: &[(&str, Value)] = &[
+            (
+                r#"{"metadata":{"a":"1","b":"2"}}"#,
+                json!({"a": "1", "b": "2"}),
+            ),
+            (
+                r#"{"metadata":{"b":"3","c":"4"}}"#,
+                json!({"a": "1", "b": "3", "c": "4"}),
+            ),
+            (r#"{"metadata":{"a":"","b":null}}"#, json!({"c": "4"})),
+            (r#"{}"#, json!({"c": "4"})),
+            (r#"{"metadata":{}}"#, json!({"c": "4"})),
+            ("metadata[d]=5", json!({"c": "4", "d": "5"})),
+            ("metadata%5Bc%5D=", json!({"d": "5"})),
+            ("metadata=", json!({})),
+            (r#"{"metadata":{"e":"6"}}"#, json!({"e": "6"})),
+            (r#"{"metadata":null}"#, json!({})),
+        ];
+        for (step, (body, expected)) in steps.iter().enumerate() {
+            let media_type = if body.starts_with('{') {
+                "application/json"
+            } else {
+                FORM
+            };
+            let key = format!("{step}-{path}");
+            let updated = client
+                .post_raw(&path, &key, media_type, body.as_bytes())
+                .await;
+            assert_eq!(updated.status, 200, "{path} {body}: {}", updated.json());
+            assert_eq!(&updated.json()["metadata"], expected, "{path} {body}");
+            assert_eq!(&metadata(client, &path).await, expected, "{path} {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_charges_description_and_address_are_set_kept_and_unset() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let [_, charge, _] = objects(client).await;
+    let steps = [
+        (
+            json!({"description": "cups"}),
+            json!(["cups", "a@example.com"]),
+        ),
+        (
+            json!({"receipt_email": "b@example.com"}),
+            json!(["cups", "b@example.com"]),
+        ),
+        (
+            json!({"description": null, "receipt_email": ""}),
+            json!([null, null]),
+        ),
+    ];
+    let before = client.get(&charge).await.json();
+    for (body, expected) in steps {
+        let updated = client.post_new(&charge, &body).await.json();
+        assert_eq!(
+            json!([updated["description"], updated["receipt_email"]]),
+            expected
+        );
+        for name in ["amount", "amount_refunded", "status", "created", "source"] {
+            assert_eq!(updated[name], before[name], "{name}");
+        }
+        assert_eq!(client.get(&charge).await.json(), updated);
+    }
+}
+
+#[tokio::test]
+async fn updates_at_once_lose_none_of_each_other() {
+    let server = TestServer::start().await;
+    for path in objects(&server.client).await {
+        let answers = all_at_once(20, |number| {
+            let (client, path) = (server.client.clone(), path.clone());
+            async move {
+                let body = json!({"metadata": {format!("k{number}"): "v"}});
+                until_definite(&client, &path, &body).await
+            }
+        })
+        .await;
+        assert!(answers.iter().all(|answer| answer.status == 200));
+        let metadata = metadata(&server.client, &path).await;
+        assert_eq!(metadata.as_object().unwrap().len(), 20, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_update_that_changes_nothing_is_no_event() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for path in objects(client).await {
+        let events =
+            || async { client.get("/events?limit=1").await.json()["data"][0]["id"].take() };
+        let set = json!({"metadata": {"a": "1", "b": ""}});
+        let first = client.post_new(&path, &set).await;
+        let last = events().await;
+        for body in [json!({}), set] {
+            assert_eq!(
+                client.post_new(&path, &body).await.body,
+                first.body,
+                "{path}"
+            );
+        }
+        assert_eq!(events().await, last, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_update_is_replayed_and_does_not_undo_a_later_one() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for path in objects(client).await {
+        let first = json!({"metadata": {"a": "first"}});
+        let answer = client.post(&path, &path, &first).await;
+        client
+            .post_new(&path, &json!({"metadata": {"a": "second"}}))
+            .await;
+        client
+            .post(&path, &path, &first)
+            .await
+            .assert_replays(&answer);
+        assert_eq!(metadata(client, &path).await, json!({"a": "second"}));
+    }
+}
+
+#[tokio::test]
+async fn wrong_updates_are_refused_and_change_nothing() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let stranger = client_of_account(&server, "other").await;
+    for path in objects(client).await {
+        let many: serde_json::Map<_, _> = (0..50)
+            .map(|number| (format!("k{number}"), json!("v")))
+            .collect();
+        client.post_new(&path, &json!({"metadata": many})).await;
+        let before = client.get(&path).await.json();
+        let cases = [
+            (
+                json!({"metadata": {"one-more": "v"}}),
+                "parameter_invalid",
+                "metadata",
+            ),
+            (
+                json!({"metadata": {"a": 1}}),
+                "parameter_invalid",
+                "metadata[a]",
+            ),
+            (
+                json!({"metadata": {"a": "v".repeat(501)}}),
+                "parameter_invalid",
+                "metadata[a]",
+            ),
+            (json!({"metadata": "text"}), "parameter_invalid", "metadata"),
+            (
+                json!({"metadata": ["text"]}),
+                "parameter_invalid",
+                "metadata",
+            ),
+            (json!({"amount": 1}), "parameter_unknown", "amount"),
+            (json!({"status": "paid"}), "parameter_unknown", "status"),
+        ];
+        for (body, code, param) in cases {
+            let refused = client.post_new(&path, &body).await;
+            assert_eq!(
+                refused.refusal(),
+                (400, code.to_owned(), Some(param.to_owned())),
+                "{path} {body}"
+            );
+        }
+        let foreign = stranger
+            .post_new(&path, &json!({"metadata": {"a": "1"}}))
+            .await;
+        assert_eq!(
+            foreign.refusal(),
+            (404, "resource_missing".into(), Some("id".into()))
+        );
+        assert_eq!(client.get(&path).await.json(), before);
+    }
+    let [_, charge, _] = objects(client).await;
+    for (body, param) in [
+        (json!({"receipt_email": "nobody"}), "receipt_email"),
+        (json!({"description": "d".repeat(1001)}), "description"),
+    ] {
+        let refused = client.post_new(&charge, &body).await;
+        assert_eq!(
+            refused.refusal(),
+            (400, "parameter_invalid".into(), Some(param.into()))
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! `/webhook_endpoints`: who is told, and who may know about it.
+
+use futures_util::future::join_all;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    http::requests::{FORM, error, param},
+    idempotency::keys::client_of_account,
+    support::harness::{Answer, Client, PATIENT, TestServer, eventually},
+};
+
+/// How many endpoints an account may have.
+const ENDPOINTS_MAX: usize = 16;
+
+/// Parameters that are right.
+pub fn endpoint(url: &str) -> Value {
+    json!({"url": url, "enabled_events": ["*"]})
+}
+
+fn an_endpoint() -> Value {
+    endpoint("https://example.com/webhooks")
+}
+
+async fn create(client: &Client, key: &str) -> Answer {
+    client.post("/webhook_endpoints", key, &an_endpoint()).await
+}
+
+pub async fn delete(client: &Client, id: &str) -> Answer {
+    Answer::of(client.request(Method::DELETE, &format!("/webhook_endpoints/{id}"))).await
+}
+
+#[tokio::test]
+async fn an_endpoint_is_created_retrieved_and_listed_as_stripe_shows_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let body = json!({
+        "url": "https://example.com/webhooks", "enabled_events": ["charge.succeeded", "*"],
+        "description": "Bookkeeping", "metadata": {"team": "finance"},
+    });
+    let created = client.post("/v1/webhook_endpoints", "key-1", &body).await;
+    assert_eq!(created.status, 201);
+    let id = created.id();
+    let path = format!("/webhook_endpoints/{id}");
+    assert_eq!(
+        created.header("location"),
+        Some(format!("/v1{path}").as_str())
+    );
+    let mut shown = created.json();
+    let secret = shown["secret"].as_str().unwrap().to_owned();
+    assert!(
+        secret.starts_with("whsec_") && secret.len() == 38,
+        "{}",
+        secret.len()
+    );
+    shown.as_object_mut().unwrap().remove("secret");
+    let created_at = shown["created"].as_i64().unwrap();
+    let expected = json!({
+        "id": id, "object": "webhook_endpoint", "api_version": null, "created": created_at,
+        "description": "Bookkeeping", "enabled_events": ["charge.succeeded", "*"],
+        "livemode": false, "metadata": {"team": "finance"}, "status": "enabled",
+        "url": "https://example.com/webhooks",
+    });
+    assert_eq!(shown, expected);
+    assert_eq!(client.get(&path).await.json(), expected);
+    let list = client.get("/v1/webhook_endpoints").await.json();
+    assert_eq!(list["url"], "/v1/webhook_endpoints");
+    assert_eq!(list["data"], json!([expected]));
+    assert_eq!(list["has_more"], false);
+}
+
+#[tokio::test]
+async fn a_form_with_repeated_events_creates_an_endpoint_too() {
+    let server = TestServer::start().await;
+    let body = b"url=https%3A%2F%2Fexample.com%2Fhook&enabled_events[]=charge.failed\
+                 &enabled_events[]=order.paid";
+    let created = server
+        .client
+        .post_raw("/webhook_endpoints", "key-1", FORM, body)
+        .await;
+    assert_eq!(created.status, 201);
+    assert_eq!(
+        created.json()["enabled_events"],
+        json!(["charge.failed", "order.paid"])
+    );
+}
+
+#[tokio::test]
+async fn the_secret_is_shown_by_the_create_and_its_replays_and_nowhere_else() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let created = create(client, "key-1").await;
+    let secret = created.json()["secret"].as_str().unwrap().to_owned();
+    create(client, "key-1").await.assert_replays(&created);
+    let other = create(client, "key-2").await.json();
+    assert_ne!(other["secret"], secret.as_str());
+    let id = created.id();
+    for path in [
+        "/webhook_endpoints".to_owned(),
+        format!("/webhook_endpoints/{id}"),
+        format!("/webhook_endpoints/{id}/deliveries"),
+        "/events".to_owned(),
+        "/idempotency-keys/key-1".to_owned(),
+    ] {
+        let answer = client.get(&path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(!text.contains("whsec_"), "{path}");
+    }
+    assert_eq!(delete(client, &id).await.status, 200);
+    let kept = "SELECT count(*) FROM webhook_endpoints WHERE secret IS NOT NULL";
+    assert_eq!(
+        server.database.count(kept).await,
+        1,
+        "erased with the endpoint"
+    );
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
+    let server = TestServer::start().await;
+    let url = "https://example.com/";
+    let cases = [
+        (json!({"enabled_events": ["*"]}), "parameter_missing", "url"),
+        (json!({"url": url}), "parameter_missing", "enabled_events"),
+        (
+            json!({"url": "example.com", "enabled_events": ["*"]}),
+            "parameter_invalid",
+            "url",
+        ),
+        (
+            json!({"url": "https://example.com/\t", "enabled_events": ["*"]}),
+            "parameter_invalid",
+            "url",
+        ),
+        (
+            json!({"url": "http://[::ffff:127.0.0.1]/", "enabled_events": ["*"]}),
+            "parameter_invalid",
+            "url",
+        ),
+        (
+            json!({"url": format!("{url}{}", "a".repeat(2048)), "enabled_events": ["*"]}),
+            "parameter_invalid",
+            "url",
+        ),
+        (
+            json!({"url": url, "enabled_events": ["charge.succeeded", "charge.stolen"]}),
+            "parameter_invalid",
+            "enabled_events[1]",
+        ),
+        (
+            json!({"url": url, "enabled_events": ["*"], "secret": "mine"}),
+            "parameter_unknown",
+            "secret",
+        ),
+    ];
+    for (number, (body, code, field)) in cases.iter().enumerate() {
+        let key = format!("key-{number}");
+        let refused = server.client.post("/webhook_endpoints", &key, body).await;
+        assert_eq!(error(&refused), (400, (*code).to_owned()), "{body}");
+        assert_eq!(param(&refused), *field, "{body}");
+        let again = server.client.post("/webhook_endpoints", &key, body).await;
+        again.assert_replays(&refused);
+    }
+    let endpoints = "SELECT count(*) FROM webhook_endpoints";
+    assert_eq!(server.database.count(endpoints).await, 0);
+}
+
+#[tokio::test]
+async fn a_private_address_is_accepted_only_where_it_is_allowed() {
+    for (allowed, status) in [("false", 400), ("true", 201)] {
+        let server = TestServer::start_with(&[("WEBHOOK_ALLOW_PRIVATE", allowed)]).await;
+        let body = endpoint("http://192.168.1.1/hook");
+        let answer = server
+            .client
+            .post("/webhook_endpoints", "key-1", &body)
+            .await;
+        assert_eq!(answer.status.as_u16(), status, "{allowed}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (gone, stays) = (
+        create(client, "key-1").await.id(),
+        create(client, "key-2").await.id(),
+    );
+    // DELETE has no idempotency key; one that is sent means nothing.
+    let request = client.request(Method::DELETE, &format!("/v1/webhook_endpoints/{gone}"));
+    let deleted = Answer::of(request.header("idempotency-key", "key-1")).await;
+    assert_eq!(deleted.status, 200);
+    let expected = json!({"id": gone, "object": "webhook_endpoint", "deleted": true});
+    assert_eq!(deleted.json(), expected);
+    assert!(!deleted.is_replay());
+
+    let missing = (404, "resource_missing".to_owned());
+    assert_eq!(error(&delete(client, &gone).await), missing);
+    for path in ["", "/deliveries"] {
+        let path = format!("/webhook_endpoints/{gone}{path}");
+        assert_eq!(error(&client.get(&path).await), missing, "{path}");
+    }
+    let list = client.get("/webhook_endpoints").await.json();
+    assert_eq!(list["data"].as_array().unwrap().len(), 1);
+    assert_eq!(list["data"][0]["id"], stays);
+    let cursor = format!("/webhook_endpoints?starting_after={gone}");
+    assert_eq!(param(&client.get(&cursor).await), "starting_after");
+    // The key still answers with what it did.
+    assert_eq!(create(client, "key-1").await.id(), gone);
+    assert_eq!(
+        server
+            .database
+            .count("SELECT count(*) FROM webhook_endpoints WHERE deleted_at IS NULL")
+            .await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn another_account_finds_no_endpoint_and_deletes_none() {
+    let server = TestServer::start().await;
+    let id = create(&server.client, "key-1").await.id();
+    let other = client_of_account(&server, "other").await;
+    let missing = (404, "resource_missing".to_owned());
+    for path in ["", "/deliveries"] {
+        let path = format!("/webhook_endpoints/{id}{path}");
+        assert_eq!(error(&other.get(&path).await), missing, "{path}");
+    }
+    assert_eq!(error(&delete(&other, &id).await), missing);
+    let list = other.get("/webhook_endpoints").await.json();
+    assert_eq!(list["data"], json!([]));
+    let cursor = format!("/webhook_endpoints?ending_before={id}");
+    assert_eq!(param(&other.get(&cursor).await), "ending_before");
+    let own = server.client.get(&format!("/webhook_endpoints/{id}")).await;
+    assert_eq!(own.status, 200);
+}
+
+#[tokio::test]
+async fn pages_of_endpoints_lead_through_all_of_them() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.insert(0, create(client, &format!("key-{number}")).await.id());
+    }
+    let shown = |list: Value| -> Vec<String> {
+        let data = list["data"].as_array().unwrap().clone();
+        data.iter()
+            .map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let first = client.get("/webhook_endpoints?limit=2").await.json();
+    assert_eq!(first["has_more"], true);
+    assert_eq!(shown(first), ids[..2]);
+    let path = format!("/webhook_endpoints?limit=3&starting_after={}", ids[1]);
+    let rest = client.get(&path).await.json();
+    assert_eq!(rest["has_more"], false);
+    assert_eq!(shown(rest), ids[2..]);
+    let path = format!("/webhook_endpoints?limit=1&ending_before={}", ids[2]);
+    assert_eq!(shown(client.get(&path).await.json()), ids[1..2]);
+}
+
+#[tokio::test]
+async fn of_twenty_racers_for_sixteen_places_sixteen_get_one() {
+    let server = TestServer::start().await;
+    let racers = (0..20).map(|number| {
+        let client = server.client.clone();
+        async move { create(&client, &format!("key-{number}")).await }
+    });
+    let answers = join_all(racers).await;
+    let (created, refused): (Vec<_>, Vec<_>) = answers
+        .iter()
+        .partition(|answer| answer.status == StatusCode::CREATED);
+    assert_eq!(created.len(), ENDPOINTS_MAX);
+    for answer in refused {
+        assert_eq!(error(answer), (400, "parameter_invalid".to_owned()));
+        let message = answer.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(message.contains("at most 16"), "{message}");
+    }
+    // A deleted one makes room.
+    assert_eq!(delete(&server.client, &created[0].id()).await.status, 200);
+    assert_eq!(create(&server.client, "after").await.status, 201);
+    assert_eq!(create(&server.client, "too-many").await.status, 400);
+}
+
+#[tokio::test]
+async fn creations_take_turns_and_neither_wait_for_charges_nor_charges_for_them() {
+    let server = TestServer::start_with(PATIENT).await;
+    let mut turn = server.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM accounts FOR NO KEY UPDATE")
+        .execute(&mut *turn)
+        .await
+        .unwrap();
+    let waiting = tokio::spawn({
+        let client = server.client.clone();
+        async move { create(&client, "key-1").await }
+    });
+    eventually("the creation waits for its turn", || async {
+        let waiting =
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+        server.database.count(waiting).await == 1
+    })
+    .await;
+    assert_eq!(server.client.charge("key-2").await.status, 201);
+    turn.rollback().await.unwrap();
+    assert_eq!(waiting.await.unwrap().status, 201);
+
+    // Nor does a creation wait for charges, which hold their account like this.
+    let mut charging = server.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM accounts FOR KEY SHARE")
+        .execute(&mut *charging)
+        .await
+        .unwrap();
+    assert_eq!(create(&server.client, "key-3").await.status, 201);
+    charging.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn methods_that_an_endpoint_does_not_have_are_405() {
+    let server = TestServer::start().await;
+    for (path, allow) in [
+        ("/webhook_endpoints", "GET, HEAD, POST"),
+        ("/v1/webhook_endpoints/we_1", "GET, HEAD, DELETE"),
+        ("/webhook_endpoints/we_1/deliveries", "GET, HEAD"),
+    ] {
+        let answer = Answer::of(server.client.request(Method::PUT, path)).await;
+        assert_eq!(
+            error(&answer),
+            (405, "method_not_allowed".to_owned()),
+            "{path}"
+        );
+        assert_eq!(answer.header("allow"), Some(allow), "{path}");
+    }
+}

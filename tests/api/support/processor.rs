@@ -1,0 +1,233 @@
+//! The card processor as a process of its own, for every test that needs one.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+};
+
+use charge_once::{config::VARIABLES, processor::Instruction};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::harness::{TestDatabase, eventually};
+
+/// `charge-once processor`, with its database.
+pub struct Processor {
+    pub address: SocketAddr,
+    pub database: TestDatabase,
+    pub child: Child,
+    http: reqwest::Client,
+}
+
+/// Status and body of a reply.
+pub type Said = (u16, Value);
+
+impl Processor {
+    /// With an empty database of its own.
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With some variables set.
+    pub async fn start_with(variables: &[(&str, &str)]) -> Self {
+        Self::start_on(TestDatabase::create_empty().await, variables)
+    }
+
+    /// On the database of one that has ended, or of one that still runs.
+    pub fn start_on(database: TestDatabase, variables: &[(&str, &str)]) -> Self {
+        let url = database.url.clone();
+        Self::start_through(database, &url, variables)
+    }
+
+    /// Reaches its database through `url`: a proxy's, say.
+    pub fn start_through(database: TestDatabase, url: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+        for variable in VARIABLES {
+            command.env_remove(variable.name);
+        }
+        let mut child = command
+            .arg("processor")
+            .env("PROCESSOR_BIND_ADDRESS", "127.0.0.1:0")
+            .env("PROCESSOR_DATABASE_URL", url)
+            .env("WORKERS", "2")
+            .env("RUST_LOG", "warn")
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        // The program gives its own client a provider of cryptography; this one needs a default.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let address = line.trim().rsplit("http://").next().unwrap();
+        Self {
+            address: address
+                .parse()
+                .unwrap_or_else(|_| panic!("no address in the banner: {line:?}")),
+            database,
+            child,
+            // No pool: a test that kills it must not meet a half-dead connection.
+            http: reqwest::Client::builder()
+                .pool_max_idle_per_host(0)
+                .no_proxy()
+                .build()
+                .unwrap(),
+        }
+    }
+
+    /// For `PROCESSOR_URL`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// `Signal::SIGKILL` is kill -9; start another one on its database afterwards.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http
+            .request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// Sends an instruction. `None`: the connection ended without a reply.
+    pub async fn put(&self, key: Uuid, instruction: &Instruction) -> Option<Said> {
+        let request = self
+            .request(Method::PUT, &format!("/operations/{key}"))
+            .json(instruction);
+        said(request).await
+    }
+
+    pub async fn look_up(&self, key: Uuid) -> Option<Said> {
+        said(self.request(Method::GET, &format!("/operations/{key}"))).await
+    }
+
+    /// Sets a switch: `json!({"fault": "drop_after"})`.
+    pub async fn switch(&self, switch: Value) {
+        let request = self.request(Method::POST, "/switches").json(&switch);
+        assert_eq!(said(request).await.unwrap().0, 200, "{switch}");
+    }
+
+    /// Forgets all switches and ends the delays that are running.
+    pub async fn reset_switches(&self) {
+        let request = self.request(Method::DELETE, "/switches");
+        assert_eq!(said(request).await.unwrap().0, 200);
+    }
+
+    /// Returns when this many requests are being delayed by a switch.
+    pub async fn delays(&self, requests: u64) {
+        eventually("requests are being delayed", || async {
+            let shown = said(self.request(Method::GET, "/switches"))
+                .await
+                .unwrap()
+                .1;
+            shown["delaying"] == requests
+        })
+        .await;
+    }
+
+    /// `{"operations": [newest, …], "charges": […]}`
+    pub async fn ledger(&self) -> Value {
+        let (status, ledger) = said(self.request(Method::GET, "/ledger")).await.unwrap();
+        assert_eq!(status, 200);
+        ledger
+    }
+
+    /// How many operations were executed or declined.
+    pub async fn lines(&self) -> usize {
+        self.ledger().await["operations"].as_array().unwrap().len()
+    }
+
+    /// `[authorised, captured, released, refunded]` of one charge.
+    pub async fn sums(&self, charge: &str) -> [i64; 4] {
+        let ledger = self.ledger().await;
+        let charges = ledger["charges"].as_array().unwrap();
+        let sums = charges.iter().find(|sums| sums["charge"] == charge);
+        ["authorised", "captured", "released", "refunded"]
+            .map(|sum| sums.map_or(0, |sums| sums[sum].as_i64().unwrap()))
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn said(request: RequestBuilder) -> Option<Said> {
+    let response = match request.send().await {
+        Ok(response) => response,
+        // Nobody there is another matter than a connection that ended.
+        Err(error) => {
+            assert!(!error.is_connect(), "{error:?}");
+            return None;
+        }
+    };
+    let status = response.status().as_u16();
+    let body = response.bytes().await.unwrap();
+    Some((status, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+/// 2000, taken at once.
+pub fn authorise(charge: &str, card: &str) -> Instruction {
+    Instruction::Authorise {
+        charge: charge.to_owned(),
+        amount: 2000,
+        currency: "usd".to_owned(),
+        card: card.to_owned(),
+        capture: true,
+    }
+}
+
+/// 2000, promised.
+pub fn promise(charge: &str) -> Instruction {
+    Instruction::Authorise {
+        charge: charge.to_owned(),
+        amount: 2000,
+        currency: "usd".to_owned(),
+        card: "tok_visa".to_owned(),
+        capture: false,
+    }
+}
+
+pub fn capture(charge: &str, amount: i64) -> Instruction {
+    Instruction::Capture {
+        charge: charge.to_owned(),
+        amount,
+    }
+}
+
+pub fn refund(charge: &str, amount: i64) -> Instruction {
+    Instruction::Refund {
+        charge: charge.to_owned(),
+        refund: "re_1".to_owned(),
+        amount,
+    }
+}
+
+/// The reply to an instruction that was executed.
+pub fn done(key: Uuid) -> Option<Said> {
+    Some((200, json!({"key": key, "status": "done"})))
+}
+
+/// A reply without an answer.
+pub fn only(http: u16, key: Uuid, status: &str) -> Option<Said> {
+    Some((http, json!({"key": key, "status": status})))
+}
+
+/// The reply to an instruction that breaks the processor's own rules.
+pub fn broke_a_rule(key: Uuid) -> Option<Said> {
+    let code = "processing_error";
+    Some((200, json!({"key": key, "status": "declined", "code": code})))
+}
