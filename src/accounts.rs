@@ -14,7 +14,7 @@ use crate::{
 /// The account of the embedded mode.
 pub const DEV_ACCOUNT: &str = "dev";
 
-/// Marks keys that can't move real money, so that secret scanners and people know them.
+/// Marks keys that can't move real money, so that secret scanners and people recognize them.
 const PREFIX: &str = "sk_test_";
 
 /// Random characters in a key: 32 of 62 letters and digits are 190 bits.
@@ -23,10 +23,10 @@ const RANDOM_CHARS: usize = 32;
 /// A key could not be made, listed or revoked.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountsError {
-    /// The database said so, or can't be reached.
+    /// The database refused, or can't be reached.
     #[error("the database refused: {0}")]
     Database(#[from] sqlx::Error),
-    /// The dev key exists and speaks for somebody else, or was revoked.
+    /// The dev key exists and belongs to another account, or was revoked.
     #[error(
         "DEV_API_KEY must be a key that is new, or the account dev's own and not revoked: choose \
          another one"
@@ -43,7 +43,7 @@ pub async fn create_key(database: &Database, name: &str) -> Result<String, Accou
     Ok(key)
 }
 
-/// Makes sure that `key` speaks for the account `dev`.
+/// Makes sure that `key` belongs to the account `dev`.
 pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
     store_key(database, DEV_ACCOUNT, key).await
 }
@@ -67,13 +67,13 @@ async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), Acc
     Ok(connection.close().await?)
 }
 
-/// Every key with its account; the keys themselves are not known any more.
+/// Every key with its account. Only hashes of the keys are stored.
 pub async fn list_keys(database: &Database) -> Result<Vec<store::api_keys::ApiKey>, AccountsError> {
     let mut connection = database.connect_aside().await?;
     Ok(store::api_keys::list(&mut connection).await?)
 }
 
-/// Revokes a key. `false`: there is none, or it was revoked before.
+/// Revokes a key. `false` if there is none, or if it was revoked before.
 pub async fn revoke_key(database: &Database, key: &str) -> Result<bool, AccountsError> {
     let mut connection = database.connect_aside().await?;
     Ok(store::api_keys::revoke(&mut connection, &hash(key)).await?)

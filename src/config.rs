@@ -1,7 +1,8 @@
 //! Configuration, by environment variables only.
 //!
-//! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in the README
-//! come from it. A bad value stops the start and names the variable and what it should be.
+//! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in
+//! `docs/configuration.md` come from it. A bad value stops the start and names the variable and what
+//! it should be.
 
 use std::{
     fmt::Write, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration,
@@ -672,7 +673,7 @@ fn processor<F: Fn(&str) -> Option<String>>(
     }))
 }
 
-/// The table for the README.
+/// The table for `docs/configuration.md`.
 pub fn markdown_table() -> String {
     let mut table = String::from("| variable | default | what it is |\n|---|---|---|\n");
     for Variable {

@@ -3,8 +3,8 @@
 //! A map of one request, top to bottom:
 //!
 //! ```text
-//! socket → http/ → idempotency/ → commands/ → domain/ + store/ → reply
-//!           edge     BEGIN claim     one verb    rules    SQL      save COMMIT
+//! socket → http/ → idempotency/ → commands/ → api/ + domain/ + store/ → reply
+//!           edge     BEGIN claim     one verb   shapes  rules     SQL      save COMMIT
 //! ```
 //!
 //! | folder | what it does | what it must not do |
@@ -13,7 +13,8 @@
 //! | [`sagas`] | several commands as one request | SQL, begin or commit |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
-//! | [`domain`] | the rules | anything but compute |
+//! | [`api`] | what clients send and see: parameters, views, errors | HTTP, SQL |
+//! | [`domain`] | the entities and their rules | anything but compute |
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
 //!
@@ -31,6 +32,8 @@ pub mod sagas;
 pub mod idempotency;
 
 pub mod commands;
+
+pub mod api;
 
 pub mod domain;
 

@@ -13,10 +13,9 @@ use crate::{
     config::Config,
     database::Database,
     domain::{
-        error::ErrorCode,
         ids::RequestId,
         operation::{Answer, Operation},
-        test_cards::Decline,
+        test_cards::{Decline, DeclineCode},
     },
     idempotency::{
         Called, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
@@ -41,7 +40,7 @@ const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// An operator knows that it was declined, not why.
 const DECLINED: Decline = Decline {
-    code: ErrorCode::CardDeclined,
+    code: DeclineCode::CardDeclined,
     decline_code: Some("generic_decline"),
     message: "Your card was declined.",
 };

@@ -1,7 +1,7 @@
 //! The server: limits, layers, and a graceful end.
 //!
-//! Promise: from the moment it is asked to stop, `/readyz` says 503 and nobody waits for a
-//! duplicate any more; what is executing finishes within the drain limit; nothing is cut in half.
+//! Promise: from the moment it is asked to stop, `/readyz` answers 503, and all waits for
+//! duplicates end. Requests that are executing finish within the drain limit.
 
 use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
@@ -25,17 +25,17 @@ use crate::{
     },
 };
 
-/// Longer than the idle time of common client pools, so that a reused connection is rarely one
-/// that this side is just closing.
+/// Longer than the idle time of common client pools, so that a client rarely reuses a connection
+/// that the server is closing.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// For the head of a request; the body has a limit of its own.
+/// For the head of a request. The body has a limit of its own.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Open connections per worker thread; beyond it the kernel's backlog holds newcomers.
+/// Open connections per worker thread. Beyond it, new connections wait in the kernel's backlog.
 const CONNECTIONS_PER_WORKER_MAX: usize = 10_000;
 
-/// A server could not be set up, or ended by itself.
+/// The server could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The retention or the pool's size can't be used.
@@ -52,7 +52,7 @@ pub enum ServeError {
     Io(#[from] std::io::Error),
 }
 
-/// Serves on `listener` until `stop` resolves and what was in flight has finished.
+/// Serves on `listener` until `stop` resolves and the requests in flight have finished.
 pub async fn serve(
     listener: TcpListener,
     database: Database,
@@ -122,20 +122,20 @@ pub async fn serve(
     stopping.send_replace(true);
     let drained = Instant::now() + config.drain_timeout;
     idempotency.end_waits();
-    // The listener stays open meanwhile, so that `/readyz` can say 503. What executes finishes even
-    // where its client has gone.
+    // The listener stays open meanwhile, so that `/readyz` can answer 503. A request finishes even
+    // if its client has disconnected.
     if tokio::time::timeout(config.drain_timeout, idempotency.drained())
         .await
         .is_err()
     {
         tracing::warn!(
-            "still executing at the drain limit; what is cut off is rolled back, or gone on with later"
+            "requests still execute at the drain limit; they are rolled back, or continued later"
         );
     }
     handle.stop(true).await;
     server.await.map_err(std::io::Error::other)??;
     let _ = sweep.await;
-    // It began to finish when the requests did.
+    // The webhook worker has been finishing since the requests began to drain.
     if tokio::time::timeout_at(drained, &mut webhooks)
         .await
         .is_err()
@@ -147,7 +147,8 @@ pub async fn serve(
     Ok(())
 }
 
-/// Without PROCESSOR_URL nobody goes on with what was begun with it, and the objects stay busy.
+/// Without PROCESSOR_URL, no process continues the operations that began with it, and their objects
+/// stay busy.
 async fn tell_of_unsettled_operations(database: &Database) {
     match operations::list(database).await {
         Ok(unsettled) if unsettled.is_empty() => {}
@@ -179,7 +180,7 @@ fn phases(
     Phases::new(idempotency.clone(), operations, settings).map_err(ServeError::Settings)
 }
 
-/// A run of a checkout may last as long as its lease, but for what it takes to write the end.
+/// A run of a checkout may last as long as its lease, less the time to store its end.
 fn checkouts(
     idempotency: &Idempotency,
     steps: CheckoutSteps,
@@ -192,7 +193,7 @@ fn checkouts(
     Phases::new(idempotency.clone(), steps, settings)
 }
 
-/// What goes on for clients that never retry.
+/// The workers that continue for clients that never retry.
 fn reconcilers(
     phases: Option<&NetworkPhases>,
     checkouts: &CheckoutPhases,
@@ -209,7 +210,7 @@ fn reconcilers(
     reconcilers
 }
 
-/// Sets the HTTP server up with its limits, and its layers, the outermost last.
+/// Sets up the HTTP server with its limits and layers, the outermost layer last.
 fn http_server(
     listener: TcpListener,
     app: App,

@@ -10,9 +10,12 @@ use sqlx::PgConnection;
 
 use super::{OK, Origin, missing, unsettled};
 use crate::{
-    domain::{
-        error::ApiError, event::EventType, ids::OrderId, order::Cancellation, params::Params,
+    api::{
+        error::ApiError,
+        orders::{CancelOrderParams, OrderView},
+        params::Params,
     },
+    domain::{event::EventType, ids::OrderId},
     idempotency::{Command, Rejection, Reply},
     store,
 };
@@ -29,7 +32,7 @@ pub struct CancelOrder {
 
 impl Command for CancelOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let cancellation = Cancellation::parse(&self.params)?;
+        let params = CancelOrderParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let order = store::orders::lock(tx, account, id)
@@ -41,10 +44,10 @@ impl Command for CancelOrder {
         order.status.must_be_open().map_err(ApiError::from)?;
         let order = store::orders::cancel(tx, account, id).await?;
         self.origin
-            .emit(tx, EventType::OrderCanceled, &order)
+            .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
             .await?;
         self.origin
-            .order(tx, OK, order, cancellation.expand_charge)
+            .order(tx, OK, &order, params.expand_charge)
             .await
     }
 }

@@ -11,12 +11,15 @@ use uuid::Uuid;
 
 use super::{Mode, OK, Origin, missing, must_be_free};
 use crate::{
+    api::{
+        charges::{CaptureChargeParams, ChargeView, refused},
+        params::Params,
+    },
     domain::{
-        charge::{Capture, ChargeRefusal},
+        charge::ChargeRefusal,
         event::EventType,
         ids::ChargeId,
         operation::{Instruction, Verb},
-        params::Params,
     },
     idempotency::{Begin, Begun, Command, Rejection, Reply},
     store,
@@ -41,7 +44,7 @@ struct Decided {
 
 impl CaptureCharge {
     async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
-        let capture = Capture::parse(&self.params)?;
+        let params = CaptureChargeParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let charge = store::charges::lock(tx, account, id)
@@ -49,12 +52,12 @@ impl CaptureCharge {
             .ok_or_else(|| missing("id"))?;
         must_be_free(tx, account, id, mode).await?;
         let amount = charge
-            .capture(capture.amount)
-            .map_err(|refusal: ChargeRefusal| refusal.explained("id"))?;
+            .capture(params.amount)
+            .map_err(|refusal| refused(refusal, "id"))?;
         Ok(Decided {
             charge: id,
             amount,
-            expand_refunds: capture.expand_refunds,
+            expand_refunds: params.expand_refunds,
         })
     }
 }
@@ -93,7 +96,8 @@ pub(super) async fn capture(
 ) -> Result<Reply, Rejection> {
     let charge = store::charges::capture(tx, origin.account, id, amount)
         .await?
-        .ok_or_else(|| ChargeRefusal::AlreadyCaptured.explained("id"))?;
-    origin.emit(tx, EventType::ChargeCaptured, &charge).await?;
-    origin.charge(tx, OK, charge, expand_refunds).await
+        .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
+    let view = ChargeView::from(&charge);
+    origin.emit(tx, EventType::ChargeCaptured, &view).await?;
+    origin.charge(tx, OK, &charge, expand_refunds).await
 }

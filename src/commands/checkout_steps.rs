@@ -21,23 +21,23 @@ use super::{
     create_charge::authorise,
     create_order::{content_hash, open},
     create_refund::{give_back, refunded},
-    decline_of, json, must_have_taken_the_money,
+    json, must_have_taken_the_money,
 };
 use crate::{
+    api::{charges::ChargeView, error::ApiError, orders::OrderView},
     domain::{
-        charge::{Authorisation, Charge, NewCharge},
+        charge::{Authorization, Charge, NewCharge},
         checkout::{CheckoutRun, StepName},
-        error::ApiError,
         event::EventType,
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
         inventory::allocate,
+        metadata::Metadata,
         operation::{Verb, Word},
-        params::Metadata,
-        refund::{NewRefund, Refund},
+        refund::{NewRefund, Refund, RefundStatus},
     },
     idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
     processor::SimulatedProcessor,
-    store::{self, refunds::NewStatus},
+    store,
 };
 
 /// Runs one step of a checkout, if that is the one to be run.
@@ -65,12 +65,12 @@ impl Command for RunStep {
                 let order = Some(order);
                 let charge =
                     store::charges::insert(tx, run.account, id, &new, order, Some(said)).await?;
-                charged(&Origin::of(&run), tx, run.id, &charge, said).await?;
+                charged(&Origin::of(&run), tx, run.checkout.id, &charge, said).await?;
             }
             StepName::AllocateInventory => allocate_inventory(tx, &run).await?,
             StepName::CreateRefund => {
-                let (charge, _, refund) = refund_of(tx, &run, Mode::OneTransaction).await?;
-                given_back(&Origin::of(&run), tx, run.id, charge, refund).await?;
+                let refund = refund_of(tx, &run, Mode::OneTransaction).await?;
+                given_back(&Origin::of(&run), tx, run.checkout.id, &refund).await?;
             }
             StepName::CancelOrder => cancel_order(tx, &run).await?,
         }
@@ -94,19 +94,26 @@ impl Begin for RunStep {
                 origin
                     .write_down(tx, operation, verb, id, instruction, |operation| {
                         operation.order = Some(order);
-                        operation.checkout = Some(run.id);
+                        operation.checkout = Some(run.checkout.id);
                     })
                     .await
             }
             StepName::CreateRefund => {
-                let (charge, id, refund) = refund_of(tx, &run, Mode::Phases).await?;
-                let instruction = give_back(charge, id, refund.amount);
+                let refund = refund_of(tx, &run, Mode::Phases).await?;
+                let instruction = give_back(&refund);
                 let verb = Verb::CreateRefund;
                 origin
-                    .write_down(tx, operation, verb, charge, instruction, |operation| {
-                        operation.refund = Some(id);
-                        operation.checkout = Some(run.id);
-                    })
+                    .write_down(
+                        tx,
+                        operation,
+                        verb,
+                        refund.charge,
+                        instruction,
+                        |operation| {
+                            operation.refund = Some(refund.id);
+                            operation.checkout = Some(run.checkout.id);
+                        },
+                    )
                     .await
             }
             StepName::CreateOrder | StepName::AllocateInventory | StepName::CancelOrder => {
@@ -123,7 +130,7 @@ impl RunStep {
         let run = store::checkouts::lock(tx, self.account, self.checkout)
             .await?
             .ok_or_else(|| lost("a checkout"))?;
-        Ok((run.next() == Some(self.step)).then_some(run))
+        Ok((run.checkout.next() == Some(self.step)).then_some(run))
     }
 }
 
@@ -141,23 +148,23 @@ fn lost(what: &str) -> Rejection {
 }
 
 fn order_of(run: &CheckoutRun) -> Result<OrderId, Rejection> {
-    run.order.ok_or_else(|| lost("an order"))
+    run.checkout.order.ok_or_else(|| lost("an order"))
 }
 
 fn charge_of(run: &CheckoutRun) -> Result<ChargeId, Rejection> {
-    run.charge().ok_or_else(|| lost("a charge"))
+    run.checkout.charge().ok_or_else(|| lost("a charge"))
 }
 
 async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let origin = Origin::of(run);
-    let new = run.checkout.new_order().ok_or_else(|| lost("a currency"))?;
+    let new = run.checkout.new_order();
     let id = OrderId(Uuid::now_v7());
     let order = open(&origin, tx, id, &new, &content_hash(&new)?)
         .await?
         .ok_or_else(|| lost("an order"))?;
-    store::checkouts::set_order(tx, run.account, run.id, id).await?;
-    store::checkouts::finish_step(tx, run.account, run.id, StepName::CreateOrder, &order.id)
-        .await?;
+    store::checkouts::set_order(tx, run.account, run.checkout.id, id).await?;
+    let (account, step, made) = (run.account, StepName::CreateOrder, order.id.to_string());
+    store::checkouts::finish_step(tx, account, run.checkout.id, step, &made).await?;
     Ok(())
 }
 
@@ -170,10 +177,7 @@ async fn charge_for(
     let order = store::orders::find(tx, run.account, id)
         .await?
         .ok_or_else(|| lost("an order"))?;
-    let new = order
-        .charge_for(run.card)
-        .ok_or_else(|| lost("a currency"))?;
-    Ok((ChargeId(Uuid::now_v7()), id, new))
+    Ok((ChargeId(Uuid::now_v7()), id, order.charge_for(run.card)))
 }
 
 /// Writes down what the processor said of the charge. The order is paid by it later, once its items
@@ -183,19 +187,19 @@ pub(super) async fn charged(
     tx: &mut PgConnection,
     checkout: CheckoutId,
     charge: &Charge,
-    said: Authorisation,
+    said: Authorization,
 ) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateCharge);
+    let (id, view) = (charge.id.to_string(), ChargeView::from(charge));
     match said {
-        Authorisation::Approved => {
-            origin.emit(tx, EventType::ChargeSucceeded, charge).await?;
-            store::checkouts::finish_step(tx, account, checkout, step, &charge.id).await?;
+        Authorization::Approved => {
+            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
+            store::checkouts::finish_step(tx, account, checkout, step, &id).await?;
         }
-        Authorisation::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, charge).await?;
-            let why = decline_of(decline, charge);
-            let resource = Some(charge.id.as_str());
-            store::checkouts::refuse_step(tx, account, checkout, step, resource, &why).await?;
+        Authorization::Declined(decline) => {
+            origin.emit(tx, EventType::ChargeFailed, &view).await?;
+            let why = ApiError::declined(decline, id.clone()).into();
+            store::checkouts::refuse_step(tx, account, checkout, step, Some(&id), &why).await?;
         }
     }
     Ok(())
@@ -211,12 +215,13 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
             let origin = Origin::of(run);
             store::inventory::take(tx, account, &taken).await?;
             let order = store::orders::pay(tx, account, order_of(run)?, charge_of(run)?).await?;
-            origin.emit(tx, EventType::OrderPaid, &order).await?;
-            store::checkouts::finish_step(tx, account, run.id, step, &order.id).await?;
+            let view = OrderView::from(&order);
+            origin.emit(tx, EventType::OrderPaid, &view).await?;
+            store::checkouts::finish_step(tx, account, run.checkout.id, step, &view.id).await?;
         }
         Err(out_of_stock) => {
-            let why = ApiError::from(out_of_stock);
-            store::checkouts::refuse_step(tx, account, run.id, step, None, &why).await?;
+            let why = ApiError::from(out_of_stock).into();
+            store::checkouts::refuse_step(tx, account, run.checkout.id, step, None, &why).await?;
         }
     }
     Ok(())
@@ -227,7 +232,7 @@ async fn refund_of(
     tx: &mut PgConnection,
     run: &CheckoutRun,
     mode: Mode,
-) -> Result<(ChargeId, RefundId, Refund), Rejection> {
+) -> Result<Refund, Rejection> {
     if run.refund_waits {
         return Err(Rejection::Failed(Failure::unavailable(
             "the processor refused to give the money back, and a person should see why; the next \
@@ -252,24 +257,21 @@ async fn write_refund(
     tx: &mut PgConnection,
     run: &CheckoutRun,
     charge: &Charge,
-    status: NewStatus,
-) -> Result<(ChargeId, RefundId, Refund), Rejection> {
-    let (account, charge_id) = (run.account, charge_of(run)?);
+    status: RefundStatus,
+) -> Result<Refund, Rejection> {
     let amount = charge.refund(None).map_err(|refusal| {
         Rejection::Failed(Failure::internal(format!(
             "a checkout's charge can't be given back: {refusal:?}"
         )))
     })?;
     let new = NewRefund {
-        charge: Some(charge_id),
-        amount: None,
+        charge: charge.id,
+        amount,
         reason: None,
         metadata: Metadata::new(),
-        expand_charge: false,
     };
     let id = RefundId(Uuid::now_v7());
-    let refund = store::refunds::insert(tx, account, id, charge_id, amount, &new, status).await?;
-    Ok((charge_id, id, refund))
+    Ok(store::refunds::insert(tx, run.account, id, &new, status).await?)
 }
 
 /// Says that the charge was given back.
@@ -277,20 +279,20 @@ pub(super) async fn given_back(
     origin: &Origin,
     tx: &mut PgConnection,
     checkout: CheckoutId,
-    charge: ChargeId,
-    refund: Refund,
+    refund: &Refund,
 ) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateRefund);
-    store::checkouts::finish_step(tx, account, checkout, step, &refund.id).await?;
-    refunded(origin, tx, charge, refund, false).await?;
+    store::checkouts::finish_step(tx, account, checkout, step, &refund.id.to_string()).await?;
+    refunded(origin, tx, refund, false).await?;
     Ok(())
 }
 
 async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let (account, step, origin) = (run.account, StepName::CancelOrder, Origin::of(run));
     let order = store::orders::cancel(tx, account, order_of(run)?).await?;
-    origin.emit(tx, EventType::OrderCanceled, &order).await?;
-    store::checkouts::finish_step(tx, account, run.id, step, &order.id).await?;
+    let view = OrderView::from(&order);
+    origin.emit(tx, EventType::OrderCanceled, &view).await?;
+    store::checkouts::finish_step(tx, account, run.checkout.id, step, &view.id).await?;
     Ok(())
 }
 
@@ -312,15 +314,15 @@ impl Command for RefundedElsewhere {
         let run = store::checkouts::lock(tx, self.account, self.checkout)
             .await?
             .ok_or_else(|| lost("a checkout"))?;
-        if run.next() != Some(StepName::CreateRefund) {
+        if run.checkout.next() != Some(StepName::CreateRefund) {
             let cause = "the checkout doesn't wait for a refund any more";
             return Err(Rejection::Failed(Failure::unavailable(cause)));
         }
         let (account, id) = (self.account, self.operation);
         store::operators_words::insert(tx, account, id, Word::Done, &self.person).await?;
         let charge = lock_charge(tx, &run).await?;
-        let (charge, _, refund) = write_refund(tx, &run, &charge, NewStatus::Succeeded).await?;
-        given_back(&Origin::of(&run), tx, run.id, charge, refund).await?;
+        let refund = write_refund(tx, &run, &charge, RefundStatus::Succeeded).await?;
+        given_back(&Origin::of(&run), tx, run.checkout.id, &refund).await?;
         has_run()
     }
 }

@@ -13,12 +13,15 @@ use uuid::Uuid;
 
 use super::{CREATED, Origin, declined};
 use crate::{
+    api::{
+        charges::{ChargeView, CreateChargeParams},
+        params::Params,
+    },
     domain::{
-        charge::{Authorisation, Charge, NewCharge},
+        charge::{Authorization, Charge, NewCharge},
         event::EventType,
         ids::ChargeId,
         operation::{Instruction, Verb},
-        params::Params,
     },
     idempotency::{Begin, Begun, Command, Rejection, Reply},
     processor::SimulatedProcessor,
@@ -37,25 +40,31 @@ pub struct CreateCharge {
 
 impl Command for CreateCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewCharge::parse(&self.params)?;
+        let CreateChargeParams {
+            new,
+            expand_refunds,
+        } = CreateChargeParams::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
         let said = self.processor.authorise(new.card.card).await?;
         let account = self.origin.account;
         let charge = store::charges::insert(tx, account, id, &new, None, Some(said)).await?;
-        answer(&self.origin, tx, charge, said, new.expand_refunds).await
+        answer(&self.origin, tx, &charge, said, expand_refunds).await
     }
 }
 
 impl Begin for CreateCharge {
     async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
-        let new = NewCharge::parse(&self.params)?;
+        let CreateChargeParams {
+            new,
+            expand_refunds,
+        } = CreateChargeParams::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
         store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
         let instruction = authorise(id, &new);
         let verb = Verb::CreateCharge;
         self.origin
             .write_down(tx, operation, verb, id, instruction, |operation| {
-                operation.expand = new.expand_refunds;
+                operation.expand = expand_refunds;
             })
             .await
     }
@@ -65,8 +74,8 @@ impl Begin for CreateCharge {
 pub(super) fn authorise(id: ChargeId, new: &NewCharge) -> Instruction {
     Instruction::Authorise {
         charge: id.to_string(),
-        amount: new.amount,
-        currency: new.currency.to_string(),
+        amount: new.amount.minor_units,
+        currency: new.amount.currency.to_string(),
         card: new.card.card.token().to_owned(),
         capture: new.capture,
     }
@@ -76,18 +85,19 @@ pub(super) fn authorise(id: ChargeId, new: &NewCharge) -> Instruction {
 pub(super) async fn answer(
     origin: &Origin,
     tx: &mut PgConnection,
-    charge: Charge,
-    said: Authorisation,
+    charge: &Charge,
+    said: Authorization,
     expand_refunds: bool,
 ) -> Result<Reply, Rejection> {
+    let view = ChargeView::from(charge);
     match said {
-        Authorisation::Approved => {
-            origin.emit(tx, EventType::ChargeSucceeded, &charge).await?;
+        Authorization::Approved => {
+            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
             origin.charge(tx, CREATED, charge, expand_refunds).await
         }
-        Authorisation::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, &charge).await?;
-            declined(decline, &charge)
+        Authorization::Declined(decline) => {
+            origin.emit(tx, EventType::ChargeFailed, &view).await?;
+            declined(decline, charge)
         }
     }
 }

@@ -14,11 +14,14 @@ use uuid::Uuid;
 
 use super::{CREATED, Origin, stored_refusal};
 use crate::{
+    api::{
+        checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
+        params::Params,
+    },
     domain::{
-        checkout::{CheckoutRun, NewCheckout},
+        checkout::{CheckoutRun, CheckoutStatus},
         event::EventType,
         ids::{AccountId, CheckoutId},
-        params::Params,
     },
     idempotency::{Begin, Begun, Failure, Rejection, Reply},
     store::{self, checkouts::AskedBy},
@@ -34,7 +37,7 @@ pub struct CreateCheckout {
 
 impl Begin for CreateCheckout {
     async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
-        let new = NewCheckout::parse(&self.params)?;
+        let CreateCheckoutParams { new } = CreateCheckoutParams::parse(&self.params)?;
         let Origin {
             account,
             dialect,
@@ -83,19 +86,23 @@ pub async fn end_checkout(
 }
 
 async fn end(tx: &mut PgConnection, run: CheckoutRun) -> Result<Reply, Rejection> {
-    let ended = store::checkouts::end(&mut *tx, run.account, run.id, run.ending()).await?;
+    let ending = run.checkout.ending();
+    let ended = store::checkouts::end(&mut *tx, run.account, run.checkout.id, ending).await?;
     let (origin, checkout) = (Origin::of(&run), ended.checkout);
-    match ended.refusal {
-        None => {
+    let (id, view) = (checkout.id.to_string(), CheckoutView::from(&checkout));
+    match ending {
+        CheckoutStatus::Completed => {
             let completed = EventType::CheckoutCompleted;
-            origin.emit(tx, completed, &checkout).await?;
-            origin.reply(CREATED, "checkouts", checkout.id.clone(), &checkout)
+            origin.emit(tx, completed, &view).await?;
+            origin.reply(CREATED, "checkouts", id, &view)
         }
-        Some(refusal) => {
+        CheckoutStatus::Canceled | CheckoutStatus::InProgress => {
             let canceled = EventType::CheckoutCanceled;
-            origin.emit(tx, canceled, &checkout).await?;
+            origin.emit(tx, canceled, &view).await?;
+            let unknown = || Failure::internal("a checkout was refused with an unknown code");
+            let refusal = refusal_of(&checkout).ok_or_else(|| Rejection::Failed(unknown()))?;
             let mut reply = stored_refusal(refusal)?;
-            reply.resource_id = Some(checkout.id);
+            reply.resource_id = Some(id);
             Ok(reply)
         }
     }

@@ -11,12 +11,15 @@ use uuid::Uuid;
 
 use super::{CREATED, OK, Origin};
 use crate::{
-    domain::{
+    api::{
         error::{ApiError, ErrorCode},
+        orders::{CreateOrderParams, OrderContent, OrderView},
+        params::Params,
+    },
+    domain::{
         event::EventType,
         ids::OrderId,
         order::{NewOrder, Order},
-        params::Params,
     },
     idempotency::{Command, Failure, Rejection, Reply},
     store,
@@ -32,23 +35,20 @@ pub struct CreateOrder {
 
 impl Command for CreateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewOrder::parse(&self.params)?;
+        let CreateOrderParams { new, expand_charge } = CreateOrderParams::parse(&self.params)?;
         let content_hash = content_hash(&new)?;
         let id = OrderId(Uuid::now_v7());
-        match open(&self.origin, tx, id, &new, &content_hash).await? {
-            None => self.existing(tx, &new, &content_hash).await,
-            Some(order) => {
-                self.origin
-                    .order(tx, CREATED, order, new.expand_charge)
-                    .await
-            }
-        }
+        let (status, order) = match open(&self.origin, tx, id, &new, &content_hash).await? {
+            Some(order) => (CREATED, order),
+            None => (OK, self.existing(tx, &new, &content_hash).await?),
+        };
+        self.origin.order(tx, status, &order, expand_charge).await
     }
 }
 
 /// What tells the content of an order from another's.
 pub(super) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejection> {
-    let content = serde_json_canonicalizer::to_vec(new)
+    let content = serde_json_canonicalizer::to_vec(&OrderContent::from(new))
         .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
     Ok(Sha256::digest(&content).to_vec())
 }
@@ -63,7 +63,8 @@ pub(super) async fn open(
 ) -> Result<Option<Order>, Rejection> {
     let order = store::orders::insert(tx, origin.account, id, new, content_hash).await?;
     if let Some(order) = &order {
-        origin.emit(tx, EventType::OrderCreated, order).await?;
+        let view = OrderView::from(order);
+        origin.emit(tx, EventType::OrderCreated, &view).await?;
     }
     Ok(order)
 }
@@ -76,7 +77,7 @@ impl CreateOrder {
         tx: &mut PgConnection,
         new: &NewOrder,
         content_hash: &[u8],
-    ) -> Result<Reply, Rejection> {
+    ) -> Result<Order, Rejection> {
         let account = self.origin.account;
         let taken = "the natural key was taken, and its order is not there";
         let lost = || Rejection::Failed(Failure::internal(taken));
@@ -93,9 +94,6 @@ impl CreateOrder {
             .with_param("client_order_id".to_owned())
             .into());
         }
-        let order = store::orders::find(tx, account, id)
-            .await?
-            .ok_or_else(lost)?;
-        self.origin.order(tx, OK, order, new.expand_charge).await
+        store::orders::find(tx, account, id).await?.ok_or_else(lost)
     }
 }

@@ -14,12 +14,16 @@ use uuid::Uuid;
 
 use super::{CREATED, Mode, Origin, missing, must_be_free};
 use crate::{
-    domain::{
-        charge::ChargeRefusal,
-        event::EventType,
-        ids::{ChargeId, RefundId},
-        operation::{Instruction, Verb},
+    api::{
+        charges::{ChargeView, refused},
+        orders::OrderView,
         params::Params,
+        refunds::{CreateRefundParams, RefundView},
+    },
+    domain::{
+        event::EventType,
+        ids::RefundId,
+        operation::{Instruction, Verb},
         refund::{NewRefund, Refund},
     },
     idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
@@ -36,33 +40,33 @@ pub struct CreateRefund {
 
 /// A refund that was written, of a charge that this transaction has locked.
 struct Written {
-    charge: ChargeId,
-    id: RefundId,
     refund: Refund,
     expand_charge: bool,
 }
 
 impl CreateRefund {
     async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
-        let new = NewRefund::parse(&self.params)?;
+        let params = CreateRefundParams::parse(&self.params)?;
         let account = self.origin.account;
-        let charge_id = new.charge.ok_or_else(|| missing("charge"))?;
+        let charge_id = params.charge.ok_or_else(|| missing("charge"))?;
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
             .ok_or_else(|| missing("charge"))?;
         must_be_free(tx, account, charge_id, mode).await?;
         let amount = charge
-            .refund(new.amount)
-            .map_err(|refusal: ChargeRefusal| refusal.explained("charge"))?;
-        let id = RefundId(Uuid::now_v7());
-        let refund =
-            store::refunds::insert(tx, account, id, charge_id, amount, &new, mode.of_refund())
-                .await?;
-        Ok(Written {
+            .refund(params.amount)
+            .map_err(|refusal| refused(refusal, "charge"))?;
+        let new = NewRefund {
             charge: charge_id,
-            id,
+            amount,
+            reason: params.reason,
+            metadata: params.metadata,
+        };
+        let id = RefundId(Uuid::now_v7());
+        let refund = store::refunds::insert(tx, account, id, &new, mode.of_refund()).await?;
+        Ok(Written {
             refund,
-            expand_charge: new.expand_charge,
+            expand_charge: params.expand_charge,
         })
     }
 }
@@ -70,19 +74,18 @@ impl CreateRefund {
 impl Command for CreateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let written = self.write(tx, Mode::OneTransaction).await?;
-        let Written { charge, refund, .. } = written;
-        refunded(&self.origin, tx, charge, refund, written.expand_charge).await
+        refunded(&self.origin, tx, &written.refund, written.expand_charge).await
     }
 }
 
 impl Begin for CreateRefund {
     async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
         let written = self.write(tx, Mode::Phases).await?;
-        let instruction = give_back(written.charge, written.id, written.refund.amount);
-        let (verb, charge) = (Verb::CreateRefund, written.charge);
+        let instruction = give_back(&written.refund);
+        let (verb, charge) = (Verb::CreateRefund, written.refund.charge);
         self.origin
             .write_down(tx, operation, verb, charge, instruction, |operation| {
-                operation.refund = Some(written.id);
+                operation.refund = Some(written.refund.id);
                 operation.expand = written.expand_charge;
             })
             .await
@@ -90,11 +93,11 @@ impl Begin for CreateRefund {
 }
 
 /// What the processor is asked for a new refund.
-pub(super) fn give_back(charge: ChargeId, id: RefundId, amount: i64) -> Instruction {
+pub(super) fn give_back(refund: &Refund) -> Instruction {
     Instruction::Refund {
-        charge: charge.to_string(),
-        refund: id.to_string(),
-        amount,
+        charge: refund.charge.to_string(),
+        refund: refund.id.to_string(),
+        amount: refund.amount.minor_units,
     }
 }
 
@@ -102,20 +105,25 @@ pub(super) fn give_back(charge: ChargeId, id: RefundId, amount: i64) -> Instruct
 pub(super) async fn refunded(
     origin: &Origin,
     tx: &mut PgConnection,
-    charge_id: ChargeId,
-    refund: Refund,
+    refund: &Refund,
     expand_charge: bool,
 ) -> Result<Reply, Rejection> {
-    let charge = store::charges::find(tx, origin.account, charge_id)
+    let charge = store::charges::find(tx, origin.account, refund.charge)
         .await?
         .ok_or_else(|| Failure::internal("a refunded charge is gone"))
         .map_err(Rejection::Failed)?;
-    origin.emit(tx, EventType::RefundCreated, &refund).await?;
-    origin.emit(tx, EventType::ChargeRefunded, &charge).await?;
-    if charge.refunded
-        && let Some(order) = store::orders::refund(tx, origin.account, charge_id).await?
+    let (refund_view, charge_view) = (RefundView::from(refund), ChargeView::from(&charge));
+    origin
+        .emit(tx, EventType::RefundCreated, &refund_view)
+        .await?;
+    origin
+        .emit(tx, EventType::ChargeRefunded, &charge_view)
+        .await?;
+    if charge.is_refunded()
+        && let Some(order) = store::orders::refund(tx, origin.account, charge.id).await?
     {
-        origin.emit(tx, EventType::OrderRefunded, &order).await?;
+        let view = OrderView::from(&order);
+        origin.emit(tx, EventType::OrderRefunded, &view).await?;
     }
     origin.refund(tx, CREATED, refund, expand_charge).await
 }

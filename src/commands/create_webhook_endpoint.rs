@@ -11,10 +11,13 @@ use uuid::Uuid;
 
 use super::{CREATED, Origin};
 use crate::{
+    api::{
+        params::Params,
+        webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
+    },
     domain::{
         ids::WebhookEndpointId,
-        params::Params,
-        webhook_endpoint::{ENDPOINTS_MAX, NewWebhookEndpoint, Secret, too_many_endpoints},
+        webhook_endpoint::{ENDPOINTS_MAX, Secret},
     },
     idempotency::{Command, Rejection, Reply},
     store,
@@ -35,7 +38,8 @@ pub struct CreateWebhookEndpoint {
 
 impl Command for CreateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewWebhookEndpoint::parse(&self.params, self.allow_private)?;
+        let CreateWebhookEndpointParams { new } =
+            CreateWebhookEndpointParams::parse(&self.params, self.allow_private)?;
         let account = self.origin.account;
         store::webhook_endpoints::lock_creation(tx, account).await?;
         if store::webhook_endpoints::count(tx, account).await? >= ENDPOINTS_MAX {
@@ -44,11 +48,12 @@ impl Command for CreateWebhookEndpoint {
         let random = Alphanumeric.sample_string(&mut rand::rng(), SECRET_RANDOM_CHARS);
         let secret = Secret::of(format!("{}{random}", Secret::PREFIX));
         let id = WebhookEndpointId(Uuid::now_v7());
-        let mut endpoint = store::webhook_endpoints::insert(tx, account, id, &new, &secret).await?;
+        let endpoint = store::webhook_endpoints::insert(tx, account, id, &new, &secret).await?;
         // Shown here only. The stored reply holds it too, so a client that lost the reply gets it by
         // retrying, for as long as the key lives.
-        endpoint.secret = Some(secret.reveal().to_owned());
+        let mut view = WebhookEndpointView::from(&endpoint);
+        view.secret = Some(secret.reveal().to_owned());
         self.origin
-            .reply(CREATED, "webhook_endpoints", endpoint.id.clone(), &endpoint)
+            .reply(CREATED, "webhook_endpoints", id.to_string(), &view)
     }
 }

@@ -12,6 +12,7 @@ mod create_checkout;
 mod create_order;
 mod create_refund;
 mod create_webhook_endpoint;
+pub mod expansions;
 mod operations;
 mod pay_order;
 mod set_inventory;
@@ -39,19 +40,21 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    domain::{
-        charge::Charge,
+    api::{
         dialect::Dialect,
         error::{ApiError, ErrorCode, ErrorType},
+    },
+    domain::{
+        charge::Charge,
         event::EventType,
         ids::{AccountId, ChargeId, EventId},
         operation::{Instruction, Operation, Verb},
         order::Order,
-        refund::Refund,
+        refund::{Refund, RefundStatus},
         test_cards::Decline,
     },
     idempotency::{Begun, Failure, Rejection, Reply},
-    store::{self, charges::Ties, events::NewEvent, refunds::NewStatus},
+    store::{self, charges::Ties, events::NewEvent},
 };
 
 /// Ends the message of a stored refusal: without it, a client would correct its request, keep the
@@ -73,16 +76,18 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Writes down what happened, in the transaction that makes it happen.
+    /// Writes an event, in the transaction that makes it happen; `object` is the view of what it
+    /// happened to.
     async fn emit<T: Serialize>(
         &self,
         tx: &mut PgConnection,
         event_type: EventType,
         object: &T,
     ) -> Result<(), Rejection> {
+        let object = serde_json::to_string(object).map_err(unserializable)?;
         let new = NewEvent {
             event_type,
-            object: serde_json::value::to_raw_value(object).map_err(unserialisable)?,
+            object: &object,
             request_id: &self.request_id,
             idempotency_key: &self.idempotency_key,
         };
@@ -128,14 +133,12 @@ impl Origin {
         &self,
         tx: &mut PgConnection,
         status: u16,
-        mut charge: Charge,
+        charge: &Charge,
         expand_refunds: bool,
     ) -> Result<Reply, Rejection> {
-        if expand_refunds {
-            let charges = std::slice::from_mut(&mut charge);
-            store::refunds::expand_in(tx, self.account, self.dialect.prefix(), charges).await?;
-        }
-        self.reply(status, "charges", charge.id.clone(), &charge)
+        let (account, dialect) = (self.account, self.dialect);
+        let view = expansions::charge_view(tx, account, dialect, charge, expand_refunds).await?;
+        self.reply(status, "charges", view.id.clone(), &view)
     }
 
     /// The reply with a refund, and with its whole charge where that is asked for.
@@ -143,14 +146,11 @@ impl Origin {
         &self,
         tx: &mut PgConnection,
         status: u16,
-        mut refund: Refund,
+        refund: &Refund,
         expand_charge: bool,
     ) -> Result<Reply, Rejection> {
-        if expand_charge {
-            let reference = std::iter::once(&mut refund.charge);
-            store::charges::expand(tx, self.account, reference).await?;
-        }
-        self.reply(status, "refunds", refund.id.clone(), &refund)
+        let view = expansions::refund_view(tx, self.account, refund, expand_charge).await?;
+        self.reply(status, "refunds", view.id.clone(), &view)
     }
 
     /// The reply with an order, and with its whole charge where that is asked for.
@@ -158,13 +158,11 @@ impl Origin {
         &self,
         tx: &mut PgConnection,
         status: u16,
-        mut order: Order,
+        order: &Order,
         expand_charge: bool,
     ) -> Result<Reply, Rejection> {
-        if expand_charge {
-            store::charges::expand(tx, self.account, order.charge.as_mut().into_iter()).await?;
-        }
-        self.reply(status, "orders", order.id.clone(), &order)
+        let view = expansions::order_view(tx, self.account, order, expand_charge).await?;
+        self.reply(status, "orders", view.id.clone(), &view)
     }
 
     /// A reply about the object `id`; where that is new, it says where it lies.
@@ -199,10 +197,10 @@ enum Mode {
 
 impl Mode {
     /// How far a refund is when it is written.
-    fn of_refund(self) -> NewStatus {
+    fn of_refund(self) -> RefundStatus {
         match self {
-            Self::OneTransaction => NewStatus::Succeeded,
-            Self::Phases => NewStatus::Pending,
+            Self::OneTransaction => RefundStatus::Succeeded,
+            Self::Phases => RefundStatus::Pending,
         }
     }
 }
@@ -251,28 +249,19 @@ fn missing(param: &str) -> Rejection {
 
 /// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.
 fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejection> {
-    let mut reply = error_reply(&decline_of(decline, charge))?;
-    reply.resource_id = Some(charge.id.clone());
+    let id = charge.id.to_string();
+    let mut reply = error_reply(&ApiError::declined(decline, id.clone()))?;
+    reply.resource_id = Some(id);
     Ok(reply)
 }
 
-fn decline_of(decline: Decline, charge: &Charge) -> ApiError {
-    ApiError {
-        code: decline.code,
-        message: decline.message.to_owned(),
-        param: None,
-        decline_code: decline.decline_code.map(str::to_owned),
-        charge: Some(charge.id.clone()),
-    }
-}
-
-fn unserialisable(error: serde_json::Error) -> Rejection {
+fn unserializable(error: serde_json::Error) -> Rejection {
     Rejection::Failed(Failure::internal(error))
 }
 
 /// A reply with a JSON body.
 fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
-    let body = serde_json::to_vec(object).map_err(unserialisable)?;
+    let body = serde_json::to_vec(object).map_err(unserializable)?;
     Ok(Reply {
         status,
         headers: vec![("content-type".into(), "application/json".into())],

@@ -15,8 +15,9 @@ use super::{
     declined, pay_order::paid,
 };
 use crate::{
+    api::refunds::RefundView,
     domain::{
-        charge::Authorisation,
+        charge::Authorization,
         event::EventType,
         ids::AccountId,
         operation::{Answer, Instruction, Operation, Verb, Word},
@@ -172,8 +173,8 @@ async fn authorised(
         return Err(inconsistent());
     };
     let said = match answer {
-        Answer::Done => Authorisation::Approved,
-        Answer::Declined(decline) => Authorisation::Declined(decline),
+        Answer::Done => Authorization::Approved,
+        Answer::Declined(decline) => Authorization::Declined(decline),
     };
     let (account, id) = (operation.account, operation.charge);
     // The same order of locks as when an order is paid in one transaction: the order first.
@@ -187,8 +188,8 @@ async fn authorised(
             checkout_steps::charged(origin, tx, checkout, &charge, said).await?;
             checkout_steps::has_run()
         }
-        (None, Some(order)) => paid(origin, tx, order, charge, said, operation.expand).await,
-        (None, None) => create_charge::answer(origin, tx, charge, said, operation.expand).await,
+        (None, Some(order)) => paid(origin, tx, order, &charge, said, operation.expand).await,
+        (None, None) => create_charge::answer(origin, tx, &charge, said, operation.expand).await,
     }
 }
 
@@ -220,14 +221,15 @@ async fn given_back(
         Answer::Done => {
             let refund = store::refunds::succeed(tx, account, id).await?;
             if let Some(checkout) = operation.checkout {
-                checkout_steps::given_back(origin, tx, checkout, charge, refund).await?;
+                checkout_steps::given_back(origin, tx, checkout, &refund).await?;
                 return checkout_steps::has_run();
             }
-            refunded(origin, tx, charge, refund, operation.expand).await
+            refunded(origin, tx, &refund, operation.expand).await
         }
         Answer::Declined(decline) => {
             let refund = store::refunds::fail(tx, account, id).await?;
-            origin.emit(tx, EventType::RefundFailed, &refund).await?;
+            let view = RefundView::from(&refund);
+            origin.emit(tx, EventType::RefundFailed, &view).await?;
             if let Some(checkout) = operation.checkout {
                 // Money that was taken for nothing must go back: the step stays to be run.
                 store::checkouts::count_refused_refund(tx, account, checkout).await?;

@@ -15,16 +15,19 @@ use uuid::Uuid;
 
 use super::{OK, Origin, create_charge::authorise, declined, missing, unsettled};
 use crate::{
-    domain::{
-        charge::{Authorisation, Charge, NewCharge},
+    api::{
+        charges::ChargeView,
         error::ApiError,
+        orders::{OrderView, PayOrderParams},
+        params::Params,
+    },
+    domain::{
+        charge::{Authorization, Charge, NewCharge},
         event::EventType,
         ids::{ChargeId, OrderId},
         operation::Verb,
-        order::Payment,
-        params::Params,
     },
-    idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
+    idempotency::{Begin, Begun, Command, Rejection, Reply},
     processor::SimulatedProcessor,
     store,
 };
@@ -51,7 +54,7 @@ struct Decided {
 
 impl PayOrder {
     async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
-        let payment = Payment::parse(&self.params)?;
+        let params = PayOrderParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let order = store::orders::lock(tx, account, id)
@@ -61,15 +64,11 @@ impl PayOrder {
             return Err(unsettled());
         }
         order.status.must_be_open().map_err(ApiError::from)?;
-        let new = order
-            .charge_for(payment.card)
-            .ok_or_else(|| Failure::internal("an order has a currency that isn't one"))
-            .map_err(Rejection::Failed)?;
         Ok(Decided {
             order: id,
             charge: ChargeId(Uuid::now_v7()),
-            new,
-            expand_charge: payment.expand_charge,
+            new: order.charge_for(params.card),
+            expand_charge: params.expand_charge,
         })
     }
 }
@@ -86,7 +85,7 @@ impl Command for PayOrder {
         let account = self.origin.account;
         let charge =
             store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
-        paid(&self.origin, tx, order, charge, said, expand_charge).await
+        paid(&self.origin, tx, order, &charge, said, expand_charge).await
     }
 }
 
@@ -117,23 +116,22 @@ pub(super) async fn paid(
     origin: &Origin,
     tx: &mut PgConnection,
     order: OrderId,
-    charge: Charge,
-    said: Authorisation,
+    charge: &Charge,
+    said: Authorization,
     expand_charge: bool,
 ) -> Result<Reply, Rejection> {
+    let view = ChargeView::from(charge);
     match said {
-        Authorisation::Approved => {
-            let charge_id = ChargeId::parse(&charge.id)
-                .ok_or_else(|| Failure::internal("a charge has an id that isn't one"))
-                .map_err(Rejection::Failed)?;
-            let order = store::orders::pay(tx, origin.account, order, charge_id).await?;
-            origin.emit(tx, EventType::ChargeSucceeded, &charge).await?;
-            origin.emit(tx, EventType::OrderPaid, &order).await?;
-            origin.order(tx, OK, order, expand_charge).await
+        Authorization::Approved => {
+            let order = store::orders::pay(tx, origin.account, order, charge.id).await?;
+            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
+            let paid = OrderView::from(&order);
+            origin.emit(tx, EventType::OrderPaid, &paid).await?;
+            origin.order(tx, OK, &order, expand_charge).await
         }
-        Authorisation::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, &charge).await?;
-            declined(decline, &charge)
+        Authorization::Declined(decline) => {
+            origin.emit(tx, EventType::ChargeFailed, &view).await?;
+            declined(decline, charge)
         }
     }
 }

@@ -9,10 +9,11 @@ use sqlx::PgConnection;
 
 use super::{OK, Origin, missing};
 use crate::{
-    domain::{
-        inventory::{NewLevel, sku},
+    api::{
+        inventory::{InventoryView, SetInventoryParams},
         params::Params,
     },
+    domain::inventory::sku,
     idempotency::{Command, Rejection, Reply},
     store,
 };
@@ -32,10 +33,11 @@ pub struct SetInventory {
 
 impl Command for SetInventory {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewLevel::parse(&self.params)?;
+        let params = SetInventoryParams::parse(&self.params)?;
         let sku = sku(&self.sku).ok_or_else(|| missing("sku"))?;
-        let inventory = store::inventory::set(tx, self.origin.account, sku, new.quantity).await?;
-        self.origin
-            .reply(OK, "inventory", sku.to_owned(), &inventory)
+        let inventory =
+            store::inventory::set(tx, self.origin.account, sku, params.quantity).await?;
+        let view = InventoryView::from(&inventory);
+        self.origin.reply(OK, "inventory", sku.to_owned(), &view)
     }
 }

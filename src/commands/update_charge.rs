@@ -9,7 +9,12 @@ use sqlx::PgConnection;
 
 use super::{OK, Origin, missing};
 use crate::{
-    domain::{charge::ChargeUpdate, event::EventType, ids::ChargeId, params::Params},
+    api::{
+        charges::{ChargeView, UpdateChargeParams},
+        error::ApiError,
+        params::Params,
+    },
+    domain::{event::EventType, ids::ChargeId},
     idempotency::{Command, Rejection, Reply},
     store,
 };
@@ -26,7 +31,7 @@ pub struct UpdateCharge {
 
 impl Command for UpdateCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = ChargeUpdate::parse(&self.params)?;
+        let update = UpdateChargeParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let before = store::charges::lock(tx, account, id)
@@ -35,15 +40,18 @@ impl Command for UpdateCharge {
         let mut charge = before.clone();
         charge.description = update.description.apply(charge.description);
         charge.receipt_email = update.receipt_email.apply(charge.receipt_email);
-        charge.metadata = update.metadata.apply(charge.metadata)?;
+        charge.metadata = update
+            .metadata
+            .apply(charge.metadata)
+            .map_err(ApiError::from)?;
         if charge != before {
             charge = store::charges::update(tx, account, id, &charge).await?;
             self.origin
-                .emit(tx, EventType::ChargeUpdated, &charge)
+                .emit(tx, EventType::ChargeUpdated, &ChargeView::from(&charge))
                 .await?;
         }
         self.origin
-            .charge(tx, OK, charge, update.expand_refunds)
+            .charge(tx, OK, &charge, update.expand_refunds)
             .await
     }
 }

@@ -9,7 +9,12 @@ use sqlx::PgConnection;
 
 use super::{OK, Origin, missing};
 use crate::{
-    domain::{event::EventType, ids::OrderId, order::OrderUpdate, params::Params},
+    api::{
+        error::ApiError,
+        orders::{OrderView, UpdateOrderParams},
+        params::Params,
+    },
+    domain::{event::EventType, ids::OrderId},
     idempotency::{Command, Rejection, Reply},
     store,
 };
@@ -26,20 +31,25 @@ pub struct UpdateOrder {
 
 impl Command for UpdateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = OrderUpdate::parse(&self.params)?;
+        let update = UpdateOrderParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let before = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
         let mut order = before.clone();
-        order.metadata = update.metadata.apply(order.metadata)?;
+        order.metadata = update
+            .metadata
+            .apply(order.metadata)
+            .map_err(ApiError::from)?;
         if order != before {
             order = store::orders::update(tx, account, id, &order).await?;
             self.origin
-                .emit(tx, EventType::OrderUpdated, &order)
+                .emit(tx, EventType::OrderUpdated, &OrderView::from(&order))
                 .await?;
         }
-        self.origin.order(tx, OK, order, update.expand_charge).await
+        self.origin
+            .order(tx, OK, &order, update.expand_charge)
+            .await
     }
 }

@@ -9,7 +9,12 @@ use sqlx::PgConnection;
 
 use super::{OK, Origin, missing};
 use crate::{
-    domain::{event::EventType, ids::RefundId, params::Params, refund::RefundUpdate},
+    api::{
+        error::ApiError,
+        params::Params,
+        refunds::{RefundView, UpdateRefundParams},
+    },
+    domain::{event::EventType, ids::RefundId},
     idempotency::{Command, Rejection, Reply},
     store,
 };
@@ -26,22 +31,25 @@ pub struct UpdateRefund {
 
 impl Command for UpdateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = RefundUpdate::parse(&self.params)?;
+        let update = UpdateRefundParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = RefundId::parse(&self.id).ok_or_else(|| missing("id"))?;
         let before = store::refunds::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id"))?;
         let mut refund = before.clone();
-        refund.metadata = update.metadata.apply(refund.metadata)?;
+        refund.metadata = update
+            .metadata
+            .apply(refund.metadata)
+            .map_err(ApiError::from)?;
         if refund != before {
             refund = store::refunds::update(tx, account, id, &refund).await?;
             self.origin
-                .emit(tx, EventType::RefundUpdated, &refund)
+                .emit(tx, EventType::RefundUpdated, &RefundView::from(&refund))
                 .await?;
         }
         self.origin
-            .refund(tx, OK, refund, update.expand_charge)
+            .refund(tx, OK, &refund, update.expand_charge)
             .await
     }
 }

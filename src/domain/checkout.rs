@@ -9,25 +9,22 @@
 //!                  cancel_order ◀──────────┘ ─▶ canceled
 //! ```
 
-use serde::{Deserialize, Serialize};
+use chrono::{DateTime, Utc};
 
 use super::{
-    charge::{Card, REFERENCE_MAX_CHARS, currency, source},
+    charge::Card,
     dialect::Dialect,
-    error::ApiError,
     ids::{AccountId, ChargeId, CheckoutId, OrderId},
-    money::Currency,
-    order::{ITEMS_MAX, Item, NewOrder, item, total},
-    params::{Fields, Metadata, Params},
+    metadata::Metadata,
+    money::Money,
+    order::{Item, NewOrder},
 };
 
-/// The checked parameters of a new checkout.
+/// A checkout that is to be made.
 #[derive(Debug, Clone)]
 pub struct NewCheckout {
-    /// The sum of the items, in minor units.
-    pub amount: i64,
-    /// What the amounts count.
-    pub currency: Currency,
+    /// The sum of the items.
+    pub amount: Money,
     /// 1 to 100 lines, each with a stock-keeping unit.
     pub items: Vec<Item>,
     /// The card that pays.
@@ -38,39 +35,8 @@ pub struct NewCheckout {
     pub metadata: Metadata,
 }
 
-impl NewCheckout {
-    /// Checks the parameters of `POST /checkouts`.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let currency = currency(&mut fields)?;
-        let items = fields.objects("items", 1..=ITEMS_MAX, item_with_sku)?;
-        let new_checkout = Self {
-            amount: total(&items)?,
-            currency,
-            items,
-            card: source(&mut fields)?,
-            customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-            metadata: fields.metadata()?,
-        };
-        fields.finish()?;
-        Ok(new_checkout)
-    }
-}
-
-/// Without a stock-keeping unit there is nothing to allocate.
-fn item_with_sku(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
-    let item = item(fields)?;
-    match item.sku {
-        Some(_) => Ok(item),
-        None => Err(fields.missing("sku")),
-    }
-}
-
 /// One step of a checkout: one transaction, or one operation in phases.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
-)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StepName {
     /// Opens the order.
     CreateOrder,
@@ -112,6 +78,11 @@ impl StepName {
         }
     }
 
+    /// The step with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|step| step.as_str() == name)
+    }
+
     /// Where it stands among the steps.
     pub fn position(self) -> i16 {
         match self {
@@ -134,8 +105,7 @@ impl StepName {
 }
 
 /// How far a step is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepState {
     /// To be run, or running.
     Pending,
@@ -148,6 +118,9 @@ pub enum StepState {
 }
 
 impl StepState {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Pending, Self::Done, Self::Refused, Self::Skipped];
+
     /// Its name, in replies and in the table.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -157,29 +130,32 @@ impl StepState {
             Self::Skipped => "skipped",
         }
     }
+
+    /// The state with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|state| state.as_str() == name)
+    }
 }
 
-/// One step, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+/// One step and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// What it does.
-    #[schema(example = "create_charge")]
     pub name: StepName,
     /// How far it is.
-    #[schema(example = "done")]
     pub state: StepState,
     /// The id of what it made or changed, once it ended.
-    #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
     pub resource: Option<String>,
-    /// How often it was somebody's to run: once when it is next, and once more whenever somebody goes
-    /// on with the checkout after a crash or a failure.
-    #[schema(example = 1)]
+    /// How often a run set out for it: once when it becomes the next step, and once more whenever
+    /// the checkout is taken up again after a crash or a failure.
     pub attempts: i32,
 }
 
 /// Where a checkout stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckoutStatus {
     /// It has steps to run, forwards or undoing, or its end is to be written.
     InProgress,
@@ -211,89 +187,51 @@ impl CheckoutStatus {
     }
 }
 
-/// A checkout, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+/// Why a step was refused for good, as it is told to the client when the checkout ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRefusal {
+    /// The code of the error, for programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The parameter at fault.
+    pub param: Option<String>,
+    /// The issuer's reason, for a declined card.
+    pub decline_code: Option<String>,
+}
+
+/// A checkout.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkout {
-    /// `co_…`
-    #[schema(example = "co_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `checkout`.
-    #[schema(example = "checkout")]
-    pub object: &'static str,
-    /// The sum of the items, in minor units.
-    #[schema(example = 2400)]
-    pub amount: i64,
-    /// The charge, a declined one too, once the processor has answered.
-    #[schema(required = true)]
-    pub charge: Option<String>,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// ISO 4217, lower case.
-    #[schema(example = "eur")]
-    pub currency: String,
-    /// Your own reference.
-    #[schema(required = true)]
-    pub customer: Option<String>,
-    /// Why it was or is being canceled: the code of the error that is answered.
-    #[schema(required = true, example = "out_of_stock")]
-    pub failure_code: Option<String>,
-    /// The same, for people.
-    #[schema(required = true)]
-    pub failure_message: Option<String>,
+    /// Which one.
+    pub id: CheckoutId,
+    /// The sum of the items.
+    pub amount: Money,
     /// The lines.
     pub items: Vec<Item>,
-    /// Always false.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Your own names; the order has them too.
-    #[schema(value_type = BTreeMap<String, String>)]
+    /// The client's own reference.
+    pub customer: Option<String>,
+    /// The client's own names; the order has them too.
     pub metadata: Metadata,
     /// The order, once there is one.
-    #[schema(required = true)]
-    pub order: Option<String>,
-    /// The refund of a charge that was given back.
-    #[schema(required = true)]
-    pub refund: Option<String>,
+    pub order: Option<OrderId>,
+    /// Why a step was refused for good, if one was.
+    pub refusal: Option<StepRefusal>,
     /// Where it stands.
-    #[schema(example = "completed")]
     pub status: CheckoutStatus,
     /// What was run, and what is to be.
     pub steps: Vec<Step>,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
 }
 
-/// A checkout with all that it takes to go on with it, whoever does.
-#[derive(Debug, Clone)]
-pub struct CheckoutRun {
-    /// Which one.
-    pub id: CheckoutId,
-    /// Whose it is.
-    pub account: AccountId,
-    /// As clients see it.
-    pub checkout: Checkout,
-    /// The order, once there is one.
-    pub order: Option<OrderId>,
-    /// The card that pays.
-    pub card: Card,
-    /// Why a step was refused for good, if one was.
-    pub refusal: Option<ApiError>,
-    /// How many refunds the processor refused to make; the next one is another operation.
-    pub refused_refunds: i32,
-    /// Whether the last of them is so fresh that another one would be refused as well.
-    pub refund_waits: bool,
-    /// Decides what paths in the reply start with.
-    pub dialect: Dialect,
-    /// The `req_…` that began it.
-    pub request_id: String,
-    /// The client's key.
-    pub idempotency_key: String,
-}
-
-impl CheckoutRun {
+impl Checkout {
     /// The step that is to be run now; `None` once all has been done that ever will be.
     pub fn next(&self) -> Option<StepName> {
-        let steps = &self.checkout.steps;
-        let pending = steps.iter().find(|step| step.state == StepState::Pending);
+        let pending = self
+            .steps
+            .iter()
+            .find(|step| step.state == StepState::Pending);
         pending.map(|step| step.name)
     }
 
@@ -305,31 +243,49 @@ impl CheckoutRun {
         }
     }
 
+    /// The id of what a step made.
+    pub fn resource(&self, name: StepName) -> Option<&str> {
+        let step = self.steps.iter().find(|step| step.name == name)?;
+        step.resource.as_deref()
+    }
+
     /// The charge, if one succeeded or failed.
     pub fn charge(&self) -> Option<ChargeId> {
-        self.checkout.charge.as_deref().and_then(ChargeId::parse)
+        self.resource(StepName::CreateCharge)
+            .and_then(ChargeId::parse)
     }
-}
 
-impl Checkout {
-    /// The order that its first step creates; `None` if its currency isn't one.
-    pub fn new_order(&self) -> Option<NewOrder> {
-        Some(NewOrder {
+    /// The order that its first step creates.
+    pub fn new_order(&self) -> NewOrder {
+        NewOrder {
             amount: self.amount,
-            currency: Currency::parse(&self.currency)?,
             items: self.items.clone(),
             customer: self.customer.clone(),
             client_order_id: None,
             metadata: self.metadata.clone(),
-            expand_charge: false,
-        })
+        }
     }
+}
 
-    /// The id of what a step made.
-    pub fn resource(steps: &[Step], name: StepName) -> Option<String> {
-        let step = steps.iter().find(|step| step.name == name)?;
-        step.resource.clone()
-    }
+/// A checkout with all that it takes to run its next step.
+#[derive(Debug, Clone)]
+pub struct CheckoutRun {
+    /// Whose it is.
+    pub account: AccountId,
+    /// How far it is.
+    pub checkout: Checkout,
+    /// The card that pays.
+    pub card: Card,
+    /// How many refunds the processor refused to make; the next one is another operation.
+    pub refused_refunds: i32,
+    /// Whether the last of them is so fresh that another one would be refused as well.
+    pub refund_waits: bool,
+    /// The dialect of the reply.
+    pub dialect: Dialect,
+    /// The `req_…` that began it.
+    pub request_id: String,
+    /// The client's key.
+    pub idempotency_key: String,
 }
 
 #[cfg(test)]

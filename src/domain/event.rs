@@ -1,7 +1,8 @@
-//! What is told to whoever wants to know what happened.
+//! An event: something that happened to an object, kept with the object as it was then.
 
-use serde::Serialize;
-use serde_json::value::RawValue;
+use chrono::{DateTime, Utc};
+
+use super::ids::EventId;
 
 macro_rules! event_types {
     ($($name:ident = $text:literal: $about:literal;)+) => {
@@ -46,52 +47,22 @@ event_types! {
     CheckoutCanceled = "checkout.canceled": "A checkout was declined or out of stock, and is undone.";
 }
 
-/// An event, as clients see it and as webhooks carry it.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// `evt_…`
-    #[schema(example = "evt_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `event`.
-    #[schema(example = "event")]
-    pub object: &'static str,
-    /// Always null: there is one version of this API.
-    #[schema(required = true, value_type = Option<String>)]
-    pub api_version: (),
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// What it happened to.
-    pub data: EventData,
-    /// Always false.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Deliveries to webhook endpoints that are still to be made.
-    #[schema(example = 0)]
-    pub pending_webhooks: i64,
-    /// The request that made it happen.
-    pub request: EventRequest,
-    /// What happened.
-    #[serde(rename = "type")]
-    #[schema(example = "charge.succeeded")]
+    /// Which one.
+    pub id: EventId,
+    /// What happened. Text, because a newer release may have written a type that this one doesn't
+    /// know.
     pub event_type: String,
-}
-
-/// What an event happened to.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-pub struct EventData {
-    /// The charge, refund or order as it was right after the change.
-    #[schema(value_type = Object)]
-    pub object: Box<RawValue>,
-}
-
-/// The request that made an event happen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct EventRequest {
+    /// The object right after the change, in the very text that a client was shown.
+    pub object: String,
+    /// Deliveries to webhook endpoints that are still to be made.
+    pub pending_webhooks: i64,
     /// The `req_…` that executed.
-    #[schema(example = "req_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// The key it executed under.
-    #[schema(example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
+    pub request_id: String,
+    /// The key that it executed under.
     pub idempotency_key: String,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
 }

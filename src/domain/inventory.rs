@@ -1,14 +1,10 @@
-//! How much of what is there, and who gets it.
+//! How much there is of each stock-keeping unit, and which order gets it.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use chrono::{DateTime, Utc};
 
-use super::{
-    error::{ApiError, ErrorCode},
-    order::{ITEM_TEXT_MAX_CHARS, Item},
-    params::Params,
-};
+use super::order::{ITEM_TEXT_MAX_CHARS, Item};
 
 /// Highest level that can be set.
 pub const LEVEL_MAX: i64 = 1_000_000_000;
@@ -20,36 +16,11 @@ pub fn sku(segment: &[u8]) -> Option<&str> {
     (is_sku && !text.contains('\0')).then_some(text)
 }
 
-/// The checked parameters of a new level.
-#[derive(Debug, Clone, Copy)]
-pub struct NewLevel {
-    /// What is there, not what comes or goes.
-    pub quantity: i64,
-}
-
-impl NewLevel {
-    /// Checks the parameters of `PUT /inventory/{sku}`.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let Some(quantity) = fields.integer("quantity", 0..=LEVEL_MAX)? else {
-            return Err(fields.missing("quantity"));
-        };
-        fields.finish()?;
-        Ok(Self { quantity })
-    }
-}
-
 /// The first line that can't be served in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfStock {
     /// Which line, counted from 0.
     pub item: usize,
-}
-
-impl From<OutOfStock> for ApiError {
-    fn from(OutOfStock { item }: OutOfStock) -> Self {
-        Self::explained(ErrorCode::OutOfStock).with_param(format!("items[{item}][quantity]"))
-    }
 }
 
 /// What all `items` together take from each level, sorted by sku, or the first line for which there
@@ -76,21 +47,15 @@ pub fn allocate(
     Ok(taken.into_iter().map(owned).collect())
 }
 
-/// How much of one stock-keeping unit is there, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+/// How much there is of one stock-keeping unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    /// Always `inventory`.
-    #[schema(example = "inventory")]
-    pub object: &'static str,
-    /// What is left to sell, 0 to 1 000 000 000.
-    #[schema(example = 40)]
-    pub quantity: i64,
-    /// Your stock-keeping unit.
-    #[schema(example = "mug")]
+    /// The client's stock-keeping unit.
     pub sku: String,
-    /// When it was last set or taken from, in unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub updated: i64,
+    /// What is left to sell, 0 to [`LEVEL_MAX`].
+    pub quantity: i64,
+    /// When it was last set or taken from, by the database's clock.
+    pub updated_at: DateTime<Utc>,
 }
 
 #[cfg(test)]
@@ -102,7 +67,6 @@ mod tests {
 
     fn item(sku: Option<&str>, quantity: i64) -> Item {
         Item {
-            amount: quantity,
             description: None,
             quantity,
             sku: sku.map(str::to_owned),
@@ -150,15 +114,6 @@ mod tests {
             };
             assert_eq!(allocate(&levels, &items), expected, "{lines:?}");
         }
-    }
-
-    #[test]
-    fn the_refusal_names_the_line() {
-        let error = ApiError::from(OutOfStock { item: 7 });
-        assert_eq!(
-            (error.code, error.param.as_deref()),
-            (ErrorCode::OutOfStock, Some("items[7][quantity]"))
-        );
     }
 
     proptest! {

@@ -1,21 +1,20 @@
-//! 4 · The rules, pure: no async, SQL, HTTP, clock or randomness in here.
+//! 4 · The entities and their rules, pure: no async, SQL, HTTP, JSON, clock or randomness in here.
 //!
 //! Promise: everything in this folder can be tested with a table, and a reader finds each business
-//! rule in one place, stated without the machinery around it.
+//! rule in one place, stated without the machinery around it. What clients see of an entity is in
+//! `api/`, how it is stored is in `store/`.
 
-pub mod card_numbers;
+pub mod change;
 pub mod charge;
 pub mod checkout;
 pub mod dialect;
-pub mod error;
 pub mod event;
 pub mod ids;
 pub mod inventory;
-pub mod list;
+pub mod metadata;
 pub mod money;
 pub mod operation;
 pub mod order;
-pub mod params;
 pub mod public_addresses;
 pub mod refund;
 pub mod test_cards;

@@ -6,21 +6,36 @@ use std::fmt;
 /// accept them.
 pub const AMOUNT_MAX: i64 = 99_999_999;
 
-/// An ISO 4217 currency that people pay with: three lower-case letters.
+/// An amount of money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Money {
+    /// In the smallest unit of the currency: 2000 is 20.00 dollars, and 2000 yen.
+    pub minor_units: i64,
+    /// What is counted.
+    pub currency: Currency,
+}
+
+/// An ISO 4217 currency, shown as three lower-case letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Currency(iso_currency::Currency);
 
 impl Currency {
-    /// Reads a code in any case. `None` for unknown codes and for those that nobody's card is
-    /// charged in: funds, metals, test codes and superseded currencies.
+    /// Reads the code of a currency that cards are charged in, in any case. `None` for unknown
+    /// codes, funds, metals, test codes and superseded currencies.
     pub fn parse(code: &str) -> Option<Self> {
-        if code.len() != 3 || !code.is_ascii() {
-            return None;
-        }
-        let currency = iso_currency::Currency::from_code(&code.to_ascii_uppercase())?;
+        let Self(currency) = Self::of_stored(code)?;
         let is_money =
             !currency.is_fund() && !currency.is_special() && currency.is_superseded().is_none();
         is_money.then_some(Self(currency))
+    }
+
+    /// Reads the code of any currency. What was charged in a currency stays readable after that
+    /// currency is superseded.
+    pub fn of_stored(code: &str) -> Option<Self> {
+        if code.len() != 3 || !code.is_ascii() {
+            return None;
+        }
+        iso_currency::Currency::from_code(&code.to_ascii_uppercase()).map(Self)
     }
 
     /// Reads an amount as people write it, `20.00`, in minor units: exactly, or not at all. Digits,

@@ -2,8 +2,6 @@
 //!
 //! Promise: the answer depends on the card alone, so every run of a test sees the same.
 
-use super::error::ErrorCode;
-
 /// What the processor answers about a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -17,11 +15,36 @@ pub enum Decision {
     Outage,
 }
 
+/// The kinds of decline. The strings are for programs and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeclineCode {
+    /// The issuer said no.
+    CardDeclined,
+    /// The card has expired.
+    ExpiredCard,
+    /// The security code is wrong.
+    IncorrectCvc,
+    /// The card could not be processed.
+    ProcessingError,
+}
+
+impl DeclineCode {
+    /// Its name in replies, in the table and on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CardDeclined => "card_declined",
+            Self::ExpiredCard => "expired_card",
+            Self::IncorrectCvc => "incorrect_cvc",
+            Self::ProcessingError => "processing_error",
+        }
+    }
+}
+
 /// Why a card was declined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decline {
-    /// The error's code, also the charge's `failure_code`.
-    pub code: ErrorCode,
+    /// The kind of decline, also the charge's failure code.
+    pub code: DeclineCode,
     /// The issuer's reason.
     pub decline_code: Option<&'static str>,
     /// For the customer.
@@ -30,7 +53,7 @@ pub struct Decline {
 
 /// The decline of an operation that breaks the processor's own rules.
 pub const PROCESSING_ERROR: Decline = Decline {
-    code: ErrorCode::ProcessingError,
+    code: DeclineCode::ProcessingError,
     decline_code: None,
     message: "An error occurred while processing your card.",
 };
@@ -53,7 +76,7 @@ impl Decline {
                 | Decision::Outage => None,
             })
             .unwrap_or(Self {
-                code: ErrorCode::CardDeclined,
+                code: DeclineCode::CardDeclined,
                 decline_code: Some("generic_decline"),
                 message: "Your card was declined.",
             })
@@ -79,7 +102,7 @@ pub struct TestCard {
 pub const TOKEN_EXPIRY: (i16, i16) = (12, 2099);
 
 const fn decline(
-    code: ErrorCode,
+    code: DeclineCode,
     decline_code: Option<&'static str>,
     message: &'static str,
 ) -> Decision {
@@ -92,7 +115,7 @@ const fn decline(
 
 const fn declined(decline_code: &'static str) -> Decision {
     decline(
-        ErrorCode::CardDeclined,
+        DeclineCode::CardDeclined,
         Some(decline_code),
         "Your card was declined.",
     )
@@ -150,7 +173,7 @@ pub const TEST_CARDS: &[TestCard] = &[
         "visa",
         "9995",
         decline(
-            ErrorCode::CardDeclined,
+            DeclineCode::CardDeclined,
             Some("insufficient_funds"),
             "Your card has insufficient funds.",
         ),
@@ -174,7 +197,7 @@ pub const TEST_CARDS: &[TestCard] = &[
         "4000000000000069",
         "visa",
         "0069",
-        decline(ErrorCode::ExpiredCard, None, "Your card has expired."),
+        decline(DeclineCode::ExpiredCard, None, "Your card has expired."),
     ),
     card(
         &["tok_chargeDeclinedIncorrectCvc"],
@@ -182,7 +205,7 @@ pub const TEST_CARDS: &[TestCard] = &[
         "visa",
         "0127",
         decline(
-            ErrorCode::IncorrectCvc,
+            DeclineCode::IncorrectCvc,
             None,
             "Your card's security code is incorrect.",
         ),

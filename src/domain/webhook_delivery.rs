@@ -3,11 +3,14 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
-use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::webhook_endpoint::Secret;
+use super::{
+    ids::{EventId, WebhookDeliveryId, WebhookEndpointId},
+    webhook_endpoint::Secret,
+};
 
 /// How often an event is sent to an endpoint that doesn't take it: with the default pauses, over
 /// three days or so, a long weekend's outage.
@@ -51,20 +54,15 @@ impl Pauses {
 }
 
 /// One attempt that ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[schema(as = WebhookAttempt)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// When it began, in unix seconds: the `t` of its signature.
-    #[schema(example = 1_795_000_000)]
     pub at: i64,
-    /// What the endpoint answered; null if it didn't.
-    #[schema(required = true, example = 200)]
+    /// The status that the endpoint answered with, if it answered.
     pub response_status: Option<u16>,
-    /// Why there is no answer that counts; null if the status says enough.
-    #[schema(required = true, example = "timed out")]
+    /// Why there is no answer that counts, where the status doesn't say enough.
     pub error: Option<String>,
     /// Milliseconds.
-    #[schema(example = 84)]
     pub duration_ms: i64,
 }
 
@@ -76,38 +74,57 @@ impl Attempt {
     }
 }
 
-/// The delivery of an event to an endpoint, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+/// How far a delivery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryStatus {
+    /// The endpoint has not taken it, and is asked again.
+    Pending,
+    /// The endpoint took it.
+    Succeeded,
+    /// There will be no more attempts.
+    Failed,
+}
+
+impl DeliveryStatus {
+    /// Its name, in replies and in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The status with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Pending, Self::Succeeded, Self::Failed]
+            .into_iter()
+            .find(|status| status.as_str() == name)
+    }
+}
+
+/// The delivery of an event to an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookDelivery {
-    /// `whd_…`
-    #[schema(example = "whd_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `webhook_delivery`.
-    #[schema(example = "webhook_delivery")]
-    pub object: &'static str,
+    /// Which one.
+    pub id: WebhookDeliveryId,
+    /// Where it goes.
+    pub endpoint: WebhookEndpointId,
+    /// What it carries.
+    pub event: EventId,
+    /// What happened, as the event says.
+    pub event_type: String,
+    /// How far it is.
+    pub status: DeliveryStatus,
     /// The oldest first.
     pub attempts: Vec<Attempt>,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// When the endpoint took it, in unix seconds.
-    #[schema(required = true, example = 1_795_000_001)]
-    pub delivered: Option<i64>,
-    /// `we_…`
-    #[schema(example = "we_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub endpoint: String,
-    /// `evt_…`
-    #[schema(example = "evt_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub event: String,
-    /// What happened.
-    #[schema(example = "charge.succeeded")]
-    pub event_type: String,
-    /// Unix seconds, at the earliest; null while an attempt is made, and if there will be none.
-    #[schema(required = true)]
-    pub next_attempt: Option<i64>,
-    /// `pending`, `succeeded` or `failed`.
-    #[schema(example = "succeeded")]
-    pub status: String,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
+    /// When the endpoint took it.
+    pub delivered_at: Option<DateTime<Utc>>,
+    /// When the next attempt is made at the earliest. `None` while one is made, and if there will
+    /// be none.
+    pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
 #[cfg(test)]

@@ -11,11 +11,9 @@ use moka::sync::Cache;
 
 use super::error::EdgeError;
 use crate::{
+    api::error::{ApiError, ErrorCode},
     database::Database,
-    domain::{
-        error::{ApiError, ErrorCode},
-        ids::AccountId,
-    },
+    domain::ids::AccountId,
     store,
 };
 

@@ -10,13 +10,13 @@ use super::{
     request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
-    commands::{CaptureCharge, CreateCharge, UpdateCharge},
-    domain::{
-        charge::{Charge, REFERENCE_MAX_CHARS},
-        ids::{ChargeId, OrderId},
-        list::List,
+    api::{charges::ChargeView, list::List, params::REFERENCE_MAX_CHARS},
+    commands::{
+        CaptureCharge, CreateCharge, UpdateCharge,
+        expansions::{charge_view, charge_views},
     },
-    store::{self, charges::Filter},
+    domain::ids::{ChargeId, OrderId},
+    store::{self, charges::Filter, page::Listed},
 };
 
 /// Charge a card
@@ -30,7 +30,7 @@ use crate::{
         ),
         description = "Amounts are in minor units: 2000 is 20.00 of a currency with cents.",
     ),
-    responses((status = 201, description = "The charge.", body = Charge)),
+    responses((status = 201, description = "The charge.", body = ChargeView)),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
     let processor = app.processor.clone();
@@ -55,7 +55,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
         (super::openapi::UpdateChargeBody = "application/json"),
         (super::openapi::UpdateChargeBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The charge.", body = Charge)),
+    responses((status = 200, description = "The charge.", body = ChargeView)),
 )]
 pub async fn update(
     app: web::Data<App>,
@@ -85,7 +85,7 @@ pub async fn update(
         (super::openapi::CaptureChargeBody = "application/json"),
         (super::openapi::CaptureChargeBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The charge.", body = Charge)),
+    responses((status = 200, description = "The charge.", body = ChargeView)),
 )]
 pub async fn capture(
     app: web::Data<App>,
@@ -111,7 +111,7 @@ pub async fn capture(
             description = "`refunds` lists its refunds in it.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "The charge.", body = Charge)),
+    responses((status = 200, description = "The charge.", body = ChargeView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -121,16 +121,14 @@ pub async fn retrieve(
     let expand_refunds = expands(&request, "refunds")?;
     let id = ChargeId::parse(request.match_info().query("id"))
         .ok_or_else(|| EdgeError::missing("id"))?;
-    let (account, prefix) = (caller.account, caller.dialect.prefix());
+    let Caller { account, dialect } = caller;
     let charge = app
         .snapshot(move |connection| {
             Box::pin(async move {
-                let mut charge = store::charges::find(&mut *connection, account, id).await?;
-                if expand_refunds {
-                    let charges = charge.as_mut_slice();
-                    store::refunds::expand_in(connection, account, prefix, charges).await?;
-                }
-                Ok(charge)
+                let found = store::charges::find(&mut *connection, account, id).await?;
+                let Some(charge) = found else { return Ok(None) };
+                let view = charge_view(connection, account, dialect, &charge, expand_refunds);
+                view.await.map(Some)
             })
         })
         .await?
@@ -156,7 +154,7 @@ pub async fn retrieve(
             description = "`data.refunds` lists the refunds in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<Charge>)),
+    responses((status = 200, description = "A page, newest first.", body = List<ChargeView>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -172,19 +170,19 @@ pub async fn list(
     };
     let expand_refunds = fields.expands("data.refunds")?;
     fields.finish()?;
-    let (account, prefix, cursor) = (caller.account, caller.dialect.prefix(), page.cursor);
+    let (Caller { account, dialect }, cursor) = (caller, page.cursor);
     let listed = app
         .snapshot(move |connection| {
             Box::pin(async move {
-                let mut listed =
-                    store::charges::list(&mut *connection, account, &page, &filter).await?;
-                if expand_refunds && let Some(listed) = &mut listed {
-                    let charges = &mut listed.data;
-                    store::refunds::expand_in(connection, account, prefix, charges).await?;
-                }
-                Ok(listed)
+                let found = store::charges::list(&mut *connection, account, &page, &filter).await?;
+                let Some(Listed { data, has_more }) = found else {
+                    return Ok(None);
+                };
+                let views = charge_views(connection, account, dialect, &data, expand_refunds);
+                let data = views.await?;
+                Ok(Some(Listed { data, has_more }))
             })
         })
         .await?;
-    list::reply(caller.dialect, "/charges", cursor, listed)
+    list::reply(dialect, "/charges", cursor, listed)
 }

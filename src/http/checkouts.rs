@@ -10,8 +10,9 @@ use super::{
     request::{Caller, Mutation, no_query, query_params},
 };
 use crate::{
+    api::{checkouts::CheckoutView, list::List, params::REFERENCE_MAX_CHARS},
     commands::CreateCheckout,
-    domain::{charge::REFERENCE_MAX_CHARS, checkout::Checkout, ids::CheckoutId, list::List},
+    domain::ids::CheckoutId,
     store,
 };
 
@@ -27,7 +28,7 @@ use crate::{
         (super::openapi::CreateCheckoutBody = "application/json"),
         (super::openapi::CreateCheckoutBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 201, description = "The checkout, completed.", body = Checkout)),
+    responses((status = 201, description = "The checkout, completed.", body = CheckoutView)),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
     run_in_phases(&app, &app.checkouts, mutation, |origin, params| {
@@ -42,7 +43,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
 #[utoipa::path(
     get, path = "/checkouts/{id}", tag = "Checkouts", operation_id = "retrieveCheckout",
     params(("id" = String, Path, description = "The checkout's id: co_…")),
-    responses((status = 200, description = "The checkout.", body = Checkout)),
+    responses((status = 200, description = "The checkout.", body = CheckoutView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -57,7 +58,7 @@ pub async fn retrieve(
         .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
         .await?
         .ok_or_else(|| EdgeError::missing("id"))?;
-    Ok(HttpResponse::Ok().json(run.checkout))
+    Ok(HttpResponse::Ok().json(CheckoutView::from(&run.checkout)))
 }
 
 /// List checkouts
@@ -70,7 +71,7 @@ pub async fn retrieve(
             max_length = 255,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<Checkout>)),
+    responses((status = 200, description = "A page, newest first.", body = List<CheckoutView>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -90,5 +91,6 @@ pub async fn list(
             })
         })
         .await?;
-    list::reply(caller.dialect, "/checkouts", cursor, listed)
+    let views = listed.map(|page| page.map(|checkout| CheckoutView::from(&checkout)));
+    list::reply(caller.dialect, "/checkouts", cursor, views)
 }

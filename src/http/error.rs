@@ -10,7 +10,7 @@ use actix_web::{
 };
 
 use crate::{
-    domain::{
+    api::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
     },

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use actix_web::{HttpResponse, http::header::ContentType};
 
-use crate::domain::error::ErrorCode;
+use crate::api::error::ErrorCode;
 
 /// The page, made from the one table of codes.
 pub(super) async fn show() -> HttpResponse {

@@ -9,12 +9,8 @@ use super::{
     request::{Caller, no_query, query_params},
 };
 use crate::{
-    domain::{
-        charge::REFERENCE_MAX_CHARS,
-        event::{Event, EventType},
-        ids::EventId,
-        list::List,
-    },
+    api::{events::EventView, list::List, params::REFERENCE_MAX_CHARS},
+    domain::{event::EventType, ids::EventId},
     store::{self, events::Filter},
 };
 
@@ -22,7 +18,7 @@ use crate::{
 #[utoipa::path(
     get, path = "/events/{id}", tag = "Events", operation_id = "retrieveEvent",
     params(("id" = String, Path, description = "The event's id: evt_…")),
-    responses((status = 200, description = "The event.", body = Event)),
+    responses((status = 200, description = "The event.", body = EventView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -36,7 +32,7 @@ pub async fn retrieve(
         .read(move |connection| Box::pin(store::events::find(connection, caller.account, id)))
         .await?
         .ok_or_else(|| EdgeError::missing("id"))?;
-    Ok(HttpResponse::Ok().json(event))
+    Ok(HttpResponse::Ok().json(EventView::from(event)))
 }
 
 /// List events
@@ -52,7 +48,7 @@ pub async fn retrieve(
             description = "Only events of this type.",
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<Event>)),
+    responses((status = 200, description = "A page, newest first.", body = List<EventView>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -76,5 +72,6 @@ pub async fn list(
             Box::pin(async move { store::events::list(connection, account, &page, &filter).await })
         })
         .await?;
-    list::reply(caller.dialect, "/events", cursor, listed)
+    let views = listed.map(|page| page.map(EventView::from));
+    list::reply(caller.dialect, "/events", cursor, views)
 }

@@ -6,7 +6,7 @@ use actix_web::{HttpResponse, web};
 use serde_json::json;
 
 use super::{App, error::EdgeError};
-use crate::domain::error::{ApiError, ErrorCode};
+use crate::api::error::{ApiError, ErrorCode};
 
 /// A probe that waits longer than this has its answer: not ready.
 const READINESS_LIMIT: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use super::{
     request::{Caller, last_segment, no_query, query_params},
 };
 use crate::{
-    domain::error::{ApiError, ErrorCode},
+    api::error::{ApiError, ErrorCode},
     idempotency::{IdempotencyKey, Inspected, KEY_MAX_BYTES, KnownRequest, Record, Step},
 };
 

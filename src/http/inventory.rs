@@ -8,11 +8,7 @@ use super::{
     reply::run,
     request::{Caller, Mutation, last_segment, no_query},
 };
-use crate::{
-    commands::SetInventory,
-    domain::inventory::{Inventory, sku},
-    store,
-};
+use crate::{api::inventory::InventoryView, commands::SetInventory, domain::inventory::sku, store};
 
 /// Set a level of inventory
 ///
@@ -32,7 +28,7 @@ use crate::{
         (super::openapi::SetInventoryBody = "application/json"),
         (super::openapi::SetInventoryBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The level, new or changed.", body = Inventory)),
+    responses((status = 200, description = "The level, new or changed.", body = InventoryView)),
 )]
 pub async fn set(
     app: web::Data<App>,
@@ -56,7 +52,7 @@ pub async fn set(
         description = "Your stock-keeping unit, as in the items of an order; percent-encoded.",
         min_length = 1, max_length = 255, example = "mug",
     )),
-    responses((status = 200, description = "The level.", body = Inventory)),
+    responses((status = 200, description = "The level.", body = InventoryView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -73,5 +69,5 @@ pub async fn retrieve(
         })
         .await?
         .ok_or_else(|| EdgeError::missing("sku"))?;
-    Ok(HttpResponse::Ok().json(inventory))
+    Ok(HttpResponse::Ok().json(InventoryView::from(&inventory)))
 }

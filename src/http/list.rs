@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::error::EdgeError;
 use crate::{
-    domain::{
+    api::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         list::List,

@@ -37,10 +37,10 @@ use tokio::sync::watch;
 
 use self::{api_keys::ApiKeys, error::EdgeError, rate_limit::RateLimit};
 use crate::{
+    api::error::{ApiError, ErrorCode},
     commands::NetworkPhases,
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
-    domain::error::{ApiError, ErrorCode},
     idempotency::{Failure, FailureKind, Idempotency},
     processor::SimulatedProcessor,
     sagas::CheckoutPhases,

@@ -31,12 +31,11 @@ use super::{
     openapi_headers::{ReplyHeaders, add_error_headers},
 };
 use crate::{
-    domain::{
+    api::{
         dialect::Dialect,
         error::{ApiError, Envelope, ErrorCode, ErrorType},
-        event::EventType,
-        test_cards::TEST_CARDS,
     },
+    domain::{event::EventType, test_cards::TEST_CARDS},
     idempotency::Failure,
 };
 
@@ -131,7 +130,7 @@ pub struct StepsQuery {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/charge.rs reads it by hand"
+    reason = "describes a body; api/charges.rs reads it by hand"
 )]
 pub struct CreateChargeBody {
     /// Minor units.
@@ -173,7 +172,7 @@ pub struct CreateChargeBody {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/charge.rs reads it by hand"
+    reason = "describes a body; api/charges.rs reads it by hand"
 )]
 pub struct UpdateChargeBody {
     /// For people.
@@ -199,7 +198,7 @@ pub struct UpdateChargeBody {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/charge.rs reads it by hand"
+    reason = "describes a body; api/charges.rs reads it by hand"
 )]
 pub struct CaptureChargeBody {
     /// Minor units. Default: all of it.
@@ -218,7 +217,7 @@ pub struct CaptureChargeBody {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/refund.rs reads it by hand"
+    reason = "describes a body; api/refunds.rs reads it by hand"
 )]
 pub struct CreateRefundBody {
     /// Which charge: ch_…
@@ -241,7 +240,7 @@ pub struct CreateRefundBody {
 #[derive(Deserialize, ToSchema)]
 #[schema(as = UpdateMetadata, example = json!({"metadata": {"channel": "telephone"}}))]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes a body; domain/ reads it by hand")]
+#[expect(dead_code, reason = "describes a body; api/ reads it by hand")]
 pub struct UpdateMetadataBody {
     /// Your own names; an empty or null value unsets one.
     metadata: Option<BTreeMap<String, Option<String>>>,
@@ -254,10 +253,7 @@ pub struct UpdateMetadataBody {
 #[derive(Deserialize, ToSchema)]
 #[schema(as = PayOrder, example = json!({"source": "tok_visa"}))]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes a body; domain/order.rs reads it by hand"
-)]
+#[expect(dead_code, reason = "describes a body; api/orders.rs reads it by hand")]
 pub struct PayOrderBody {
     /// A test token, or a test card. Default: tok_visa.
     source: Option<SourceParam>,
@@ -270,10 +266,7 @@ pub struct PayOrderBody {
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Expand, example = json!({}))]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes a body; domain/order.rs reads it by hand"
-)]
+#[expect(dead_code, reason = "describes a body; api/orders.rs reads it by hand")]
 pub struct ExpandBody {
     /// What the reply shows as a whole instead of by its id.
     #[schema(max_items = 20)]
@@ -337,7 +330,7 @@ impl ToSchema for EventTypeParam {
 #[derive(Deserialize)]
 #[expect(
     dead_code,
-    reason = "describes a string; domain/webhook_endpoint.rs reads it by hand"
+    reason = "describes a string; api/webhook_endpoints.rs reads it by hand"
 )]
 pub struct EnabledEvent(String);
 
@@ -368,7 +361,7 @@ pub enum SourceParam {
 #[derive(Deserialize)]
 #[expect(
     dead_code,
-    reason = "describes a string; domain/charge.rs reads it by hand"
+    reason = "describes a string; api/charges.rs reads it by hand"
 )]
 pub struct TestToken(String);
 
@@ -403,7 +396,7 @@ fn test_number() -> ObjectBuilder {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/charge.rs reads it by hand"
+    reason = "describes a body; api/charges.rs reads it by hand"
 )]
 pub struct CardParam {
     /// Always card.
@@ -430,10 +423,7 @@ pub struct CardParam {
     "metadata": {"channel": "web"},
 }))]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes a body; domain/order.rs reads it by hand"
-)]
+#[expect(dead_code, reason = "describes a body; api/orders.rs reads it by hand")]
 pub struct CreateOrderBody {
     /// The ISO 4217 code of a currency in use, in any case.
     #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
@@ -459,10 +449,7 @@ pub struct CreateOrderBody {
 #[derive(Deserialize, ToSchema)]
 #[schema(as = CreateOrderItem)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "describes a body; domain/order.rs reads it by hand"
-)]
+#[expect(dead_code, reason = "describes a body; api/orders.rs reads it by hand")]
 pub struct ItemParam {
     /// Your stock-keeping unit.
     #[schema(max_length = 255)]
@@ -487,7 +474,7 @@ pub struct ItemParam {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/checkout.rs reads it by hand"
+    reason = "describes a body; api/checkouts.rs reads it by hand"
 )]
 pub struct CreateCheckoutBody {
     /// The ISO 4217 code of a currency in use, in any case.
@@ -511,7 +498,7 @@ pub struct CreateCheckoutBody {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/checkout.rs reads it by hand"
+    reason = "describes a body; api/checkouts.rs reads it by hand"
 )]
 pub struct CheckoutItemParam {
     /// Your stock-keeping unit: its level in the inventory is what there is to sell.
@@ -534,7 +521,7 @@ pub struct CheckoutItemParam {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/inventory.rs reads it by hand"
+    reason = "describes a body; api/inventory.rs reads it by hand"
 )]
 pub struct SetInventoryBody {
     /// How many are there to be sold.
@@ -551,7 +538,7 @@ pub struct SetInventoryBody {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "describes a body; domain/webhook_endpoint.rs reads it by hand"
+    reason = "describes a body; api/webhook_endpoints.rs reads it by hand"
 )]
 pub struct CreateWebhookEndpointBody {
     /// Where to send events: https or http, without a user name and a fragment, and not a private

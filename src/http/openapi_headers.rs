@@ -16,7 +16,7 @@ use super::{
     error::EdgeError,
     openapi::{is_mutating, operations},
 };
-use crate::domain::error::{ApiError, ErrorCode};
+use crate::api::error::{ApiError, ErrorCode};
 
 const REQUEST_ID: &str = r"^req_[0-7][0-9a-hjkmnp-tv-z]{25}$";
 

@@ -10,9 +10,13 @@ use super::{
     request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
-    commands::{CancelOrder, CreateOrder, PayOrder, UpdateOrder},
-    domain::{charge::REFERENCE_MAX_CHARS, ids::OrderId, list::List, order::Order},
-    store::{self, orders::Filter},
+    api::{list::List, orders::OrderView, params::REFERENCE_MAX_CHARS},
+    commands::{
+        CancelOrder, CreateOrder, PayOrder, UpdateOrder,
+        expansions::{order_view, order_views},
+    },
+    domain::ids::OrderId,
+    store::{self, orders::Filter, page::Listed},
 };
 
 /// Create an order
@@ -27,12 +31,12 @@ use crate::{
         description = "The total is computed here. In a form: `items[0][quantity]=2`.",
     ),
     responses(
-        (status = 201, description = "The order.", body = Order),
+        (status = 201, description = "The order.", body = OrderView),
         (
             status = 200,
             description = "The order that has this client_order_id and this content already, as \
                            it is now.",
-            body = Order,
+            body = OrderView,
         ),
     ),
 )]
@@ -57,7 +61,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
         (super::openapi::UpdateMetadataBody = "application/json"),
         (super::openapi::UpdateMetadataBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The order.", body = Order)),
+    responses((status = 200, description = "The order.", body = OrderView)),
 )]
 pub async fn update(
     app: web::Data<App>,
@@ -86,7 +90,7 @@ pub async fn update(
         (super::openapi::PayOrderBody = "application/json"),
         (super::openapi::PayOrderBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The order, paid.", body = Order)),
+    responses((status = 200, description = "The order, paid.", body = OrderView)),
 )]
 pub async fn pay(
     app: web::Data<App>,
@@ -116,7 +120,7 @@ pub async fn pay(
         (super::openapi::ExpandBody = "application/json"),
         (super::openapi::ExpandBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The order, canceled.", body = Order)),
+    responses((status = 200, description = "The order, canceled.", body = OrderView)),
 )]
 pub async fn cancel(
     app: web::Data<App>,
@@ -142,7 +146,7 @@ pub async fn cancel(
             description = "`charge` shows the whole charge.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "The order.", body = Order)),
+    responses((status = 200, description = "The order.", body = OrderView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -156,12 +160,10 @@ pub async fn retrieve(
     let order = app
         .snapshot(move |connection| {
             Box::pin(async move {
-                let mut order = store::orders::find(&mut *connection, account, id).await?;
-                if expand_charge {
-                    let charges = order.iter_mut().filter_map(|order| order.charge.as_mut());
-                    store::charges::expand(connection, account, charges).await?;
-                }
-                Ok(order)
+                let found = store::orders::find(&mut *connection, account, id).await?;
+                let Some(order) = found else { return Ok(None) };
+                let view = order_view(connection, account, &order, expand_charge);
+                view.await.map(Some)
             })
         })
         .await?
@@ -187,7 +189,7 @@ pub async fn retrieve(
             description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<Order>)),
+    responses((status = 200, description = "A page, newest first.", body = List<OrderView>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -207,16 +209,12 @@ pub async fn list(
     let listed = app
         .snapshot(move |connection| {
             Box::pin(async move {
-                let mut listed =
-                    store::orders::list(&mut *connection, account, &page, &filter).await?;
-                if expand_charge && let Some(listed) = &mut listed {
-                    let charges = listed
-                        .data
-                        .iter_mut()
-                        .filter_map(|order| order.charge.as_mut());
-                    store::charges::expand(connection, account, charges).await?;
-                }
-                Ok(listed)
+                let found = store::orders::list(&mut *connection, account, &page, &filter).await?;
+                let Some(Listed { data, has_more }) = found else {
+                    return Ok(None);
+                };
+                let data = order_views(connection, account, &data, expand_charge).await?;
+                Ok(Some(Listed { data, has_more }))
             })
         })
         .await?;

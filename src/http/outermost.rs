@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use super::error::EdgeError;
 use crate::{
-    domain::{card_numbers::holds_card_number, ids::RequestId},
+    api::card_numbers::holds_card_number,
+    domain::ids::RequestId,
     idempotency::{FailureKind, IdempotencyKey},
 };
 

@@ -14,9 +14,9 @@ use std::{
 use governor::{DefaultKeyedRateLimiter, Quota};
 
 use super::error::EdgeError;
-use crate::domain::{
-    error::{ApiError, ErrorCode},
-    ids::AccountId,
+use crate::{
+    api::error::{ApiError, ErrorCode},
+    domain::ids::AccountId,
 };
 
 /// After this many requests the accounts that are back at their whole limit are forgotten. Only a

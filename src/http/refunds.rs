@@ -10,14 +10,13 @@ use super::{
     request::{Caller, Mutation, expands, query_params},
 };
 use crate::{
-    commands::{CreateRefund, UpdateRefund},
-    domain::{
-        ids::{ChargeId, RefundId},
-        list::List,
-        params::Fields,
-        refund::Refund,
+    api::{list::List, params::Fields, refunds::RefundView},
+    commands::{
+        CreateRefund, UpdateRefund,
+        expansions::{refund_view, refund_views},
     },
-    store::{self, refunds::Filter},
+    domain::ids::{ChargeId, RefundId},
+    store::{self, page::Listed, refunds::Filter},
 };
 
 /// Refund a charge
@@ -31,7 +30,7 @@ use crate::{
         (super::openapi::CreateRefundBody = "application/json"),
         (super::openapi::CreateRefundBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 201, description = "The refund.", body = Refund)),
+    responses((status = 201, description = "The refund.", body = RefundView)),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
     run_with_processor(&app, mutation, |origin, params| CreateRefund {
@@ -54,7 +53,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
         (super::openapi::UpdateMetadataBody = "application/json"),
         (super::openapi::UpdateMetadataBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 200, description = "The refund.", body = Refund)),
+    responses((status = 200, description = "The refund.", body = RefundView)),
 )]
 pub async fn update(
     app: web::Data<App>,
@@ -80,7 +79,7 @@ pub async fn update(
             description = "`charge` shows the whole charge.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "The refund.", body = Refund)),
+    responses((status = 200, description = "The refund.", body = RefundView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -94,12 +93,10 @@ pub async fn retrieve(
     let refund = app
         .snapshot(move |connection| {
             Box::pin(async move {
-                let mut refund = store::refunds::find(&mut *connection, account, id).await?;
-                if expand_charge {
-                    let charges = refund.iter_mut().map(|refund| &mut refund.charge);
-                    store::charges::expand(connection, account, charges).await?;
-                }
-                Ok(refund)
+                let found = store::refunds::find(&mut *connection, account, id).await?;
+                let Some(refund) = found else { return Ok(None) };
+                let view = refund_view(connection, account, &refund, expand_charge);
+                view.await.map(Some)
             })
         })
         .await?
@@ -121,7 +118,7 @@ pub async fn retrieve(
             description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<Refund>)),
+    responses((status = 200, description = "A page, newest first.", body = List<RefundView>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -145,7 +142,7 @@ pub async fn list(
             description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<Refund>)),
+    responses((status = 200, description = "A page, newest first.", body = List<RefundView>)),
 )]
 pub async fn list_of_charge(
     app: web::Data<App>,
@@ -178,13 +175,12 @@ async fn page(
     let listed = app
         .snapshot(move |connection| {
             Box::pin(async move {
-                let mut listed =
-                    store::refunds::list(&mut *connection, account, &page, &filter).await?;
-                if expand_charge && let Some(listed) = &mut listed {
-                    let charges = listed.data.iter_mut().map(|refund| &mut refund.charge);
-                    store::charges::expand(connection, account, charges).await?;
-                }
-                Ok(listed)
+                let found = store::refunds::list(&mut *connection, account, &page, &filter).await?;
+                let Some(Listed { data, has_more }) = found else {
+                    return Ok(None);
+                };
+                let data = refund_views(connection, account, &data, expand_charge).await?;
+                Ok(Some(Listed { data, has_more }))
             })
         })
         .await?;

@@ -14,8 +14,8 @@ use chrono::SecondsFormat;
 
 use super::{App, error::EdgeError, request::Mutation};
 use crate::{
+    api::{dialect::Dialect, params::Params},
     commands::Origin,
-    domain::{dialect::Dialect, params::Params},
     idempotency::{Begin, Command, Failure, FailureKind, Operations, Outcome, Phases, Record},
 };
 

@@ -19,14 +19,16 @@ use super::{
     outermost::{IDEMPOTENCY_KEY, preferred_wait},
 };
 use crate::{
-    commands::Origin,
-    domain::{
+    api::{
         card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
         dialect::Dialect,
         error::{ApiError, ErrorCode},
+        params::{Encoding, Params},
+    },
+    commands::Origin,
+    domain::{
         ids::{AccountId, RequestId},
         order::ITEM_TEXT_MAX_CHARS,
-        params::{Encoding, Params},
     },
     idempotency::{
         Failure, Fingerprint, Fingerprinted, IdempotencyKey, Parameters, Request, WorkflowName,

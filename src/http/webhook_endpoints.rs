@@ -10,13 +10,13 @@ use super::{
     request::{Caller, Mutation, no_query, query_params},
 };
 use crate::{
-    commands::CreateWebhookEndpoint,
-    domain::{
-        ids::{WebhookDeliveryId, WebhookEndpointId},
+    api::{
         list::List,
-        webhook_delivery::WebhookDelivery,
-        webhook_endpoint::{DeletedWebhookEndpoint, WebhookEndpoint},
+        webhook_deliveries::WebhookDeliveryView,
+        webhook_endpoints::{DeletedWebhookEndpointView, WebhookEndpointView},
     },
+    commands::CreateWebhookEndpoint,
+    domain::ids::{WebhookDeliveryId, WebhookEndpointId},
     store,
 };
 
@@ -31,7 +31,7 @@ use crate::{
         (super::openapi::CreateWebhookEndpointBody = "application/json"),
         (super::openapi::CreateWebhookEndpointBody = "application/x-www-form-urlencoded"),
     )),
-    responses((status = 201, description = "The endpoint, with its secret.", body = WebhookEndpoint)),
+    responses((status = 201, description = "The endpoint, with its secret.", body = WebhookEndpointView)),
 )]
 pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
     let allow_private = app.webhooks_allow_private;
@@ -51,7 +51,7 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     delete, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "deleteWebhookEndpoint",
     params(("id" = String, Path, description = "The endpoint's id: we_…")),
-    responses((status = 200, description = "It is gone.", body = DeletedWebhookEndpoint)),
+    responses((status = 200, description = "It is gone.", body = DeletedWebhookEndpointView)),
 )]
 pub async fn delete(
     app: web::Data<App>,
@@ -64,7 +64,7 @@ pub async fn delete(
         .write(move |tx| Box::pin(store::webhook_endpoints::delete(tx, account, id)))
         .await?;
     if deleted {
-        Ok(HttpResponse::Ok().json(DeletedWebhookEndpoint::new(id.to_string())))
+        Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::new(id.to_string())))
     } else {
         Err(EdgeError::missing("id"))
     }
@@ -77,7 +77,7 @@ pub async fn delete(
     get, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "retrieveWebhookEndpoint",
     params(("id" = String, Path, description = "The endpoint's id: we_…")),
-    responses((status = 200, description = "The endpoint.", body = WebhookEndpoint)),
+    responses((status = 200, description = "The endpoint.", body = WebhookEndpointView)),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
@@ -90,14 +90,14 @@ pub async fn retrieve(
         .read(move |connection| Box::pin(store::webhook_endpoints::find(connection, account, id)))
         .await?
         .ok_or_else(|| EdgeError::missing("id"))?;
-    Ok(HttpResponse::Ok().json(endpoint))
+    Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
 }
 
 /// List webhook endpoints
 #[utoipa::path(
     get, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "listWebhookEndpoints",
     params(super::openapi::PageQuery),
-    responses((status = 200, description = "A page, newest first.", body = List<WebhookEndpoint>)),
+    responses((status = 200, description = "A page, newest first.", body = List<WebhookEndpointView>)),
 )]
 pub async fn list(
     app: web::Data<App>,
@@ -118,7 +118,8 @@ pub async fn list(
             )
         })
         .await?;
-    list::reply(caller.dialect, "/webhook_endpoints", cursor, listed)
+    let views = listed.map(|page| page.map(|endpoint| WebhookEndpointView::from(&endpoint)));
+    list::reply(caller.dialect, "/webhook_endpoints", cursor, views)
 }
 
 /// List the deliveries to a webhook endpoint
@@ -131,7 +132,7 @@ pub async fn list(
         ("id" = String, Path, description = "The endpoint's id: we_…"),
         super::openapi::PageQuery,
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<WebhookDelivery>)),
+    responses((status = 200, description = "A page, newest first.", body = List<WebhookDeliveryView>)),
 )]
 pub async fn list_deliveries(
     app: web::Data<App>,
@@ -157,7 +158,8 @@ pub async fn list_deliveries(
         })
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
-    list::reply(caller.dialect, &path, cursor, listed)
+    let views = listed.map(|page| page.map(|delivery| WebhookDeliveryView::from(&delivery)));
+    list::reply(caller.dialect, &path, cursor, views)
 }
 
 fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, EdgeError> {

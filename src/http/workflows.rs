@@ -11,7 +11,7 @@ use super::{
     request::{Caller, last_segment, query_params},
 };
 use crate::{
-    domain::{
+    api::{
         card_numbers::holds_card_number,
         error::{ApiError, ErrorCode},
         list::List,

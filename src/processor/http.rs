@@ -1,8 +1,8 @@
 //! A card processor behind HTTP.
 //!
-//! Promise: what a reply, or the lack of one, is taken for errs on the side of doubt. "Not
-//! executed" is said only where not one byte of the instruction can have left, or where the
-//! processor itself says so about this very key.
+//! Promise: a reply, or the lack of one, is interpreted as doubt unless it is certain. "Not
+//! executed" means that not one byte of the instruction can have been sent, or that the processor
+//! itself said so about this key.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -20,25 +20,25 @@ use super::{
 /// The largest reply that is read, in bytes: an answer has about a hundred.
 const REPLY_LIMIT: usize = 16 * 1024;
 
-/// Idle connections are given up before the processor's 75 s keep-alive ends them: a request that
-/// meets a connection just being closed is doubt, and doubt is expensive.
+/// Idle connections are closed before the processor's 75 s keep-alive ends them. A request on a
+/// connection that is being closed ends in doubt, which is expensive.
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often an instruction that was certainly not executed is sent again within one call: enough
-/// for a connection that was refused during a restart, few enough not to prolong an outage.
+/// How often one call repeats an attempt that was certainly not executed: enough for a connection
+/// that is refused during a restart, and few enough not to prolong an outage.
 const RESENDS_MAX: usize = 2;
 
 /// The pauses before sending again, jitter included, are within these.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
-/// The client could not be made; a matter of configuration.
+/// The client could not be made, because of its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpProcessorError {
-    /// Operations can't be addressed below it.
+    /// The URL can't be the base of operations' URLs.
     #[error("PROCESSOR_URL must be a URL such as http://127.0.0.1:8081, without a query")]
     Url,
-    /// The TLS library has no protocol in common with itself.
+    /// The TLS library refuses its default protocol versions.
     #[error("TLS could not be set up: {0}")]
     Tls(#[from] rustls::Error),
     /// The HTTP library refuses the settings.
@@ -51,17 +51,17 @@ pub enum HttpProcessorError {
 pub struct HttpProcessor {
     client: reqwest::Client,
     operations: Url,
-    /// For a whole call, connecting and sending again included.
+    /// For a whole call, including connecting and repeated attempts.
     time_limit: Duration,
     connect_limit: Duration,
     runtime: Handle,
 }
 
-/// How one attempt ended, before it is known what that means.
+/// How one attempt ended, before it is interpreted.
 enum Attempt {
-    /// The HTTP library gave up before the request was on its way.
+    /// The HTTP library gave up before it sent any of the request.
     NotSent(String),
-    /// The request was, or may have been, on its way, and no whole reply came back.
+    /// The request was sent, or may have been, and no whole reply arrived.
     Broken(String),
     /// A whole reply.
     Replied(StatusCode, Vec<u8>),
@@ -71,18 +71,18 @@ impl HttpProcessor {
     /// For the processor at `url`, with `time_limit` for each call.
     pub fn new(url: &str, time_limit: Duration) -> Result<Self, HttpProcessorError> {
         let operations = operations_below(url).ok_or(HttpProcessorError::Url)?;
-        // A third of the time: what can't be connected to is then told apart from what doesn't
-        // answer, and there is time left for another attempt.
+        // A third of the time: a failure to connect is distinguished from a missing reply, and time
+        // is left for another attempt.
         let connect_limit = time_limit / 3;
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls()?)
             .connect_timeout(connect_limit)
             .pool_idle_timeout(IDLE_LIMIT)
-            // An address from the environment would be asked instead of the configured one.
+            // A proxy from the environment would be used instead of the configured address.
             .no_proxy()
-            // A redirect would send the instruction to somebody else.
+            // A redirect would send the instruction to another server.
             .redirect(redirect::Policy::none())
-            // Sending again is decided here, where it is known what it means.
+            // Only this code knows when an attempt may be repeated.
             .retry(reqwest::retry::never())
             .build()?;
         Ok(Self {
@@ -94,7 +94,7 @@ impl HttpProcessor {
         })
     }
 
-    /// One attempt, done by `deadline`.
+    /// One attempt, which ends by `deadline`.
     async fn attempt(
         &self,
         method: Method,
@@ -131,8 +131,8 @@ impl HttpProcessor {
                 asked @ (Asked::Answered(_) | Asked::Unknown(_)) => Ok(asked),
             }
         };
-        // Every attempt up to the last one was certainly not executed, so the call as a whole may
-        // say what the last one says. The first doubt ends it: it must not be talked over.
+        // All attempts before the last one were certainly not executed, so the call has the outcome
+        // of the last one. The first doubt ends the call, because a later attempt can't remove it.
         let outcome = send
             .retry(
                 ExponentialBuilder::default()
@@ -141,8 +141,8 @@ impl HttpProcessor {
                     .with_max_times(RESENDS_MAX)
                     .with_jitter(),
             )
-            // With less time than it takes to see that nobody can be connected to, a certain "not
-            // executed" would only turn into doubt.
+            // With less time than a failure to connect takes, a certain "not executed" would turn
+            // into doubt.
             .when(|_| {
                 let time_left = deadline.saturating_duration_since(Instant::now());
                 time_left > self.connect_limit + PAUSE_MAX
@@ -153,8 +153,8 @@ impl HttpProcessor {
         }
     }
 
-    /// Runs a call where a caller that goes away can't cancel it half-way, and on the runtime that
-    /// the pooled connections belong to: on another they would die with it.
+    /// Runs a call in a task that a caller's disconnect can't cancel, and on the runtime of the
+    /// pooled connections: they end with the runtime that made them.
     async fn on_own_runtime(&self, call: impl Future<Output = Asked> + Send + 'static) -> Asked {
         self.runtime
             .spawn(call.in_current_span())
@@ -182,8 +182,7 @@ impl CardProcessor for HttpProcessor {
             let attempt = this.attempt(Method::GET, key, None, deadline).await;
             match classify(key, attempt) {
                 answered @ Asked::Answered(_) => answered,
-                // That a question wasn't sent, or wasn't dealt with, says nothing about the
-                // instruction that it asks about.
+                // A look-up that wasn't sent or executed says nothing about the instruction.
                 Asked::NotExecuted(reason) | Asked::Unknown(reason) => Asked::Unknown(reason),
             }
         })
@@ -191,7 +190,7 @@ impl CardProcessor for HttpProcessor {
     }
 }
 
-/// Where operations are addressed, whatever path the processor is at.
+/// The URL of operations below the processor's URL.
 fn operations_below(url: &str) -> Option<Url> {
     let mut url: Url = url.trim().parse().ok()?;
     if !["http", "https"].contains(&url.scheme())
@@ -210,13 +209,12 @@ fn operations_below(url: &str) -> Option<Url> {
 /// Whether an error of `send` proves that nothing of this attempt's request was sent.
 ///
 /// `is_connect` is true for errors of making a connection: name resolution, TCP and its time limit,
-/// the TLS handshake. It stays truthful where connections are reused: if a pooled connection turns
-/// out to be closed, the library makes a new one by itself only for a request that it got back
-/// unstarted, before its first byte was written. A failure of *that* connection is then an error of
-/// connecting, and nothing was sent. A request that was started on a pooled connection is never
-/// repeated and ends in another kind of error.
+/// the TLS handshake. It is also true with reused connections. If a pooled connection turns out to
+/// be closed, the library makes a new connection only for a request of which no byte was written. A
+/// failure of *that* connection is an error of connecting, and nothing was sent. A request that was
+/// started on a pooled connection is never repeated, and ends in another kind of error.
 ///
-/// The overall time limit is no such proof, even when it ends while connecting: it doesn't say when.
+/// The overall time limit proves nothing, even if it ends while connecting: it doesn't say when.
 fn never_left(error: &reqwest::Error) -> bool {
     error.is_connect() || error.is_builder()
 }
@@ -234,19 +232,19 @@ async fn read(mut response: reqwest::Response) -> Attempt {
     }
 }
 
-/// What the end of an attempt means. Everything that isn't listed as certain is doubt.
+/// Interprets the end of an attempt. Everything that isn't listed as certain is doubt.
 ///
 /// | the attempt | means |
 /// |---|---|
-/// | was never on its way | not executed |
+/// | was never sent | not executed |
 /// | ended without a whole reply: time limit, reset, end of the connection, too large | unknown |
-/// | got a body that can't be read, or that is about another key | unknown |
+/// | got a body that can't be parsed, or that names another key | unknown |
 /// | 200 and `done`, or `declined` with its code | answered |
-/// | 503 and the word `not_executed` | not executed |
-/// | 503 or another 5xx without that word: a proxy in between, a crash after the effect | unknown |
-/// | `in_progress`: an earlier send may yet succeed or fail | unknown |
+/// | 503 and `not_executed` | not executed |
+/// | 503 or another 5xx without it: a proxy in between, a crash after the effect | unknown |
+/// | `in_progress`: an earlier attempt may still succeed or fail | unknown |
 /// | `not_found`: the instruction may still be on its way | unknown |
-/// | a redirect, 422, 400, any other status, or a word that doesn't go with the status | unknown |
+/// | a redirect, 422, 400, any other status, or a `status` that doesn't fit it | unknown |
 fn classify(key: Uuid, attempt: Attempt) -> Asked {
     let (status, body) = match attempt {
         Attempt::NotSent(reason) => return Asked::NotExecuted(reason),

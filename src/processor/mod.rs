@@ -1,8 +1,8 @@
-//! The card processor: who moves the money.
+//! The card processor, which moves the money.
 //!
-//! Promise: an instruction carries a key of its own, and however often it is sent under that key it
-//! is executed at most once. What came of it is told apart in three: a definite answer, certainty
-//! that nothing was executed, and doubt. Doubt is never turned into a guess.
+//! Promise: an instruction carries a key of its own, and is executed at most once however often it
+//! is sent with that key. There are three outcomes: a definite answer, certainty that nothing was
+//! executed, and doubt. Doubt is never turned into a guess.
 
 mod http;
 pub mod service;
@@ -20,22 +20,23 @@ pub use simulated::SimulatedProcessor;
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// The processor's own definite answer for this key.
+    /// The processor's definite answer for this key.
     Answered(Answer),
-    /// Certain: this attempt was not executed and will not be. Says nothing about earlier ones.
+    /// Certain: this attempt was not executed and will not be. It says nothing about earlier
+    /// attempts.
     NotExecuted(String),
-    /// Anything else: a reply that didn't come, an error after the request was sent, "in progress",
-    /// "not found". The text is for the log.
+    /// Anything else: a missing reply, an error after the request was sent, "in progress", "not
+    /// found". The text is for the log.
     Unknown(String),
 }
 
 /// A card processor across a network.
 pub trait CardProcessor: Send + Sync + 'static {
-    /// Sends `instruction` under `key`, within the processor's own time limit. The same key always
-    /// comes with the same instruction.
+    /// Sends `instruction` with `key`, within the processor's time limit. A key always comes with
+    /// the same instruction.
     fn execute(&self, key: Uuid, instruction: &Instruction) -> impl Future<Output = Asked> + Send;
 
-    /// Asks what became of `key` without executing anything. Only a definite answer for the key is
+    /// Looks `key` up and executes nothing. Only a definite answer for the key is
     /// [`Asked::Answered`]; "not found" is doubt, because the instruction may still be on its way.
     fn look_up(&self, key: Uuid) -> impl Future<Output = Asked> + Send;
 }

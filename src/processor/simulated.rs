@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Answer, Asked, CardProcessor, Instruction};
 use crate::{
     domain::{
-        charge::Authorisation,
+        charge::Authorization,
         test_cards::{self, Decision, TestCard},
     },
     idempotency::{Failure, Rejection},
@@ -58,17 +58,17 @@ impl SimulatedProcessor {
     }
 
     /// Asks for the money. Fails, and decides nothing, where the processor is down or too busy.
-    pub async fn authorise(&self, card: &TestCard) -> Result<Authorisation, Rejection> {
+    pub async fn authorise(&self, card: &TestCard) -> Result<Authorization, Rejection> {
         match card.decision {
-            Decision::Approve => Ok(Authorisation::Approved),
-            Decision::Decline(decline) => Ok(Authorisation::Declined(decline)),
+            Decision::Approve => Ok(Authorization::Approved),
+            Decision::Decline(decline) => Ok(Authorization::Declined(decline)),
             Decision::ApproveSlowly => {
                 let Ok(_lane) = self.slow_lane.try_acquire() else {
                     let full = "a quarter of the pool waits for tok_slow already";
                     return Err(Rejection::Failed(Failure::unavailable(full)));
                 };
                 tokio::time::sleep(SLOW_CARD_DELAY).await;
-                Ok(Authorisation::Approved)
+                Ok(Authorization::Approved)
             }
             Decision::Outage => Err(Rejection::Failed(Failure::unavailable(
                 "tok_outage: the processor is down",

@@ -1,7 +1,7 @@
-//! What the simulated processor says on the wire; `docs/processor.md` describes it.
+//! The replies of the simulated processor, which `docs/processor.md` describes.
 //!
-//! Promise: every reply names the key that it is about, and says in one word what is known. A word
-//! that isn't here can't be read as one that is.
+//! Promise: every reply names its key and has one status of a closed list. An unknown status is
+//! never mistaken for a known one.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,24 +15,24 @@ use crate::domain::test_cards::Decline;
 pub(super) enum Status {
     /// Executed. Definite.
     Done,
-    /// Refused for good. Definite.
+    /// Refused. Definite.
     Declined,
-    /// An earlier send of this key hasn't ended.
+    /// An earlier attempt with this key hasn't ended.
     InProgress,
-    /// This send was not executed and will not be. Says nothing about others.
+    /// This attempt was not executed and will not be. It says nothing about other attempts.
     NotExecuted,
-    /// Nobody remembers this key.
+    /// The key is not known.
     NotFound,
     /// The key belongs to another instruction.
     AnotherInstruction,
     /// Not an instruction.
     Invalid,
-    /// The processor itself doesn't know.
+    /// The processor doesn't know the outcome.
     Unknown,
 }
 
 impl Status {
-    /// The HTTP status that the word comes with.
+    /// The HTTP status of such a reply.
     pub(super) fn http(self) -> u16 {
         match self {
             Self::Done | Self::Declined => 200,
@@ -92,7 +92,7 @@ impl Message {
                 let decline = Decline::named(code, self.decline_code.as_deref());
                 Some(Answer::Declined(decline))
             }
-            // Done and yet with a code, or declined without one: not a whole answer.
+            // `done` with a code, or `declined` without one, is not a whole answer.
             (Status::Done, Some(_)) | (Status::Declined, None) => None,
             (
                 Status::InProgress

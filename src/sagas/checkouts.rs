@@ -71,22 +71,22 @@ impl Operations for CheckoutSteps {
         begun: &CheckoutRun,
         (): &(),
     ) -> Result<Reply, Failure> {
-        end_checkout(tx, begun.account, begun.id).await
+        end_checkout(tx, begun.account, begun.checkout.id).await
     }
 
     /// Only where no step was run.
     async fn undo(&self, tx: &mut PgConnection, begun: &CheckoutRun) -> Result<(), Failure> {
-        Ok(store::checkouts::delete(tx, begun.account, begun.id).await?)
+        Ok(store::checkouts::delete(tx, begun.account, begun.checkout.id).await?)
     }
 }
 
 impl CheckoutSteps {
     /// Runs steps until none is left.
     async fn run(&self, mut run: CheckoutRun) -> Result<(), Failure> {
-        while let Some(step) = run.next() {
+        while let Some(step) = run.checkout.next() {
             self.run_step(&run, step).await?;
             run = self.read_again(&run).await?;
-            if run.next() == Some(step) {
+            if run.checkout.next() == Some(step) {
                 return Err(not_done(&run, step));
             }
         }
@@ -98,7 +98,7 @@ impl CheckoutSteps {
         let request = self.request(run, step)?;
         let command = RunStep {
             account: run.account,
-            checkout: run.id,
+            checkout: run.checkout.id,
             step,
             processor: Arc::clone(&self.processor),
         };
@@ -106,7 +106,7 @@ impl CheckoutSteps {
             Some(phases) => phases.run(request, command).await,
             None => self.idempotency.run(request, command).await,
         };
-        let what = |cause: &str| format!("{} of {}: {cause}", step.as_str(), run.id);
+        let what = |cause: &str| format!("{} of {}: {cause}", step.as_str(), run.checkout.id);
         match outcome {
             // What came of it is in the checkout's table.
             Outcome::Stored { .. } => Ok(()),
@@ -123,7 +123,7 @@ impl CheckoutSteps {
     }
 
     async fn read_again(&self, run: &CheckoutRun) -> Result<CheckoutRun, Failure> {
-        let (account, id) = (run.account, run.id);
+        let (account, id) = (run.account, run.checkout.id);
         self.database
             .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
             .await?
@@ -133,7 +133,7 @@ impl CheckoutSteps {
     /// A step as a request of its own, always the same one. Its key is in a scope that no client can
     /// write; a refund that the processor refused to make is followed by another one, under a new key.
     fn request(&self, run: &CheckoutRun, step: StepName) -> Result<Request, Failure> {
-        let path = format!("/checkouts/{}/{}", run.id, step.as_str());
+        let path = format!("/checkouts/{}/{}", run.checkout.id, step.as_str());
         let path = match step {
             StepName::CreateRefund => format!("{path}/{}", run.refused_refunds),
             StepName::CreateOrder
@@ -149,7 +149,7 @@ impl CheckoutSteps {
 
 /// A step that ended and is still the next one. Only a refund may: the processor refused to make it.
 fn not_done(run: &CheckoutRun, step: StepName) -> Failure {
-    let id = run.id;
+    let id = run.checkout.id;
     match step {
         StepName::CreateRefund => {
             Failure::unavailable(format!("create_refund of {id} was refused"))

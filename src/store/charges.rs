@@ -6,15 +6,15 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
+use super::{
+    page::{Cursor, Listed, Page},
+    unknown::unknown,
+};
 use crate::domain::{
-    charge::{
-        Authorisation, CardDetails, CardSource, Charge, ChargeOutcome, Empty, NewCharge,
-        PaymentMethodDetails, Standing,
-    },
-    ids::{AccountId, CardId, ChargeId, OrderId},
-    list::Expandable,
-    params::Metadata,
+    charge::{Authorization, Charge, ChargeFailure, ChargeStatus, KeptCard, NewCharge},
+    ids::{AccountId, ChargeId, OrderId},
+    metadata::Metadata,
+    money::{Currency, Money},
     test_cards::Decline,
 };
 
@@ -43,60 +43,40 @@ struct Row {
     created_at: DateTime<Utc>,
 }
 
-impl From<Row> for Charge {
-    fn from(row: Row) -> Self {
-        let standing = match row.status.as_str() {
-            "failed" => Standing::Declined,
-            "pending" => Standing::Pending,
-            _ => Standing::Approved,
-        };
-        let all_given_back = row.captured && row.amount_refunded == row.amount_captured;
-        let card = CardDetails {
-            brand: row.card_brand,
-            exp_month: row.card_exp_month,
-            exp_year: row.card_exp_year,
-            funding: "credit",
-            last4: row.card_last4,
-        };
-        Self {
-            id: ChargeId(row.id).to_string(),
-            object: "charge",
-            amount: row.amount,
+impl TryFrom<Row> for Charge {
+    type Error = sqlx::Error;
+
+    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: ChargeId(row.id),
+            amount: Money {
+                minor_units: row.amount,
+                currency: Currency::of_stored(&row.currency).ok_or_else(|| unknown("currency"))?,
+            },
             amount_captured: row.amount_captured,
             amount_refunded: row.amount_refunded,
-            balance_transaction: (),
-            billing_details: Empty {},
             captured: row.captured,
-            created: row.created_at.timestamp(),
-            currency: row.currency,
+            released: row.released,
+            status: ChargeStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
+            failure: row.failure_code.map(|code| ChargeFailure {
+                code,
+                decline_code: row.decline_code,
+                message: row.failure_message.unwrap_or_default(),
+            }),
+            card: KeptCard {
+                brand: row.card_brand,
+                last4: row.card_last4,
+                exp_month: row.card_exp_month,
+                exp_year: row.card_exp_year,
+            },
             customer: row.customer,
             description: row.description,
-            disputed: false,
-            outcome: ChargeOutcome::new(standing, row.decline_code.or(row.failure_code.clone())),
-            failure_code: row.failure_code,
-            failure_message: row.failure_message,
-            invoice: (),
-            livemode: false,
-            metadata: row.metadata.0,
-            order: row.order_id.map(|id| OrderId(id).to_string()),
-            paid: standing == Standing::Approved,
-            payment_intent: (),
-            payment_method: (),
-            payment_method_details: PaymentMethodDetails {
-                card: card.clone(),
-                method_type: "card",
-            },
-            receipt_email: row.receipt_email,
-            refunded: all_given_back || row.released,
-            refunds: None,
-            source: CardSource {
-                id: CardId(row.id).to_string(),
-                object: "card",
-                card,
-            },
             statement_descriptor: row.statement_descriptor,
-            status: row.status,
-        }
+            receipt_email: row.receipt_email,
+            order: row.order_id.map(OrderId),
+            metadata: row.metadata.0,
+            created_at: row.created_at,
+        })
     }
 }
 
@@ -128,13 +108,17 @@ pub async fn insert(
     id: ChargeId,
     new: &NewCharge,
     order: Option<OrderId>,
-    authorisation: Option<Authorisation>,
+    authorization: Option<Authorization>,
 ) -> Result<Charge, sqlx::Error> {
-    let (status, decline) = match authorisation {
-        None => ("pending", None),
-        Some(authorisation) => status_and_decline(authorisation),
+    let (status, decline) = match authorization {
+        None => (ChargeStatus::Pending, None),
+        Some(authorization) => status_and_decline(authorization),
     };
-    let captured = status == "succeeded" && new.capture;
+    let captured = status == ChargeStatus::Succeeded && new.capture;
+    let Money {
+        minor_units,
+        currency,
+    } = new.amount;
     charge_rows!(
         "
         INSERT INTO charges
@@ -148,11 +132,11 @@ pub async fn insert(
         "",
         account_id.0,
         id.0,
-        new.amount,
-        if captured { new.amount } else { 0 },
-        new.currency.to_string(),
+        minor_units,
+        if captured { minor_units } else { 0 },
+        currency.to_string(),
         captured,
-        status,
+        status.as_str(),
         new.card.card.brand,
         new.card.card.last4,
         new.card.exp_month,
@@ -168,14 +152,14 @@ pub async fn insert(
         Json(&new.metadata) as _,
     )
     .fetch_one(tx)
-    .await
-    .map(Charge::from)
+    .await?
+    .try_into()
 }
 
-fn status_and_decline(authorisation: Authorisation) -> (&'static str, Option<Decline>) {
-    match authorisation {
-        Authorisation::Approved => ("succeeded", None),
-        Authorisation::Declined(decline) => ("failed", Some(decline)),
+fn status_and_decline(authorization: Authorization) -> (ChargeStatus, Option<Decline>) {
+    match authorization {
+        Authorization::Approved => (ChargeStatus::Succeeded, None),
+        Authorization::Declined(decline) => (ChargeStatus::Failed, Some(decline)),
     }
 }
 
@@ -185,11 +169,11 @@ pub async fn settle(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: ChargeId,
-    authorisation: Authorisation,
+    authorization: Authorization,
     capture: bool,
     processor: &str,
 ) -> Result<Charge, sqlx::Error> {
-    let (status, decline) = status_and_decline(authorisation);
+    let (status, decline) = status_and_decline(authorization);
     charge_rows!(
         "
         UPDATE charges
@@ -200,7 +184,7 @@ pub async fn settle(
         "",
         account_id.0,
         id.0,
-        status,
+        status.as_str(),
         capture && decline.is_none(),
         decline.map(|decline| decline.code.as_str()),
         decline.and_then(|decline| decline.decline_code),
@@ -208,8 +192,8 @@ pub async fn settle(
         processor,
     )
     .fetch_one(tx)
-    .await
-    .map(Charge::from)
+    .await?
+    .try_into()
 }
 
 /// Forgets a pending charge that the processor was never asked for; fails if it isn't pending. Locks
@@ -246,8 +230,9 @@ pub async fn find(
         id.0,
     )
     .fetch_optional(connection)
-    .await
-    .map(|row| row.map(Charge::from))
+    .await?
+    .map(Charge::try_from)
+    .transpose()
 }
 
 /// The same, and nobody else changes it until the transaction ends.
@@ -263,8 +248,9 @@ pub async fn lock(
         id.0,
     )
     .fetch_optional(tx)
-    .await
-    .map(|row| row.map(Charge::from))
+    .await?
+    .map(Charge::try_from)
+    .transpose()
 }
 
 /// What a charge is tied to, besides what a client sees of it.
@@ -324,8 +310,9 @@ pub async fn capture(
         amount,
     )
     .fetch_optional(tx)
-    .await
-    .map(|row| row.map(Charge::from))
+    .await?
+    .map(Charge::try_from)
+    .transpose()
 }
 
 /// Writes what a client may change of a charge, as it is in `charge`. The caller holds its lock, so
@@ -350,25 +337,17 @@ pub async fn update(
         Json(&charge.metadata) as _,
     )
     .fetch_one(tx)
-    .await
-    .map(Charge::from)
+    .await?
+    .try_into()
 }
 
-/// Puts whole charges in the place of their ids. Takes no lock.
-pub async fn expand<'a>(
+/// Those of the account's charges that `ids` name. Takes no lock.
+pub async fn find_all(
     connection: &mut PgConnection,
     account_id: AccountId,
-    references: impl Iterator<Item = &'a mut Expandable<Charge>>,
-) -> Result<(), sqlx::Error> {
-    let mut wanted = Vec::new();
-    for reference in references {
-        if let Expandable::Id(text) = &*reference
-            && let Some(id) = ChargeId::parse(text)
-        {
-            wanted.push((id, reference));
-        }
-    }
-    let ids: Vec<Uuid> = wanted.iter().map(|(id, _)| id.0).collect();
+    ids: &[ChargeId],
+) -> Result<HashMap<ChargeId, Charge>, sqlx::Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = charge_rows!(
         "SELECT",
         "FROM charges WHERE account_id = $1 AND id = ANY($2)",
@@ -377,13 +356,8 @@ pub async fn expand<'a>(
     )
     .fetch_all(connection)
     .await?;
-    let charges: HashMap<Uuid, Charge> = rows.into_iter().map(|row| (row.id, row.into())).collect();
-    for (id, reference) in wanted {
-        if let Some(charge) = charges.get(&id.0) {
-            *reference = Expandable::Object(Box::new(charge.clone()));
-        }
-    }
-    Ok(())
+    let by_id = |row: Row| Charge::try_from(row).map(|charge| (charge.id, charge));
+    rows.into_iter().map(by_id).collect()
 }
 
 /// What a list of charges is narrowed down to.
@@ -443,5 +417,6 @@ pub async fn list(
         Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
         Cursor::EndingBefore(_) => rows!("ASC"),
     };
-    Ok(Some(page.cut(rows.into_iter().map(Charge::from).collect())))
+    let charges: Result<_, _> = rows.into_iter().map(Charge::try_from).collect();
+    Ok(Some(page.cut(charges?)))
 }

@@ -3,20 +3,48 @@
 //! A step is concluded in the transaction that runs it, under the checkout's lock: [`lock`] first.
 
 use chrono::{DateTime, Utc};
+use serde::Deserialize;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
+use super::{
+    items::{self, Item},
+    page::{Cursor, Listed, Page},
+    unknown::unknown,
+};
 use crate::domain::{
     charge::Card,
-    checkout::{Checkout, CheckoutRun, CheckoutStatus, NewCheckout, Step, StepName, StepState},
+    checkout::{
+        self, Checkout, CheckoutRun, CheckoutStatus, NewCheckout, StepName, StepRefusal, StepState,
+    },
     dialect::Dialect,
-    error::{ApiError, ErrorCode, ErrorType},
     ids::{AccountId, CheckoutId, OrderId},
-    order::Item,
-    params::Metadata,
+    metadata::Metadata,
+    money::{Currency, Money},
     test_cards,
 };
+
+/// A row of `checkout_steps`, as it is read together with its checkout.
+#[derive(Deserialize)]
+struct Step {
+    name: String,
+    state: String,
+    resource: Option<String>,
+    attempts: i32,
+}
+
+impl TryFrom<Step> for checkout::Step {
+    type Error = sqlx::Error;
+
+    fn try_from(row: Step) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            name: StepName::parse(&row.name).ok_or_else(|| unknown("name"))?,
+            state: StepState::parse(&row.state).ok_or_else(|| unknown("state"))?,
+            resource: row.resource,
+            attempts: row.attempts,
+        })
+    }
+}
 
 struct Row {
     id: Uuid,
@@ -44,65 +72,47 @@ struct Row {
     steps: Json<Vec<Step>>,
 }
 
-fn unknown(column: &str) -> sqlx::Error {
-    sqlx::Error::ColumnDecode {
-        index: column.to_owned(),
-        source: "a checkout has a value that this build doesn't know".into(),
-    }
-}
-
 impl TryFrom<Row> for CheckoutRun {
     type Error = sqlx::Error;
 
     fn try_from(row: Row) -> Result<Self, sqlx::Error> {
-        let steps = row.steps.0;
-        let charge = Checkout::resource(&steps, StepName::CreateCharge);
-        let refusal = match (&row.failure_code, &row.failure_message) {
-            (Some(code), Some(message)) => {
-                let code = ErrorCode::parse(code).ok_or_else(|| unknown("failure_code"))?;
-                let is_decline = code.error_type() == ErrorType::Card;
-                Some(ApiError {
-                    code,
-                    message: message.clone(),
-                    param: row.failure_param,
-                    decline_code: row.decline_code,
-                    charge: charge.clone().filter(|_| is_decline),
-                })
-            }
+        let steps: Result<Vec<_>, _> = row.steps.0.into_iter().map(TryInto::try_into).collect();
+        let refusal = match (row.failure_code, row.failure_message) {
+            (Some(code), Some(message)) => Some(StepRefusal {
+                code,
+                message,
+                param: row.failure_param,
+                decline_code: row.decline_code,
+            }),
             (None, _) | (_, None) => None,
         };
         Ok(Self {
-            id: CheckoutId(row.id),
             account: AccountId(row.account_id),
-            order: row.order_id.map(OrderId),
             card: Card {
                 card: test_cards::by_token(&row.card_token).ok_or_else(|| unknown("card_token"))?,
                 exp_month: row.card_exp_month,
                 exp_year: row.card_exp_year,
             },
-            refusal,
             refused_refunds: row.refused_refunds,
             refund_waits: row.refund_waits,
             dialect: Dialect::parse(&row.dialect).ok_or_else(|| unknown("dialect"))?,
             request_id: row.request_id,
             idempotency_key: row.idempotency_key,
             checkout: Checkout {
-                id: CheckoutId(row.id).to_string(),
-                object: "checkout",
-                amount: row.amount,
-                charge,
-                created: row.created_at.timestamp(),
-                currency: row.currency,
+                id: CheckoutId(row.id),
+                amount: Money {
+                    minor_units: row.amount,
+                    currency: Currency::of_stored(&row.currency)
+                        .ok_or_else(|| unknown("currency"))?,
+                },
+                items: items::read(row.items.0),
                 customer: row.customer,
-                failure_code: row.failure_code,
-                failure_message: row.failure_message,
-                items: row.items.0,
-                livemode: false,
                 metadata: row.metadata.0,
-                order: row.order_id.map(|id| OrderId(id).to_string()),
-                refund: Checkout::resource(&steps, StepName::CreateRefund),
+                order: row.order_id.map(OrderId),
+                refusal,
                 status: CheckoutStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
-                steps,
+                steps: steps?,
+                created_at: row.created_at,
             },
         })
     }
@@ -164,9 +174,9 @@ pub async fn insert(
         ",
         account_id.0,
         id.0,
-        new.amount,
-        new.currency.to_string(),
-        Json(&new.items) as _,
+        new.amount.minor_units,
+        new.amount.currency.to_string(),
+        Json(items::stored(&new.items)) as _,
         new.customer,
         Json(&new.metadata) as _,
         new.card.card.token(),
@@ -313,7 +323,7 @@ pub async fn refuse_step(
     id: CheckoutId,
     step: StepName,
     resource: Option<&str>,
-    why: &ApiError,
+    why: &StepRefusal,
 ) -> Result<(), sqlx::Error> {
     conclude_step(&mut *tx, account_id, id, step, StepState::Refused, resource).await?;
     sqlx::query!(
@@ -325,7 +335,7 @@ pub async fn refuse_step(
         ",
         account_id.0,
         id.0,
-        why.code.as_str(),
+        why.code,
         why.message,
         why.param,
         why.decline_code,

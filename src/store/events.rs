@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::page::{Cursor, Listed, Page};
 use crate::domain::{
-    event::{Event, EventData, EventRequest, EventType},
+    event::{Event, EventType},
     ids::{AccountId, EventId},
 };
 
@@ -24,20 +24,13 @@ struct Row {
 impl From<Row> for Event {
     fn from(row: Row) -> Self {
         Self {
-            id: EventId(row.id).to_string(),
-            object: "event",
-            api_version: (),
-            created: row.created_at.timestamp(),
-            data: EventData {
-                object: row.object.0,
-            },
-            livemode: false,
-            pending_webhooks: row.pending_webhooks,
-            request: EventRequest {
-                id: row.request_id,
-                idempotency_key: row.idempotency_key,
-            },
+            id: EventId(row.id),
             event_type: row.event_type,
+            object: row.object.0.get().to_owned(),
+            pending_webhooks: row.pending_webhooks,
+            request_id: row.request_id,
+            idempotency_key: row.idempotency_key,
+            created_at: row.created_at,
         }
     }
 }
@@ -70,8 +63,8 @@ macro_rules! event_rows {
 pub struct NewEvent<'a> {
     /// What happened.
     pub event_type: EventType,
-    /// What it happened to, as the API shows it.
-    pub object: Box<RawValue>,
+    /// What it happened to, as the API shows it: JSON text.
+    pub object: &'a str,
     /// The `req_…` that made it happen.
     pub request_id: &'a str,
     /// The key it executed under.
@@ -110,7 +103,7 @@ pub async fn insert(
         id.0,
         new.event_type.as_str(),
         // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
-        new.object.get(),
+        new.object,
         new.request_id,
         new.idempotency_key,
     )

@@ -16,10 +16,9 @@ struct Row {
 impl From<Row> for Inventory {
     fn from(row: Row) -> Self {
         Self {
-            object: "inventory",
-            quantity: row.quantity,
             sku: row.sku,
-            updated: row.updated_at.timestamp(),
+            quantity: row.quantity,
+            updated_at: row.updated_at,
         }
     }
 }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
+use super::unknown::unknown;
 use crate::domain::{
     dialect::Dialect,
     ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
@@ -70,10 +71,6 @@ pub async fn find(
     .await?;
     let Some(found) = found else {
         return Ok(None);
-    };
-    let unknown = |column: &str| sqlx::Error::ColumnDecode {
-        index: column.to_owned(),
-        source: "an operation has a value that this build doesn't know".into(),
     };
     Ok(Some(Operation {
         id,

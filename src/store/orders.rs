@@ -4,12 +4,16 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
+use super::{
+    items::{self, Item},
+    page::{Cursor, Listed, Page},
+    unknown::unknown,
+};
 use crate::domain::{
     ids::{AccountId, ChargeId, OrderId},
-    list::Expandable,
-    order::{Item, NewOrder, Order, OrderStatus},
-    params::Metadata,
+    metadata::Metadata,
+    money::{Currency, Money},
+    order::{NewOrder, Order, OrderStatus},
 };
 
 struct Row {
@@ -29,25 +33,19 @@ impl TryFrom<Row> for Order {
     type Error = sqlx::Error;
 
     fn try_from(row: Row) -> Result<Self, sqlx::Error> {
-        let status = OrderStatus::parse(&row.status).ok_or_else(|| sqlx::Error::ColumnDecode {
-            index: "status".to_owned(),
-            source: "an order has a status that this build doesn't know".into(),
-        })?;
         Ok(Self {
-            id: OrderId(row.id).to_string(),
-            object: "order",
-            amount: row.amount,
-            charge: row
-                .charge_id
-                .map(|id| Expandable::Id(ChargeId(id).to_string())),
+            id: OrderId(row.id),
+            amount: Money {
+                minor_units: row.amount,
+                currency: Currency::of_stored(&row.currency).ok_or_else(|| unknown("currency"))?,
+            },
+            charge: row.charge_id.map(ChargeId),
             client_order_id: row.client_order_id,
-            created: row.created_at.timestamp(),
-            currency: row.currency,
             customer: row.customer,
-            items: row.items.0,
-            livemode: false,
+            items: items::read(row.items.0),
             metadata: row.metadata.0,
-            status,
+            status: OrderStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
+            created_at: row.created_at,
         })
     }
 }
@@ -89,12 +87,12 @@ pub async fn insert(
         "",
         account_id.0,
         id.0,
-        new.amount,
-        new.currency.to_string(),
+        new.amount.minor_units,
+        new.amount.currency.to_string(),
         new.customer,
         new.client_order_id,
         content_hash,
-        Json(&new.items) as _,
+        Json(items::stored(&new.items)) as _,
         Json(&new.metadata) as _,
     )
     .fetch_optional(tx)

@@ -62,6 +62,16 @@ pub struct Listed<T> {
     pub has_more: bool,
 }
 
+impl<T> Listed<T> {
+    /// The same page of something made of each object.
+    pub fn map<U>(self, of: impl FnMut(T) -> U) -> Listed<U> {
+        Listed {
+            data: self.data.into_iter().map(of).collect(),
+            has_more: self.has_more,
+        }
+    }
+}
+
 impl Page {
     /// What to ask the database for: one row more than the page holds tells whether there are more.
     pub(super) fn rows(&self) -> i64 {

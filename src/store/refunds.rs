@@ -6,17 +6,16 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
-use crate::domain::{
-    charge::Charge,
-    ids::{AccountId, ChargeId, RefundId},
-    list::{Expandable, List},
-    params::Metadata,
-    refund::{NewRefund, Refund},
+use super::{
+    page::{Cursor, Listed, Page},
+    unknown::unknown,
 };
-
-/// How many refunds an expanded charge shows; the list at its `url` has the rest.
-const EXPANDED_REFUNDS_MAX: i64 = 10;
+use crate::domain::{
+    ids::{AccountId, ChargeId, RefundId},
+    metadata::Metadata,
+    money::{Currency, Money},
+    refund::{NewRefund, Refund, RefundReason, RefundStatus},
+};
 
 struct Row {
     id: Uuid,
@@ -29,21 +28,23 @@ struct Row {
     status: String,
 }
 
-impl From<Row> for Refund {
-    fn from(row: Row) -> Self {
-        Self {
-            id: RefundId(row.id).to_string(),
-            object: "refund",
-            amount: row.amount,
-            balance_transaction: (),
-            charge: Expandable::Id(ChargeId(row.charge_id).to_string()),
-            created: row.created_at.timestamp(),
-            currency: row.currency,
+impl TryFrom<Row> for Refund {
+    type Error = sqlx::Error;
+
+    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+        let reason = |text: String| RefundReason::parse(&text).ok_or_else(|| unknown("reason"));
+        Ok(Self {
+            id: RefundId(row.id),
+            charge: ChargeId(row.charge_id),
+            amount: Money {
+                minor_units: row.amount,
+                currency: Currency::of_stored(&row.currency).ok_or_else(|| unknown("currency"))?,
+            },
+            reason: row.reason.map(reason).transpose()?,
+            status: RefundStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
             metadata: row.metadata.0,
-            payment_intent: (),
-            reason: row.reason,
-            status: row.status,
-        }
+            created_at: row.created_at,
+        })
     }
 }
 
@@ -63,16 +64,7 @@ macro_rules! refund_rows {
     };
 }
 
-/// How a refund begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NewStatus {
-    /// Done.
-    Succeeded,
-    /// The processor is about to be asked.
-    Pending,
-}
-
-/// Writes a refund of `amount` and counts it on its charge, in one statement, so that neither can
+/// Writes a refund, pending or succeeded, and counts it on its charge, in one statement, so that neither can
 /// be without the other. Locks the charge.
 ///
 /// `refunds_never_exceed_what_was_captured` and `an_authorisation_is_released_whole` refuse what a
@@ -81,10 +73,8 @@ pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: RefundId,
-    charge: ChargeId,
-    amount: i64,
     new: &NewRefund,
-    status: NewStatus,
+    status: RefundStatus,
 ) -> Result<Refund, sqlx::Error> {
     refund_rows!(
         "
@@ -101,18 +91,15 @@ pub async fn insert(
         "",
         account_id.0,
         id.0,
-        charge.0,
-        amount,
-        new.reason,
+        new.charge.0,
+        new.amount,
+        new.reason.map(RefundReason::as_str),
         Json(&new.metadata) as _,
-        match status {
-            NewStatus::Succeeded => "succeeded",
-            NewStatus::Pending => "pending",
-        },
+        status.as_str(),
     )
     .fetch_one(tx)
-    .await
-    .map(Refund::from)
+    .await?
+    .try_into()
 }
 
 /// Makes a pending refund succeeded; fails if it isn't pending. Locks it.
@@ -132,8 +119,8 @@ pub async fn succeed(
         id.0,
     )
     .fetch_one(tx)
-    .await
-    .map(Refund::from)
+    .await?
+    .try_into()
 }
 
 /// Makes a pending refund failed and no longer counts it; fails if it isn't pending. Locks it and
@@ -162,8 +149,8 @@ pub async fn fail(
         id.0,
     )
     .fetch_one(tx)
-    .await
-    .map(Refund::from)
+    .await?
+    .try_into()
 }
 
 /// Forgets a pending refund that the processor was never asked for, and no longer counts it; fails if
@@ -207,8 +194,9 @@ pub async fn find(
         id.0,
     )
     .fetch_optional(connection)
-    .await
-    .map(|row| row.map(Refund::from))
+    .await?
+    .map(Refund::try_from)
+    .transpose()
 }
 
 /// The same, and nobody else changes it until the transaction ends.
@@ -224,8 +212,9 @@ pub async fn lock(
         id.0,
     )
     .fetch_optional(tx)
-    .await
-    .map(|row| row.map(Refund::from))
+    .await?
+    .map(Refund::try_from)
+    .transpose()
 }
 
 /// Writes what a client may change of a refund, as it is in `refund`. The caller holds its lock, so
@@ -248,22 +237,18 @@ pub async fn update(
         Json(&refund.metadata) as _,
     )
     .fetch_one(tx)
-    .await
-    .map(Refund::from)
+    .await?
+    .try_into()
 }
 
-/// Gives each charge the list of its newest refunds; `prefix` is what the lists' `url` starts with.
-/// Takes no lock.
-pub async fn expand_in(
+/// The newest refunds of each of `charges`, at most `most` of each. Takes no lock.
+pub async fn newest_of_each(
     connection: &mut PgConnection,
     account_id: AccountId,
-    prefix: &str,
-    charges: &mut [Charge],
-) -> Result<(), sqlx::Error> {
-    let ids: Vec<Uuid> = charges
-        .iter()
-        .filter_map(|charge| ChargeId::parse(&charge.id).map(|id| id.0))
-        .collect();
+    charges: &[ChargeId],
+    most: i64,
+) -> Result<HashMap<ChargeId, Listed<Refund>>, sqlx::Error> {
+    let ids: Vec<Uuid> = charges.iter().map(|charge| charge.0).collect();
     // One row more than is shown tells whether there are more.
     let rows = refund_rows!(
         "SELECT",
@@ -283,24 +268,23 @@ pub async fn expand_in(
          ORDER BY id DESC",
         account_id.0,
         &ids,
-        EXPANDED_REFUNDS_MAX + 1,
+        most + 1,
     )
     .fetch_all(connection)
     .await?;
-    let mut by_charge = HashMap::<String, Vec<Refund>>::new();
+    let mut by_charge = HashMap::<ChargeId, Vec<Refund>>::new();
     for row in rows {
-        let charge = ChargeId(row.charge_id).to_string();
-        by_charge.entry(charge).or_default().push(row.into());
+        let refund = Refund::try_from(row)?;
+        by_charge.entry(refund.charge).or_default().push(refund);
     }
-    let shown = usize::try_from(EXPANDED_REFUNDS_MAX).unwrap_or(usize::MAX);
-    for charge in charges {
-        let mut refunds = by_charge.remove(&charge.id).unwrap_or_default();
-        let has_more = refunds.len() > shown;
-        refunds.truncate(shown);
-        let url = format!("{prefix}/charges/{}/refunds", charge.id);
-        charge.refunds = Some(List::new(refunds, has_more, url));
-    }
-    Ok(())
+    let shown = usize::try_from(most).unwrap_or(usize::MAX);
+    let listed = charges.iter().map(|charge| {
+        let mut data = by_charge.remove(charge).unwrap_or_default();
+        let has_more = data.len() > shown;
+        data.truncate(shown);
+        (*charge, Listed { data, has_more })
+    });
+    Ok(listed.collect())
 }
 
 /// What a list of refunds is narrowed down to.
@@ -356,5 +340,6 @@ pub async fn list(
         Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
         Cursor::EndingBefore(_) => rows!("ASC"),
     };
-    Ok(Some(page.cut(rows.into_iter().map(Refund::from).collect())))
+    let refunds: Result<_, _> = rows.into_iter().map(Refund::try_from).collect();
+    Ok(Some(page.cut(refunds?)))
 }

@@ -4,13 +4,17 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
+use super::{
+    page::{Cursor, Listed, Page},
+    unknown::unknown,
+};
 use crate::domain::{
     ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
-    webhook_delivery::{Attempt, WebhookDelivery},
+    webhook_delivery::{self, DeliveryStatus, WebhookDelivery},
     webhook_endpoint::Secret,
 };
 
@@ -26,20 +30,52 @@ struct Row {
     status: String,
 }
 
-impl From<Row> for WebhookDelivery {
-    fn from(row: Row) -> Self {
+/// One attempt as the column `attempts` holds it.
+#[derive(Serialize, Deserialize)]
+struct Attempt {
+    at: i64,
+    response_status: Option<u16>,
+    error: Option<String>,
+    duration_ms: i64,
+}
+
+impl From<&webhook_delivery::Attempt> for Attempt {
+    fn from(attempt: &webhook_delivery::Attempt) -> Self {
         Self {
-            id: WebhookDeliveryId(row.id).to_string(),
-            object: "webhook_delivery",
-            attempts: row.attempts.0,
-            created: row.created_at.timestamp(),
-            delivered: row.delivered_at.map(|at| at.timestamp()),
-            endpoint: WebhookEndpointId(row.endpoint_id).to_string(),
-            event: EventId(row.event_id).to_string(),
-            event_type: row.event_type,
-            next_attempt: row.next_attempt_at.map(|at| at.timestamp()),
-            status: row.status,
+            at: attempt.at,
+            response_status: attempt.response_status,
+            error: attempt.error.clone(),
+            duration_ms: attempt.duration_ms,
         }
+    }
+}
+
+impl From<Attempt> for webhook_delivery::Attempt {
+    fn from(stored: Attempt) -> Self {
+        Self {
+            at: stored.at,
+            response_status: stored.response_status,
+            error: stored.error,
+            duration_ms: stored.duration_ms,
+        }
+    }
+}
+
+impl TryFrom<Row> for WebhookDelivery {
+    type Error = sqlx::Error;
+
+    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: WebhookDeliveryId(row.id),
+            endpoint: WebhookEndpointId(row.endpoint_id),
+            event: EventId(row.event_id),
+            event_type: row.event_type,
+            status: DeliveryStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
+            attempts: row.attempts.0.into_iter().map(Into::into).collect(),
+            created_at: row.created_at,
+            delivered_at: row.delivered_at,
+            next_attempt_at: row.next_attempt_at,
+        })
     }
 }
 
@@ -177,15 +213,15 @@ pub async fn finish(
     account_id: AccountId,
     id: WebhookDeliveryId,
     claim: Uuid,
-    attempt: Option<&Attempt>,
+    attempt: Option<&webhook_delivery::Attempt>,
     next: &Next,
 ) -> Result<bool, sqlx::Error> {
     let (status, pause) = match next {
-        Next::Succeeded => ("succeeded", None),
-        Next::Again(pause) => ("pending", Some(interval(*pause)?)),
-        Next::Failed => ("failed", None),
+        Next::Succeeded => (DeliveryStatus::Succeeded, None),
+        Next::Again(pause) => (DeliveryStatus::Pending, Some(interval(*pause)?)),
+        Next::Failed => (DeliveryStatus::Failed, None),
     };
-    let attempts: Vec<&Attempt> = attempt.into_iter().collect();
+    let attempts: Vec<Attempt> = attempt.map(Attempt::from).into_iter().collect();
     let finished = sqlx::query!(
         "
         UPDATE webhook_deliveries
@@ -200,7 +236,7 @@ pub async fn finish(
         id.0,
         claim,
         Json(attempts) as _,
-        status,
+        status.as_str(),
         pause,
     )
     .execute(tx)
@@ -259,8 +295,8 @@ pub async fn list(
         Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
         Cursor::EndingBefore(_) => rows!("ASC"),
     };
-    let deliveries = rows.into_iter().map(WebhookDelivery::from).collect();
-    Ok(Some(page.cut(deliveries)))
+    let deliveries: Result<_, _> = rows.into_iter().map(WebhookDelivery::try_from).collect();
+    Ok(Some(page.cut(deliveries?)))
 }
 
 async fn exists(

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::page::{Cursor, Listed, Page};
 use crate::domain::{
     ids::{AccountId, WebhookEndpointId},
-    params::Metadata,
+    metadata::Metadata,
     webhook_endpoint::{NewWebhookEndpoint, Secret, WebhookEndpoint},
 };
 
@@ -23,17 +23,12 @@ struct Row {
 impl From<Row> for WebhookEndpoint {
     fn from(row: Row) -> Self {
         Self {
-            id: WebhookEndpointId(row.id).to_string(),
-            object: "webhook_endpoint",
-            api_version: (),
-            created: row.created_at.timestamp(),
-            description: row.description,
-            enabled_events: row.enabled_events,
-            livemode: false,
-            metadata: row.metadata.0,
-            secret: None,
-            status: "enabled",
+            id: WebhookEndpointId(row.id),
             url: row.url,
+            enabled_events: row.enabled_events,
+            description: row.description,
+            metadata: row.metadata.0,
+            created_at: row.created_at,
         }
     }
 }

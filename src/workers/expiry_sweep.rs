@@ -1,7 +1,7 @@
 //! Removes expired idempotency keys, on every replica, for as long as the process runs.
 //!
-//! Promise: it uses a connection of its own, survives a database that is down, and a sweep that is
-//! interrupted has lost nothing: an expired record is dead whether swept or not.
+//! Promise: it uses a connection of its own and survives a database that is down. An interrupted
+//! sweep loses nothing: an expired record is dead even before it is swept.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Goes on with operations and checkouts that nobody works on: their process died, or an outcome was
-//! unknown, and the client never came back.
+//! Continues abandoned operations and checkouts: their process died, or their outcome was unknown,
+//! and the client did not retry.
 //!
-//! Promise: it runs on every replica without a leader, does nothing that a client's retry would not
-//! do, and does it under the same keys, so it can't cause a second effect.
+//! Promise: it runs on every replica without a leader. It does what a client's retry would do, with
+//! the same keys, so it can't cause a second effect.
 
 use std::time::Duration;
 

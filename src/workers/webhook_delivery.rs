@@ -1,8 +1,8 @@
 //! Delivers events to webhook endpoints, on every replica, for as long as the process runs.
 //!
-//! Promise: at least once. A delivery is claimed in one short transaction, sent without any, and
-//! marked in another, so a process that dies in between leaves a claim that runs out, and another
-//! one sends the event again. It uses a connection of its own: no request waits for a receiver.
+//! Promise: at least once. A delivery is claimed in one short transaction, sent without one, and
+//! marked in another. If a process dies in between, its claim expires, and another process sends
+//! the event again. The worker uses a connection of its own, so no request waits for a receiver.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::webhook_sender::Sender;
 use crate::{
+    api::events::EventView,
     config::{Config, Webhooks},
     database::Database,
     domain::{
@@ -36,18 +37,18 @@ use crate::{
 /// Attempts that one replica makes at once. They hold no connection to the database, only memory.
 const SENDS_MAX: usize = 64;
 
-/// Of those, attempts to one endpoint: one that doesn't answer must leave room for the others.
+/// The part of them that may go to one endpoint, so that a silent endpoint leaves room for others.
 const SENDS_PER_ENDPOINT_MAX: usize = 4;
 
-/// Of those, attempts of one account, which may have so many endpoints that don't answer that they
-/// would take every place. Four such accounts still do, until their attempts time out.
+/// The part of them that may belong to one account, so that an account with many silent endpoints
+/// leaves room for others. Four such accounts take all places, until their attempts time out.
 const SENDS_PER_ACCOUNT_MAX: usize = 16;
 
-/// A claim lives this many times as long as an attempt may take: for a claim to run out under a
-/// process that lives, marking what it sent must have taken twice as long as sending it.
+/// A claim lives this many times as long as an attempt may take. A living process loses its claim
+/// only if marking takes twice as long as sending.
 const LEASE_TIMEOUTS: u32 = 3;
 
-/// Delivers until `stopping`, and then finishes what it is sending.
+/// Delivers until `stopping`, and then finishes the running attempts.
 pub async fn run(
     database: Database,
     sender: Sender,
@@ -81,13 +82,14 @@ struct Worker {
     webhooks: Webhooks,
     deadline: Duration,
     sends: JoinSet<Ended>,
-    // By task rather than in its result: a task that panics has none, and its place must be free.
+    // By task, not in the task's result: a task that panics has no result, and its place must be
+    // freed.
     sending: HashMap<task::Id, (AccountId, WebhookEndpointId)>,
-    // Kept through a lost connection: marked late is better than sent again.
+    // Kept when a connection is lost: marking late is better than sending again.
     ended: VecDeque<Ended>,
 }
 
-/// An attempt that is over and has to be marked.
+/// An attempt that has ended and must be marked.
 struct Ended {
     account_id: AccountId,
     id: WebhookDeliveryId,
@@ -113,7 +115,7 @@ impl Worker {
                 return self.within_deadline(connection.close()).await;
             }
             if !stopped && self.sends.len() < SENDS_MAX && self.claim(&mut connection).await? {
-                // There may be more; but what has ended meanwhile is marked first.
+                // More may be due, but attempts that have ended are marked first.
                 while let Some(ended) = self.sends.try_join_next_with_id() {
                     self.collect(ended);
                 }
@@ -127,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// A socket that died silently must not stop deliveries for ever.
+    /// A socket that died silently must not stop deliveries forever.
     async fn within_deadline<T>(
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -137,7 +139,8 @@ impl Worker {
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Claims what has been due for the longest and begins to send it. `false`: nothing is due.
+    /// Claims the delivery that has been due for the longest, and starts its attempt. `false` if
+    /// nothing is due.
     async fn claim(&mut self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
         let claim = Uuid::new_v4();
         let lease = self.webhooks.timeout * LEASE_TIMEOUTS;
@@ -172,7 +175,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// To whom this replica sends as much as it may.
+    /// The endpoints and accounts that have all their places on this replica.
     fn busy(&self) -> Busy {
         let sending = self.sending.values();
         let accounts = sending.clone().map(|(account, _)| account.0);
@@ -198,7 +201,7 @@ impl Worker {
     }
 }
 
-/// The ids that come up `times` times or more.
+/// The ids that occur at least `times` times.
 fn at_least(times: usize, ids: impl Iterator<Item = Uuid>) -> Vec<Uuid> {
     let mut counts = HashMap::<Uuid, usize>::new();
     for id in ids {
@@ -208,13 +211,14 @@ fn at_least(times: usize, ids: impl Iterator<Item = Uuid>) -> Vec<Uuid> {
     counts.into_keys().collect()
 }
 
-/// What an attempt sends.
+/// The contents of an attempt.
 struct Message {
     secret: Secret,
     body: Vec<u8>,
 }
 
-/// One short transaction: the claim, and what is to be sent; nothing if the endpoint is gone.
+/// One short transaction: the claim, and the contents of the attempt; nothing if the endpoint is
+/// gone.
 async fn claim_next(
     connection: &mut PgConnection,
     claim: Uuid,
@@ -233,14 +237,15 @@ async fn claim_next(
         let mut event = event.ok_or(sqlx::Error::RowNotFound)?;
         // As it was when the event was written, so that every attempt sends the same bytes.
         event.pending_webhooks = claimed.event_deliveries;
-        let body = serde_json::to_vec(&event).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let body = serde_json::to_vec(&EventView::from(event))
+            .map_err(|error| sqlx::Error::Encode(error.into()))?;
         message = Some(Message { secret, body });
     }
     tx.commit().await?;
     Ok(Some((claimed, message)))
 }
 
-/// Sends, and decides what becomes of the delivery.
+/// Sends, and decides the delivery's next state.
 async fn attempt(
     sender: &Sender,
     pauses: &Pauses,
@@ -272,7 +277,7 @@ async fn attempt(
     (attempt, next)
 }
 
-/// One short transaction: how the attempt ended.
+/// One short transaction, which stores how the attempt ended.
 async fn finish(connection: &mut PgConnection, ended: &Ended) -> Result<(), sqlx::Error> {
     let Ended {
         account_id,

@@ -1,7 +1,7 @@
 //! Makes one attempt to deliver a webhook.
 //!
-//! Promise: it connects to no address that wasn't checked, follows no redirect, is done within its
-//! time limit, and reads nothing of the answer but its status.
+//! Promise: it connects only to checked addresses, follows no redirect, ends within its time limit,
+//! and reads only the status of the reply.
 
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Instant};
 
@@ -30,7 +30,7 @@ const SIGNATURE_HEADER: &str = "stripe-signature";
 /// The HTTP client can't be set up: a defect.
 #[derive(Debug, thiserror::Error)]
 pub enum SenderError {
-    /// TLS refuses its own defaults.
+    /// The TLS library refuses its default protocol versions.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
     /// The client refuses its settings.
@@ -38,7 +38,7 @@ pub enum SenderError {
     Client(#[from] reqwest::Error),
 }
 
-/// Why a host can't be connected to. Found again in the chain of causes of the client's error.
+/// Why a host can't be connected to. It is in the chain of causes of the client's error.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 enum Unconnectable {
     #[error("refused: the host has a private, local or reserved address")]
@@ -47,7 +47,7 @@ enum Unconnectable {
     NoAddress,
 }
 
-/// What sends. Cheap to share.
+/// Sends attempts. Cheap to share.
 #[derive(Debug, Clone)]
 pub struct Sender {
     client: Client,
@@ -72,13 +72,13 @@ impl Sender {
             .dns_resolver(CheckedResolver {
                 allow_private: webhooks.allow_private,
             })
-            // A redirect could lead anywhere, past every check of the URL.
+            // A redirect would bypass every check of the URL.
             .redirect(Policy::none())
-            // A proxy would resolve the name by itself.
+            // A proxy would resolve the name itself.
             .no_proxy()
-            // The schedule in the database is the only one, and counts every attempt.
+            // Only the schedule in the database decides about retries, and it counts every attempt.
             .retry(reqwest::retry::never())
-            // Each attempt resolves, checks and connects for itself.
+            // Each attempt resolves, checks and connects on its own.
             .pool_max_idle_per_host(0)
             .build()?;
         Ok(Self {
@@ -113,8 +113,8 @@ impl Sender {
         body: Vec<u8>,
     ) -> Result<u16, &'static str> {
         let url = Url::parse(url).map_err(|_| "the URL can't be read")?;
-        // No resolver is asked about an address, and the setting may have changed since the
-        // endpoint was made.
+        // An address is never resolved, and the setting may have changed since the endpoint was
+        // made.
         if !self.allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
             return Err(explain(&Unconnectable::NotPublic));
         }
@@ -127,13 +127,13 @@ impl Sender {
             .send()
             .await
             .map_err(|error| explain(&error))?;
-        // Dropped unread: what the receiver says beyond its status is not wanted.
+        // Dropped unread: only the status matters.
         Ok(response.status().as_u16())
     }
 }
 
-/// What the account may know about why there was no answer. Causes as libraries word them would
-/// tell about the network that this service runs in.
+/// The reason of a missing reply, as the account may see it. The libraries' messages would reveal
+/// the network of this service.
 fn explain(error: &(dyn Error + 'static)) -> &'static str {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -157,8 +157,8 @@ fn explain(error: &(dyn Error + 'static)) -> &'static str {
     }
 }
 
-/// Resolves a name once, and gives what it checked to the client to connect to: between a check and
-/// a second look-up, a hostile name server could answer with another address.
+/// Resolves a name once, and gives the checked addresses to the client. A hostile name server could
+/// answer a second look-up with another address.
 struct CheckedResolver {
     allow_private: bool,
 }
@@ -171,7 +171,7 @@ impl Resolve for CheckedResolver {
                 .await
                 .map_err(|_| Unconnectable::NoAddress)?
                 .collect();
-            // One is enough to refuse: a name with addresses of both kinds is no honest one.
+            // One private address is enough to refuse: no honest name has addresses of both kinds.
             if !allow_private && addresses.iter().any(|address| !is_public(address.ip())) {
                 return Err(Unconnectable::NotPublic.into());
             }

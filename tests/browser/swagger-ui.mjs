@@ -28,7 +28,7 @@ page.setDefaultTimeout(15_000);
 const errors = [];
 page.on('pageerror', (error) => errors.push(error.message));
 
-// An inlined image is no request to anybody.
+// An inlined image is not a request.
 const elsewhere = [];
 page.on('request', (request) => {
   const isInlined = request.url().startsWith('data:');

@@ -1,7 +1,6 @@
 """What the OpenAPI document can't tell Schemathesis about this API.
 
-Each exclusion is as narrow as its reason: a failure is dropped only where the reply says that it is
-for that reason.
+Each exclusion is as narrow as its reason: a failure is ignored only if the reply gives that reason.
 """
 
 import collections
@@ -24,10 +23,10 @@ FORM = "application/x-www-form-urlencoded"
 # The server's default BODY_LIMIT, in bytes.
 BODY_LIMIT = 64 * 1024
 
-# As the document describes it.
+# The form of a key, as the document describes it.
 KEY = re.compile(r'("?)([\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255})\1')
 
-# Refusals that depend on what happened before, not on the form of the request.
+# Refusals that depend on earlier requests, not on the form of the request.
 STATE = {
     "charge_already_captured",
     "charge_already_refunded",
@@ -39,28 +38,28 @@ STATE = {
     "out_of_stock",
 }
 
-# Parameters whose value has to fit what exists: a page begins beside an object of that list, on one
-# side, and a client_order_id is taken by an order with other content.
+# Parameters whose value depends on what exists: a cursor must be an object of the list, only one cursor
+# may be given, and a client_order_id may belong to an order with other content.
 FITTING = {"starting_after", "ending_before", "client_order_id"}
 
-# Where the id of a charge that exists and failed is refused.
+# Parameters that refuse the id of a failed charge.
 OF_FAILED_CHARGES = {("/refunds", "charge"), ("/charges/{id}/capture", "id")}
 
-# What a body or a query gets that can't be decoded. Even a test card's number is forbidden in one,
-# because nobody can tell where in it the number stands.
+# Errors of a body or a query that can't be decoded. Even a test card's number is forbidden in it,
+# because its position is unknown.
 UNDECODABLE = {"body_invalid", "parameter_invalid", "card_number_forbidden"}
 
-# A few of ISO 4217's codes: JSON Schema has no name for the list.
+# Some codes of ISO 4217. JSON Schema has no format for them.
 schemathesis.openapi.format(
     "iso-4217", strategies.sampled_from(["usd", "USD", "eur", "Gbp", "jpy", "chf", "kwd"])
 )
 
-# Events are really sent, so no endpoint may have an address that exists (RFC 2606, section 2).
+# The server sends events, so endpoints have an address that never exists (RFC 2606, section 2).
 NOWHERE = "https://example.invalid/webhooks"
 schemathesis.openapi.format("uri", strategies.just(NOWHERE))
 
-# What an object takes once only, and how one is made that has not had it. The largest amount leaves
-# room for any that is captured or given back.
+# Operations that an object accepts only once, and how to make a fresh object for each. The largest
+# amount allows any amount to be captured or refunded.
 CHARGE = {"amount": 99_999_999, "currency": "eur"}
 ORDER = {"currency": "eur", "items": [{"quantity": 1, "unit_amount": 100}]}
 ONCE = {
@@ -70,7 +69,7 @@ ONCE = {
     "/orders/{id}/cancel": ("orders", ORDER),
 }
 
-# With a letter beside each number in a key, because digits and dashes may make a card's number.
+# Keys have a letter beside each number, because digits and dashes may form a card number.
 run = uuid.uuid4().hex[:8]
 numbers = itertools.count()
 chance = random.Random(1)
@@ -83,8 +82,7 @@ made = collections.defaultdict(lambda: collections.deque(maxlen=20))
 @schemathesis.hook
 def before_call(context, case, kwargs):
     global last_key, last_workflow
-    # Cases are made one by one, each a request of its own. With the key of another one it would be
-    # that one's retry, or a mistake.
+    # Each case is a request of its own. With the key of another case, it would be a retry or a reuse.
     for name, value in list((case.headers or {}).items()):
         if name.lower() == "idempotency-key" and (key := KEY.fullmatch(value)):
             last_key = f"{run}n{next(numbers)}n{key[2]}"[:255]
@@ -95,8 +93,7 @@ def before_call(context, case, kwargs):
         case.body = with_integers(case.body)
     if isinstance(case.body, dict) and ":" in str(case.body.get("url")):
         case.body = {**case.body, "url": NOWHERE}
-    # Most of what is asked for should be there to be found. What follows on from a reply names what
-    # was in it already.
+    # Most ids should exist. Cases that follow a link already have the id from the earlier reply.
     if is_positive(case) and case.meta.phase.name != "stateful" and chance.random() < 0.75:
         name_what_exists(case)
 
@@ -104,7 +101,7 @@ def before_call(context, case, kwargs):
 def name_what_exists(case):
     collection = case.path.split("/")[1]
     if case.method == "POST" and case.path == "/webhook_endpoints" and len(made[collection]) > 10:
-        # An account may have a few of them only.
+        # An account may have only a few of them.
         call("DELETE", f"/{collection}/{made[collection].popleft()}")
     if collection == "idempotency-keys":
         name_it(case, "key", last_key)
@@ -120,7 +117,7 @@ def name_what_exists(case):
 
 
 def name_it(case, parameter, name):
-    """By path or by query, as the case asks. No path leads to a segment that is a dot or two."""
+    """By path or by query, as in the case. A path segment can't be one dot or two dots."""
     quoted = quote(name, safe="")
     if f"{{{parameter}}}" not in case.path:
         case.query[parameter] = name
@@ -133,7 +130,7 @@ def one_of(ids):
 
 
 def fresh(path):
-    """Every other time, a new object for what an object takes only once."""
+    """A new object, in every second case, for an operation that an object accepts only once."""
     if path not in ONCE or chance.random() < 0.5:
         return None
     collection, body = ONCE[path]
@@ -169,8 +166,8 @@ def is_positive(case):
 
 
 def with_integers(value):
-    """JSON Schema takes 1.0 for an integer. A payment that is written with a fraction is refused
-    here, because the next one would be 1.5."""
+    """JSON Schema treats 1.0 as an integer. The server refuses an amount that is written with a
+    fraction."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -182,8 +179,8 @@ def with_integers(value):
 
 @schemathesis.serializer(FORM)
 def form(context, value):
-    """`source[number]=…` and `expand[]=…` as the document says, and `items[0][quantity]=…`, for which
-    OpenAPI has no style. A null is left out (RFC 6570, section 2.3): a form has none."""
+    """`source[number]=…` and `expand[]=…` as in the document, and `items[0][quantity]=…`, for which
+    OpenAPI has no style. Forms have no null, so it is left out (RFC 6570, section 2.3)."""
     body = context.case.body
     if not isinstance(body, dict):
         return json.dumps(body).encode()
@@ -210,11 +207,11 @@ def filter_failure(context, failure, case, response):
     if isinstance(failure, RejectedPositiveData):
         return not is_refused_for_a_reason(case, response, error, sent)
     if isinstance(failure, AcceptedNegativeData):
-        # What is empty is absent, whatever its type; and in a form, a number is text.
+        # An empty value of any type is absent. In a form, a number is text.
         is_empty = any(value in ("", None, [], {}) for value in sent)
         return not (is_empty or (case.media_type == FORM and has_number(case.body, "metadata")))
     if isinstance(failure, ServerError):
-        # This token stands for a processor that is down.
+        # This token simulates a processor that is down.
         return not (error.get("code") == "service_unavailable" and "tok_outage" in sent)
     return True
 
@@ -225,17 +222,17 @@ def is_refused_for_a_reason(case, response, error, sent):
     return (
         code in STATE
         or (code == "parameter_invalid" and param in FITTING)
-        # A charge that was declined has no money to take or to give back.
+        # A declined charge has no money to capture or refund.
         or (code == "parameter_invalid" and (case.path, param) in OF_FAILED_CHARGES)
         # The number of endpoints is limited.
         or (code == "parameter_invalid" and param is None and case.path == "/webhook_endpoints")
         # The total of an order: JSON Schema has no sums.
         or (code in ("parameter_invalid", "amount_too_large") and param == "items")
-        # PostgreSQL stores no NUL. To say so, every string would need a pattern.
+        # PostgreSQL stores no NUL. The document would need a pattern for every string.
         or (code in UNDECODABLE and any("\0" in str(value) for value in sent))
-        # The limits of the members allow more than the limit of the whole.
+        # Members within their limits can exceed the limit of the whole.
         or (code == "body_too_large" and len(body) > BODY_LIMIT)
-        # JSON can spell a name with brackets, a form can't.
+        # A name with brackets is possible in JSON, and not in a form.
         or (code in UNDECODABLE and case.media_type == FORM and has_bracketed_name(case.body))
     )
 
@@ -248,7 +245,7 @@ def error_of(response):
 
 
 def members(value):
-    """Every name in it, and every value that has no members itself."""
+    """Every name in it, and every value without members."""
     if isinstance(value, dict):
         for name, member in value.items():
             yield name

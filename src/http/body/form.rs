@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::decode_error::DecodeError;
-use crate::domain::card_numbers::{ParamPath, Step, param};
+use crate::api::card_numbers::{ParamPath, Step, param};
 
 /// Most pairs in one body. It bounds the work that 64 KiB of `a&a&a&…` can cause
 /// and is several times what the largest documented request needs.

@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Value};
 
 use super::decode_error::DecodeError;
-use crate::domain::card_numbers::{ParamPath, Step};
+use crate::api::card_numbers::{ParamPath, Step};
 
 /// Deepest nesting of objects and arrays, in levels, the root being the first.
 /// No request of this API nests deeper than four; the rest is slack. It must stay

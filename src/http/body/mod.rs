@@ -16,11 +16,13 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::error::EdgeError;
-use crate::domain::{
-    card_numbers::{bytes_hold_card_number, find_card_number},
-    error::{ApiError, ErrorCode},
-    params::{Encoding, Params},
-    test_cards,
+use crate::{
+    api::{
+        card_numbers::{bytes_hold_card_number, find_card_number},
+        error::{ApiError, ErrorCode},
+        params::{Encoding, Params},
+    },
+    domain::test_cards,
 };
 use decode_error::DecodeError;
 

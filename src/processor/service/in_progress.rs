@@ -1,7 +1,7 @@
 //! The keys that this process is working on.
 //!
-//! Promise: of sends of one key to this process, one at a time goes on. This is what makes
-//! `in_progress` an answer; the unique key in the ledger is what makes an operation happen once.
+//! Promise: this process executes one attempt per key at a time, and answers others with
+//! `in_progress`. The unique key in the ledger ensures that an operation happens once.
 
 use std::{
     collections::HashSet,
@@ -17,7 +17,7 @@ pub(super) struct InProgress {
 }
 
 impl InProgress {
-    /// Takes `key` until the returned value is dropped. `None`: somebody has it.
+    /// Takes `key` until the returned value is dropped. `None` if it is taken.
     pub(super) fn begin(&self, key: Uuid) -> Option<Working> {
         self.lock().insert(key).then(|| Working {
             all: self.clone(),
@@ -25,7 +25,7 @@ impl InProgress {
         })
     }
 
-    /// Whether somebody works on `key`.
+    /// Whether `key` is taken.
     pub(super) fn holds(&self, key: Uuid) -> bool {
         self.lock().contains(&key)
     }
@@ -35,7 +35,7 @@ impl InProgress {
     }
 }
 
-/// A key that is being worked on; dropped, after a panic too, it is free.
+/// A key that is being worked on. Dropping it frees the key, also after a panic.
 #[derive(Debug)]
 pub(super) struct Working {
     all: InProgress,

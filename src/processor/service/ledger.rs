@@ -1,8 +1,8 @@
-//! The books: which operation was executed under which key, and the sums for each charge.
+//! The ledger: which operation was executed with which key, and the totals of each charge.
 //!
-//! Promise: an operation's line in the ledger is its own idempotency record, and it commits with
-//! the sums that it changes. "Not executed" is said only where COMMIT was never sent, or where
-//! Postgres said that it rolled back.
+//! Promise: an operation's entry in the ledger is its own idempotency record, and commits together
+//! with the totals that it changes. "Not executed" means that COMMIT was never sent, or that
+//! Postgres reported a rollback.
 
 use std::{
     sync::{
@@ -31,17 +31,17 @@ use crate::{
     processor::{Answer, Instruction},
 };
 
-/// How many lines, and charges, a listing shows at most.
+/// How many entries, and charges, a listing shows at most.
 const LISTED_MAX: i64 = 1000;
 
-/// What an instruction under a key came to.
+/// The outcome of an instruction with a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Booked {
-    /// The definite answer: now, or long ago.
+    /// The definite answer, from this attempt or an earlier one.
     Answered(Answer),
-    /// The key is another instruction's.
+    /// The key belongs to another instruction.
     AnotherInstruction,
-    /// Another process on the same database was faster and has it now.
+    /// Another process on the same database executed the key first.
     InProgress,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Booked {
 pub(super) enum Trouble {
     /// Certainly not executed.
     NotExecuted(String),
-    /// COMMIT was sent, and what became of it isn't known.
+    /// COMMIT was sent, and its outcome isn't known.
     Unknown(String),
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Ledger {
     deadline: Duration,
 }
 
-/// A line of the ledger, as it is listed.
+/// An entry of the ledger, as it is listed.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     id: i64,
@@ -78,7 +78,7 @@ pub(super) struct Line {
     executed_at: DateTime<Utc>,
 }
 
-/// A charge's sums, as they are listed.
+/// A charge's totals, as they are listed.
 #[derive(Debug, Serialize)]
 pub(super) struct Sums {
     charge: String,
@@ -88,7 +88,7 @@ pub(super) struct Sums {
     refunded: i64,
 }
 
-/// Both.
+/// The ledger as it is listed: entries and totals.
 #[derive(Debug, Serialize)]
 pub(super) struct Listing {
     operations: Vec<Line>,
@@ -109,7 +109,7 @@ impl Ledger {
         })
     }
 
-    /// The answer that `key` has, and whether it is `instruction`'s, without executing anything.
+    /// The answer of `key`, and whether it belongs to `instruction`. Executes nothing.
     pub(super) async fn find(
         &self,
         key: Uuid,
@@ -124,8 +124,8 @@ impl Ledger {
             .map(|found| found.map(|found| found.compared_with(instruction.as_ref())))
     }
 
-    /// Executes `instruction` under `key`, or answers what an earlier send came to. Runs to its end
-    /// even where nobody waits for it.
+    /// Executes `instruction` with `key`, or returns the outcome of an earlier attempt. Runs to its
+    /// end even if the client has disconnected.
     pub(super) async fn execute(
         &self,
         key: Uuid,
@@ -150,7 +150,7 @@ impl Ledger {
             Ok(Err(_)) => "the database deadline is over".to_owned(),
             Err(_) => "the operation panicked, or was cut off".to_owned(),
         };
-        // Without a COMMIT, whatever happened is rolled back when the connection ends.
+        // Without a COMMIT, everything is rolled back when the connection ends.
         Err(if committing.load(Ordering::SeqCst) {
             Trouble::Unknown(cause)
         } else {
@@ -158,12 +158,12 @@ impl Ledger {
         })
     }
 
-    /// Whether the database is in reach and its schema current.
+    /// Whether the database is reachable and its schema current.
     pub(super) async fn is_ready(&self) -> bool {
         matches!(self.database.schema_is_current().await, Ok(true))
     }
 
-    /// The newest lines, of one charge or of all, and the sums.
+    /// The newest entries, of one charge or of all, and the totals.
     pub(super) async fn list(&self, charge: Option<String>) -> Result<Listing, ReadError> {
         self.database
             .read(move |connection| {
@@ -187,8 +187,8 @@ fn is_rolled_back(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code.starts_with("23") || code.starts_with("40"))
 }
 
-/// One transaction: the sums, the line, COMMIT. Every `?` drops the connection guard with its doubt:
-/// the connection is closed, and Postgres rolls back.
+/// One transaction: the totals, the entry, COMMIT. Every `?` drops the connection guard, which
+/// closes the connection, and Postgres rolls back.
 async fn attempt(
     pool: &PgPool,
     key: Uuid,
@@ -206,8 +206,8 @@ async fn attempt(
     forget(&mut tx, key, window).await?;
     let answer = carry_out(&mut tx, instruction).await?;
     if !write_line(&mut tx, key, instruction, answer).await? {
-        // Another process has executed this key since `remembered` looked. Its line stands, and
-        // what was done here is undone.
+        // Another process has executed this key since `remembered` looked. Its entry counts, and
+        // this transaction rolls back.
         tx.rollback().await?;
         connection.release();
         return Ok(Booked::InProgress);
@@ -218,8 +218,8 @@ async fn attempt(
     Ok(Booked::Answered(answer))
 }
 
-/// Decides, and changes the sums. Where the rules are a condition on the sums, one conditional
-/// statement both checks and changes them, so that two at once can't both pass.
+/// Decides, and changes the totals. A rule about totals is checked and applied by one conditional
+/// statement, so that two concurrent instructions can't both pass.
 async fn carry_out(
     tx: &mut PgConnection,
     instruction: &Instruction,
@@ -248,7 +248,7 @@ async fn carry_out(
     })
 }
 
-/// The card's own decline. A card that this processor doesn't know is refused by its rules.
+/// The card's decline. The rules refuse a card that this processor doesn't know.
 fn decline_of(card: &str) -> Option<Decline> {
     match test_cards::by_token(card).map(|card| card.decision) {
         Some(Decision::Approve | Decision::ApproveSlowly | Decision::Outage) => None,
@@ -257,7 +257,7 @@ fn decline_of(card: &str) -> Option<Decline> {
     }
 }
 
-/// What is kept of an operation.
+/// The stored part of an operation.
 struct Remembered {
     instruction: Instruction,
     answer: Answer,
@@ -273,7 +273,7 @@ impl Remembered {
     }
 }
 
-/// The operation under `key`, if the key is within its window.
+/// The operation of `key`, if the key is within its window.
 async fn remembered(
     connection: &mut PgConnection,
     key: Uuid,
@@ -299,8 +299,8 @@ async fn remembered(
     }))
 }
 
-/// Takes a key that is past its window from its operation. By the same `now()` as [`remembered`]:
-/// between two clocks a key could be neither remembered nor forgotten.
+/// Removes a key that is past its window from its operation. It uses the `now()` of [`remembered`]:
+/// with two clocks, a key could be neither remembered nor forgotten.
 async fn forget(tx: &mut PgConnection, key: Uuid, window: &PgInterval) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"
@@ -315,7 +315,7 @@ async fn forget(tx: &mut PgConnection, key: Uuid, window: &PgInterval) -> Result
     Ok(())
 }
 
-/// Writes the line. `false`: another process has committed one under this key.
+/// Inserts the entry. `false` if another process has committed one with this key.
 async fn write_line(
     tx: &mut PgConnection,
     key: Uuid,
@@ -342,8 +342,8 @@ async fn write_line(
     Ok(written.rows_affected() == 1)
 }
 
-/// Promises money, and takes it at once where `capture` says so. Another authorisation of the same
-/// charge is not refused: a processor doesn't know that its client meant only one.
+/// Authorizes an amount, and captures it at once if `capture` is true. Another authorization of the
+/// same charge is not refused: a processor doesn't know that its client meant only one.
 async fn authorise(
     tx: &mut PgConnection,
     charge: &str,
@@ -368,7 +368,7 @@ async fn authorise(
     Ok(())
 }
 
-/// Takes promised money and releases the rest, which is why there is no second time.
+/// Captures authorized money and releases the rest, so there is no second capture.
 async fn capture_once(
     tx: &mut PgConnection,
     charge: &str,
@@ -388,7 +388,7 @@ async fn capture_once(
     Ok(updated.rows_affected() == 1)
 }
 
-/// Gives captured money back in parts, or releases the whole of what was only promised.
+/// Refunds captured money in parts, or releases the whole authorized amount.
 async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query!(
         r#"

@@ -1,8 +1,7 @@
-//! The switches: trouble on order, so that what a network and a processor can do wrong can be
-//! shown and tested.
+//! The switches: faults on request, to show and test what a network and a processor can do wrong.
 //!
-//! Promise: a switch applies to the next requests that match it, as often as it says, and to no
-//! other. A reset also ends every delay that is running.
+//! Promise: a switch applies to the next `count` requests that match it, and to no other. A reset
+//! also ends every running delay.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,21 +13,21 @@ use tokio::sync::watch;
 
 use crate::processor::Instruction;
 
-/// The longest delay: longer than any lease or time limit that it is meant to outlast.
+/// The longest delay: longer than every lease and time limit that a test needs to exceed.
 const DELAY_MAX_MILLISECONDS: u64 = 10 * 60 * 1000;
 
-/// Switches that may wait at a time.
+/// How many switches may wait at a time.
 const SWITCHES_MAX: usize = 1000;
 
-/// What goes wrong, in the order of a request's life.
+/// Faults, in the order of a request's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fault {
-    /// The request takes long to arrive: nobody here knows of it yet.
+    /// The request takes long to arrive, and its key is not known meanwhile.
     DelayArrival,
     /// An explicit "not executed".
     Refuse,
-    /// An error that says nothing; not executed.
+    /// An error without an outcome; not executed.
     ErrorBefore,
     /// The connection ends without a reply; not executed.
     DropBefore,
@@ -36,28 +35,28 @@ pub(super) enum Fault {
     DelayBefore,
     /// The operation is executed, then the reply takes long.
     DelayAfter,
-    /// Executed, then an error that says nothing.
+    /// Executed, then an error without an outcome.
     ErrorAfter,
     /// Executed, then the connection ends without a reply.
     DropAfter,
 }
 
-/// Which requests a switch is for.
+/// The requests that a switch applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verb {
-    /// Authorisations.
+    /// Authorizations.
     Authorise,
     /// Captures.
     Capture,
     /// Refunds and releases.
     Refund,
-    /// Look-ups: only a switch that names them is for them.
+    /// Look-ups. Only a switch that names them applies to them.
     LookUp,
 }
 
 impl Verb {
-    /// What `instruction` asks for.
+    /// The verb of `instruction`.
     pub(super) fn of(instruction: &Instruction) -> Self {
         match instruction {
             Instruction::Authorise { .. } => Self::Authorise,
@@ -71,15 +70,15 @@ impl Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Switch {
-    /// What goes wrong.
+    /// The fault.
     pub(super) fault: Fault,
-    /// For how many requests.
+    /// The number of requests.
     #[serde(default = "once")]
     pub(super) count: u32,
-    /// For which requests; absent: every instruction.
+    /// The requests; every instruction if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) verb: Option<Verb>,
-    /// How long, for delays.
+    /// The length of a delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) milliseconds: Option<u64>,
 }
@@ -114,16 +113,16 @@ impl Switch {
     }
 }
 
-/// What is to go wrong with one request.
+/// The fault of one request.
 #[derive(Debug)]
 pub(super) struct Ordered {
-    /// What.
+    /// The fault.
     pub(super) fault: Fault,
     delay: Duration,
     resets: watch::Receiver<u64>,
 }
 
-/// All switches that are set. They live in memory: a restart forgets them.
+/// All switches that are set. They are in memory, and a restart removes them.
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     waiting: Mutex<Vec<Switch>>,
@@ -132,7 +131,7 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// Puts one behind those that wait already.
+    /// Adds a switch behind the waiting ones.
     pub(super) fn set(&self, switch: Switch) -> Result<(), &'static str> {
         if let Some(complaint) = switch.complaint() {
             return Err(complaint);
@@ -145,19 +144,19 @@ impl Switches {
         Ok(())
     }
 
-    /// What waits, and how many requests are being delayed.
+    /// The waiting switches, and the number of delayed requests.
     pub(super) fn show(&self) -> (Vec<Switch>, u32) {
         (self.lock().clone(), *self.delaying.borrow())
     }
 
-    /// Forgets all and ends every delay.
+    /// Removes all switches and ends every delay.
     pub(super) fn reset(&self) {
         let mut waiting = self.lock();
         waiting.clear();
         self.resets.send_modify(|resets| *resets += 1);
     }
 
-    /// Uses up the first switch that is for `verb`.
+    /// Uses the first switch that applies to `verb`.
     pub(super) fn take(&self, verb: Verb) -> Option<Ordered> {
         let mut waiting = self.lock();
         let at = waiting.iter().position(|switch| switch.is_for(verb))?;
@@ -165,7 +164,7 @@ impl Switches {
         let ordered = Ordered {
             fault: switch.fault,
             delay: Duration::from_millis(switch.milliseconds.unwrap_or_default()),
-            // Under the lock: a reset that comes after this one is seen.
+            // Under the lock, so that a later reset is seen.
             resets: self.resets.subscribe(),
         };
         switch.count -= 1;

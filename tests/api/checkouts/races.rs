@@ -4,12 +4,12 @@
 use std::{process::Command, sync::Arc, time::Duration};
 
 use charge_once::{
+    api::params::{Encoding, Params},
     commands::{CreateCheckout, Origin},
     domain::{
         checkout::{CheckoutStatus, StepName},
         dialect::Dialect,
         ids::{AccountId, CheckoutId},
-        params::{Encoding, Params},
     },
     idempotency::{
         Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
@@ -510,7 +510,7 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
     let run = store::checkouts::lock(&mut first, account, id)
         .await
         .unwrap();
-    assert_eq!(run.unwrap().next(), Some(StepName::CreateCharge));
+    assert_eq!(run.unwrap().checkout.next(), Some(StepName::CreateCharge));
     let second = {
         let pool = server.database.pool.clone();
         tokio::spawn(async move {
@@ -518,7 +518,7 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
             let run = store::checkouts::lock(&mut second, account, id)
                 .await
                 .unwrap();
-            run.unwrap().next()
+            run.unwrap().checkout.next()
         })
     };
     eventually("the second one waits", || async {

@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use charge_once::{
-    domain::{error::ErrorCode, test_cards::TEST_CARDS},
-    http::openapi,
-};
+use charge_once::{api::error::ErrorCode, domain::test_cards::TEST_CARDS, http::openapi};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -25,8 +25,12 @@ fn assert_names_none_of(folder: &str, forbidden: &[&str]) {
         .join(folder);
     let files = rust_files(&root);
     assert!(!files.is_empty(), "no files in {}", root.display());
+    assert_files_name_none_of(&files, forbidden);
+}
+
+fn assert_files_name_none_of(files: &[PathBuf], forbidden: &[&str]) {
     for file in files {
-        let text = fs::read_to_string(&file).unwrap();
+        let text = fs::read_to_string(file).unwrap();
         // A file's own tests come last and may use anything.
         let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
         for (number, line) in lines.enumerate() {
@@ -52,25 +56,18 @@ fn the_idempotency_folder_names_neither_actix_nor_the_crate_outside_itself() {
 fn nothing_in_a_lower_layer_names_a_higher_one() {
     assert_names_none_of("sagas", &["crate::http", "actix"]);
     assert_names_none_of("commands", &["crate::http", "crate::sagas", "actix"]);
-    assert_names_none_of(
-        "store",
-        &[
-            "crate::http",
-            "crate::idempotency",
-            "crate::commands",
-            "actix",
-        ],
-    );
-    assert_names_none_of(
-        "domain",
-        &[
-            "crate::http",
-            "crate::idempotency",
-            "crate::commands",
-            "crate::store",
-            "actix",
-        ],
-    );
+    let above_store_and_api = [
+        "crate::http",
+        "crate::idempotency",
+        "crate::commands",
+        "actix",
+    ];
+    assert_names_none_of("store", &above_store_and_api);
+    assert_names_none_of("store", &["crate::api", "api::"]);
+    assert_names_none_of("api", &above_store_and_api);
+    assert_names_none_of("api", &["crate::store", "store::", "sqlx"]);
+    assert_names_none_of("domain", &above_store_and_api);
+    assert_names_none_of("domain", &["crate::store", "crate::api", "crate::"]);
 }
 
 #[test]
@@ -106,6 +103,23 @@ fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
     ] {
         assert_names_none_of(folder, &["processor::service", "processor.operations"]);
     }
+}
+
+/// How an entity is shown, sent and stored is the business of other folders.
+#[test]
+fn the_domain_knows_neither_json_nor_http() {
+    let shown = [
+        "serde",
+        "utoipa",
+        "StatusCode",
+        "-> u16",
+        "\"/v1",
+        "schema(",
+    ];
+    let mut files = rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/domain"));
+    // It still carries the JSON of an instruction.
+    files.retain(|file| !file.ends_with("operation.rs"));
+    assert_files_name_none_of(&files, &shown);
 }
 
 #[test]

@@ -15,8 +15,11 @@ use crate::support::harness::{API_KEY, TestServer};
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
 
-/// The first call, its replay, a reused key, a decline, a duplicate in flight, and a workflow.
-const SHOWN_STATUSES: [&str; 6] = ["201", "201", "422", "402", "409", "200"];
+/// The README must stay short enough to be read in one sitting.
+const README_LINES_MAX: usize = 200;
+
+/// A noun that documents make up, to show what a new one needs.
+const EXAMPLE_NOUN: &str = "payout";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -27,18 +30,38 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every text that describes the project.
-const DOCUMENTS: [&str; 9] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "docs/checkouts.md",
-    "docs/client.md",
-    "docs/contract.md",
-    "docs/webhooks.md",
-    "docs/processor.md",
-    "src/idempotency/README.md",
-];
+/// Every text that describes the project: Markdown at the root and below these folders.
+fn documents() -> Vec<String> {
+    let folders = ["docs", "src", "crates", "examples", ".github"];
+    let mut documents: Vec<String> = fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for folder in folders {
+        documents.extend(files_below(folder));
+    }
+    documents.retain(|path| path.ends_with(".md"));
+    assert!(documents.len() >= 12, "{documents:?}");
+    documents
+}
+
+/// Every file below `folder`, from the root of the project. None if there is no such folder.
+fn files_below(folder: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(root().join(folder)) else {
+        return Vec::new();
+    };
+    entries
+        .flat_map(|entry| {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().into_string().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                files_below(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
 
 /// A fenced block: its language and its text.
 fn blocks(document: &str) -> Vec<(String, String)> {
@@ -73,7 +96,7 @@ fn prose(document: &str) -> String {
         .join("\n")
 }
 
-/// Each command of the README that is followed by the output it promises.
+/// Each command of a document that is followed by the output it promises.
 fn tries(document: &str) -> Vec<(String, String)> {
     let blocks = blocks(document);
     blocks
@@ -127,8 +150,8 @@ fn ids(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Which id of the real run stands for which id of the README. Both ways: the README must show two
-/// ids equal exactly where they are.
+/// Which id of the real run stands for which id of the document. Both ways: the document must show
+/// two ids equal exactly where they are.
 #[derive(Default)]
 struct Ids {
     real_of: HashMap<String, String>,
@@ -154,7 +177,7 @@ impl Ids {
             let at = masked_real[from..]
                 .find(&masked(fragment))
                 .unwrap_or_else(|| {
-                    panic!("the README shows {fragment:?}, which isn't in {real:?}")
+                    panic!("the document shows {fragment:?}, which isn't in {real:?}")
                 })
                 + from;
             from = at + fragment.len();
@@ -190,7 +213,7 @@ async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: 
             let real_header = real_head
                 .lines()
                 .find(|line| masked(line) == masked(header))
-                .unwrap_or_else(|| panic!("the README shows {header:?}, which isn't in {real}"));
+                .unwrap_or_else(|| panic!("{document} shows {header:?}, which isn't in {real}"));
             ids.assert_alike(header, real_header);
         }
         // What a reply doesn't have must not be missed either: a first reply is no replay.
@@ -208,18 +231,33 @@ async fn the_commands_about_checkouts_answer_as_shown() {
 }
 
 #[tokio::test]
-async fn the_commands_of_the_readme_answer_as_it_shows() {
-    let server = TestServer::start().await;
-    assert_answers_as_shown(&server, "README.md", &SHOWN_STATUSES).await;
-    let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
-    assert_eq!(server.database.count(succeeded).await, 2);
-    assert_eq!(server.database.charges().await, 3);
+async fn the_commands_of_the_readme_and_of_the_tour_answer_as_they_show() {
+    // The first call, its replay, a reused key, a decline, and a duplicate in flight.
+    let of_the_readme = ["201", "201", "422", "402", "409"];
+    // The same in full, and a workflow.
+    let of_the_tour = ["201", "201", "422", "402", "409", "200"];
+    for (document, statuses) in [
+        ("README.md", &of_the_readme[..]),
+        ("docs/tour.md", &of_the_tour[..]),
+    ] {
+        let server = TestServer::start().await;
+        assert_answers_as_shown(&server, document, statuses).await;
+        let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
+        assert_eq!(server.database.count(succeeded).await, 2, "{document}");
+        assert_eq!(server.database.charges().await, 3, "{document}");
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines < README_LINES_MAX, "{lines}");
 }
 
 #[test]
 fn the_table_of_variables_is_the_code_s() {
-    let readme = read("README.md");
-    let (_, rest) = readme.split_once("<!-- config:begin -->\n").unwrap();
+    let document = read("docs/configuration.md");
+    let (_, rest) = document.split_once("<!-- config:begin -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- config:end -->").unwrap();
     assert_eq!(table, config::markdown_table());
 }
@@ -280,15 +318,15 @@ fn anchors(document: &str) -> Vec<String> {
 
 #[test]
 fn every_relative_link_leads_somewhere() {
-    for document in DOCUMENTS {
-        let folder = Path::new(document).parent().unwrap();
-        for (_, target) in links(&prose(&read(document))) {
+    for document in documents() {
+        let folder = Path::new(&document).parent().unwrap();
+        for (_, target) in links(&prose(&read(&document))) {
             if target.starts_with("http://") || target.starts_with("https://") {
                 continue;
             }
             let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
             let path = if path.is_empty() {
-                PathBuf::from(document)
+                PathBuf::from(&document)
             } else {
                 folder.join(path)
             };
@@ -317,27 +355,12 @@ fn is_snake_case(text: &str) -> bool {
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// The text of every file below `folder`.
-fn all_text(folder: &str) -> String {
-    let mut text = String::new();
-    for entry in fs::read_dir(root().join(folder)).unwrap() {
-        let path = entry.unwrap().path();
-        let inside = path.strip_prefix(root()).unwrap().to_str().unwrap();
-        if path.is_dir() {
-            text.push_str(&all_text(inside));
-        } else {
-            text.push_str(&read(inside));
-        }
-    }
-    text
-}
-
 #[test]
 fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
     let mut cited = 0;
-    for document in DOCUMENTS {
-        let folder = Path::new(document).parent().unwrap();
-        for (text, target) in links(&prose(&read(document))) {
+    for document in documents() {
+        let folder = Path::new(&document).parent().unwrap();
+        for (text, target) in links(&prose(&read(&document))) {
             let name = text.trim_matches('`');
             if !target.ends_with(".rs") || !is_snake_case(name) || !name.contains('_') {
                 continue;
@@ -355,24 +378,29 @@ fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
 
 #[test]
 fn every_name_and_path_in_a_document_occurs_in_the_project() {
-    let sources: String = ["src", "tests", "migrations", "scripts"]
+    let sources: String = ["src", "crates", "tests", "migrations", "scripts"]
         .into_iter()
-        .filter(|folder| root().join(folder).exists())
-        .map(all_text)
+        .flat_map(files_below)
+        .map(read)
         .collect();
     let folders = [
         "src/",
+        "crates/",
         "tests/",
         "migrations/",
         "scripts/",
         "docs/",
         "openapi/",
         ".ci/",
+        ".github/",
         "examples/",
     ];
-    for document in DOCUMENTS {
-        let prose = prose(&read(document));
+    for document in documents() {
+        let prose = prose(&read(&document));
         for span in code_spans(&prose) {
+            if span.contains(EXAMPLE_NOUN) {
+                continue;
+            }
             if folders.iter().any(|folder| span.starts_with(folder)) {
                 let exists = root().join(span).exists();
                 assert!(exists, "{document} names {span}, which doesn't exist");
@@ -382,6 +410,70 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
             }
         }
     }
+}
+
+/// What a document tells its reader to type: the lines of its shell blocks, and its code spans.
+fn typed(document: &str) -> Vec<String> {
+    let in_blocks = blocks(document)
+        .into_iter()
+        .filter(|(language, _)| language == "sh")
+        .flat_map(|(_, text)| text.lines().map(str::to_owned).collect::<Vec<_>>());
+    let prose = prose(document);
+    let in_prose = code_spans(&prose).into_iter().map(str::to_owned);
+    in_blocks.chain(in_prose).collect()
+}
+
+/// What follows the last occurrence of a program's name as a word of its own.
+fn arguments_of<'a>(program: &str, typed: &'a str) -> Option<&'a str> {
+    let at = typed.rfind(&format!("{program} "))?;
+    let (before, after) = typed.split_at(at);
+    let is_a_word = before.is_empty() || before.ends_with(' ');
+    is_a_word.then(|| after[program.len()..].trim())
+}
+
+#[test]
+fn every_make_target_in_a_document_exists() {
+    let makefile = read("Makefile");
+    let mut targets = 0;
+    for document in documents() {
+        for typed in typed(&read(&document)) {
+            let Some(arguments) = arguments_of("make", &typed) else {
+                continue;
+            };
+            let target = arguments.split(' ').next().unwrap();
+            let exists = makefile.contains(&format!(".PHONY: {target}\n"));
+            assert!(
+                exists,
+                "{document} names `{typed}`, which the Makefile lacks"
+            );
+            targets += 1;
+        }
+    }
+    assert!(targets >= 10, "{targets}");
+}
+
+/// With `--help` after its arguments a command does nothing, but still refuses what it doesn't know.
+#[test]
+fn every_command_in_a_document_is_one_that_the_program_knows() {
+    let program = Path::new(env!("CARGO_BIN_EXE_charge-once"));
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let mut commands = 0;
+    for document in documents() {
+        for typed in typed(&read(&document)) {
+            let Some(arguments) = arguments_of("charge-once", &typed) else {
+                continue;
+            };
+            let output = Command::new("sh")
+                .args(["-c", &format!("charge-once {arguments} --help")])
+                .env("PATH", &path)
+                .output()
+                .unwrap();
+            let complaint = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success(), "{document}: {typed}: {complaint}");
+            commands += 1;
+        }
+    }
+    assert!(commands >= 10, "{commands}");
 }
 
 #[test]

@@ -457,7 +457,6 @@ async fn dev_account(database: &TestDatabase) -> AccountId {
 /// Lines of an order.
 fn items(lines: &[(&str, i64)]) -> Vec<Item> {
     let item = |(sku, quantity): &(&str, i64)| Item {
-        amount: *quantity,
         description: None,
         quantity: *quantity,
         sku: Some((*sku).to_owned()),

@@ -4,14 +4,18 @@
 use std::pin::Pin;
 
 use charge_once::{
+    api::{
+        charges::CreateChargeParams,
+        params::{Encoding, Params},
+    },
     database::PgConnection,
     domain::{
-        charge::{Authorisation, NewCharge},
+        charge::Authorization,
         ids::{AccountId, ChargeId, OrderId, RefundId},
-        params::{Encoding, Params},
-        refund::NewRefund,
+        metadata::Metadata,
+        refund::{NewRefund, RefundStatus},
     },
-    store::{self, refunds::NewStatus},
+    store,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -178,18 +182,14 @@ fn params(value: Value) -> Params {
 }
 
 async fn refund(tx: &mut PgConnection, target: Target, amount: i64) -> Result<(), sqlx::Error> {
-    let new = NewRefund::parse(&params(json!({"charge": target.charge.to_string()}))).unwrap();
-    let (id, charge) = (RefundId(Uuid::now_v7()), target.charge);
-    store::refunds::insert(
-        tx,
-        target.account,
-        id,
-        charge,
+    let new = NewRefund {
+        charge: target.charge,
         amount,
-        &new,
-        NewStatus::Succeeded,
-    )
-    .await?;
+        reason: None,
+        metadata: Metadata::new(),
+    };
+    let id = RefundId(Uuid::now_v7());
+    store::refunds::insert(tx, target.account, id, &new, RefundStatus::Succeeded).await?;
     Ok(())
 }
 
@@ -210,10 +210,11 @@ fn capture_a_quarter(tx: &mut PgConnection, target: Target) -> Doing<'_> {
 
 fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
-        let new = NewCharge::parse(&params(json!({"amount": 2400, "currency": "eur"}))).unwrap();
+        let body = params(json!({"amount": 2400, "currency": "eur"}));
+        let new = CreateChargeParams::parse(&body).unwrap().new;
         let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
         let order = Some(target.order);
-        store::charges::insert(tx, account, id, &new, order, Some(Authorisation::Approved)).await?;
+        store::charges::insert(tx, account, id, &new, order, Some(Authorization::Approved)).await?;
         store::orders::pay(tx, account, target.order, id).await?;
         Ok(())
     })

@@ -1,4 +1,4 @@
-// Everyday use: what the SDK sends is understood, and what it gets is what it expects.
+// Everyday use: the server understands the SDK, and the SDK understands the replies.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

@@ -1,4 +1,4 @@
-// Every error is the one that code written for Stripe catches.
+// Every error has the class that code written for Stripe catches.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ for (const row of JSON.parse(readFileSync(process.env.ERRORS, 'utf8'))) {
   const code = row.code ? ` ${row.code}` : '';
   const name = `Stripe${row.raises} ${row.status}${code}${decline}${param}: ${row.when}`;
   test(name, async () => {
-    // A retry of what asks for one is another test's matter.
+    // Another test covers retries.
     const stripe = client(undefined, { maxNetworkRetries: 0 });
     const [resource, method] = row.do.split('.');
     const given = [row.id, row.with, asNodeNamesThem(row.options)];
@@ -33,7 +33,7 @@ for (const row of JSON.parse(readFileSync(process.env.ERRORS, 'utf8'))) {
     assert.ok(error instanceof Stripe.errors[`Stripe${row.raises}`]);
     assert.equal(error.statusCode, row.status);
     if (row.code) assert.equal(error.code, row.code);
-    // A card error without one has an empty one in this SDK.
+    // In this SDK, a card error without a decline code has an empty one.
     assert.equal(error.decline_code || undefined, row.decline_code);
     assert.equal(error.param, row.param);
     assert.match(error.requestId, /^req_/);

@@ -1,4 +1,4 @@
-// Runs the tests of this folder and prints them as the sentences that they are.
+// Runs the tests of this folder, and prints each name as a sentence.
 
 import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -24,7 +24,7 @@ function say(outcome, { name, details }, why = '') {
 console.log(`Node ${process.versions.node}, stripe ${Stripe.PACKAGE_VERSION}`);
 run({ files, concurrency: false })
   .on('test:pass', (test) => {
-    // A file is a test too, around those in it.
+    // A file is a test too, and contains the tests in it.
     if (files.includes(test.name)) return;
     if (test.skip === undefined) {
       passed += 1;

@@ -1,4 +1,4 @@
-// Too many requests are the error for it, and the SDK's retry gets through.
+// Too many requests raise the error for rate limits, and the SDK's retry succeeds.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

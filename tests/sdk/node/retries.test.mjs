@@ -110,8 +110,8 @@ test('a duplicate that is told 409 is retried by the SDK', async (t) => {
 
 test('an outage frees the key for the retry', async (t) => {
   const [parameters, options] = [order(), { idempotencyKey: unique('key') }];
-  // This SDK doesn't read the replies that it retries, so their connections stay open for as long
-  // as the server lets them, and this process with them. Here the server goes with the test.
+  // This SDK doesn't read the replies that it retries, so their connections stay open until the server
+  // closes them, and keep this process alive. So the test has a server of its own.
   const server = await Server.start();
   t.after(() => server.kill());
   const stripe = client(server.url);

@@ -1,4 +1,4 @@
-// What every test stands on: clients, servers of a test's own, a network that loses replies.
+// Support for all tests: clients, private servers, and a network that loses replies.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -120,11 +120,11 @@ export class Network {
           }
           toLose[what] -= 1;
           network.lost += 1;
-          // A reply that has come this far is committed, so whatever happens now happens after it.
+          // A reply that has arrived here is committed, so the fault happens after the commit.
           Promise.resolve(whenLost()).finally(cut);
         });
         source.on('close', cut);
-        // The server is down: so is the way to it.
+        // The server is down, so close the connection too.
         source.on('error', cut);
       };
       forward(fromClient, fromServer, 'requests');

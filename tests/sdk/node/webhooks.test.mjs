@@ -1,4 +1,4 @@
-// What the service delivers is what the SDK's own check of signatures accepts.
+// The SDK's own check of signatures accepts the service's deliveries.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

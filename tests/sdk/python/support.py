@@ -19,7 +19,7 @@ PROGRAM = os.environ["CHARGE_ONCE"]
 PATIENCE_SECONDS = 30
 
 
-# What the SDK's global settings have by themselves; StripeClient retries only if it is told to.
+# The default of the SDK's global settings. StripeClient retries only if it is configured to.
 RETRIES = stripe.max_network_retries
 
 
@@ -137,7 +137,7 @@ class Network:
         try:
             from_server = socket.create_connection(self.server)
         except OSError:
-            # The server is down: so is the way to it.
+            # The server is down, so close the connection too.
             from_client.close()
             return
         ways = [
@@ -168,7 +168,7 @@ class Network:
                 return False
             setattr(self, to_lose, getattr(self, to_lose) - 1)
             self.lost += 1
-        # A reply that has come this far is committed, so whatever happens now happens after it.
+        # A reply that has arrived here is committed, so the fault happens after the commit.
         self.when_lost()
         return True
 

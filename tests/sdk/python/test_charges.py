@@ -193,5 +193,5 @@ class Lists(unittest.TestCase):
         types = [event.type for event in self.v1.events.list({"limit": 3}).data]
         self.assertIn("refund.created", types)
         self.assertIn("charge.refunded", types)
-        # The list that the other tests count must not see this charge.
+        # This charge must not appear in the list that other tests count.
         type(self).ids = [c.id for c in self.v1.charges.list({"limit": 100}).data]

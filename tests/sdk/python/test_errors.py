@@ -13,7 +13,7 @@ TABLE = Path(__file__).parent.parent / "errors.json"
 
 class Errors(unittest.TestCase):
     def assert_raises(self, row):
-        # A retry of what asks for one is another test's matter.
+        # Another test covers retries.
         v1 = client(max_network_retries=0).v1
         arguments = [row["id"]] if "id" in row else []
         options = row.get("options", {})

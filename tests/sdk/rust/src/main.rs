@@ -33,9 +33,9 @@ fn charge(customer: &str) -> CreateCharge {
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("CHARGE_ONCE_URL")?;
     let api_key = std::env::var("CHARGE_ONCE_API_KEY")?;
-    // A run on an old database must not meet its own keys.
+    // A run on an old database must not reuse the keys of an earlier run.
     let run = std::process::id();
-    // POSTs without a key of their own get one from the SDK.
+    // The SDK makes a key for a POST without one.
     let client = ClientBuilder::new(api_key)
         .url(url)
         .request_strategy(RequestStrategy::ExponentialBackoff(3))
@@ -160,7 +160,7 @@ async fn errors(client: &Client, run: u32) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Codes that this SDK has no name for are in its error's text all the same.
+/// This SDK has no name for some codes, but the text of its error contains them.
 fn assert_error<T>(reply: Result<T, StripeError>, status: u16, word: &str) {
     match reply {
         Err(StripeError::Stripe(error, got)) => {

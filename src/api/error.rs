@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::domain::test_cards::{Decline, DeclineCode};
+
 macro_rules! error_codes {
     ($($name:ident = $code:literal, $status:literal, $kind:ident: $explanation:literal;)+) => {
         /// A reason for not answering 2xx. The strings are for programs and never change.
@@ -161,6 +163,17 @@ impl ErrorCode {
     }
 }
 
+impl From<DeclineCode> for ErrorCode {
+    fn from(code: DeclineCode) -> Self {
+        match code {
+            DeclineCode::CardDeclined => Self::CardDeclined,
+            DeclineCode::ExpiredCard => Self::ExpiredCard,
+            DeclineCode::IncorrectCvc => Self::IncorrectCvc,
+            DeclineCode::ProcessingError => Self::ProcessingError,
+        }
+    }
+}
+
 /// One error, as a client sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
@@ -191,6 +204,17 @@ impl ApiError {
     /// An error with the table's own explanation as its message.
     pub fn explained(code: ErrorCode) -> Self {
         Self::new(code, code.explanation())
+    }
+
+    /// The decline that left the failed charge `charge`.
+    pub fn declined(decline: Decline, charge: String) -> Self {
+        Self {
+            code: decline.code.into(),
+            message: decline.message.to_owned(),
+            param: None,
+            decline_code: decline.decline_code.map(str::to_owned),
+            charge: Some(charge),
+        }
     }
 
     /// Names the field.
@@ -249,4 +273,23 @@ pub struct EnvelopeError<'a> {
     /// Where the code is explained, as a path on this service.
     #[schema(example = "/errors#parameter_missing")]
     pub doc_url: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decline_has_one_name_in_the_error_and_in_the_failed_charge() {
+        for code in [
+            DeclineCode::CardDeclined,
+            DeclineCode::ExpiredCard,
+            DeclineCode::IncorrectCvc,
+            DeclineCode::ProcessingError,
+        ] {
+            let error = ErrorCode::from(code);
+            assert_eq!(error.as_str(), code.as_str());
+            assert_eq!(error.error_type(), ErrorType::Card);
+        }
+    }
 }

@@ -15,78 +15,29 @@ use super::{
     card_numbers::{ParamPath, Step},
     error::{ApiError, ErrorCode},
 };
+use crate::domain::{
+    change::Change,
+    metadata::{
+        METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata,
+        MetadataChange, TooManyKeys,
+    },
+    money::{AMOUNT_MAX, Currency},
+};
 
-/// Stripe's limits on metadata.
-const METADATA_KEYS_MAX: usize = 50;
-const METADATA_KEY_MAX_CHARS: usize = 40;
-const METADATA_VALUE_MAX_CHARS: usize = 500;
-
-/// A customer's own names for things.
-pub type Metadata = BTreeMap<String, String>;
+/// Longest reference of the client's own, in characters.
+pub const REFERENCE_MAX_CHARS: usize = 255;
+/// Longest text for people, in characters.
+pub const DESCRIPTION_MAX_CHARS: usize = 1_000;
 
 /// Most names that `expand` may list, and the longest, in characters; more than any object has.
 const EXPAND_MAX: usize = 20;
 const EXPANDABLE_MAX_CHARS: usize = 100;
 
-/// What an update does to one value. On a create, `null` and the empty string mean absent; on an
-/// update they unset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change<T> {
-    /// The request doesn't name it.
-    Keep,
-    /// It becomes null.
-    Unset,
-    /// It becomes this.
-    Set(T),
-}
-
-impl<T> Change<T> {
-    /// The value after the change.
-    pub fn apply(self, current: Option<T>) -> Option<T> {
-        match self {
-            Self::Keep => current,
-            Self::Unset => None,
-            Self::Set(value) => Some(value),
-        }
-    }
-}
-
-/// What an update does to `metadata`: names that it doesn't mention stay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MetadataChange {
-    /// All names go: `metadata=`, or `null`.
-    Clear,
-    /// Each of these is set, or unset where there is no value.
-    Merge(BTreeMap<String, Option<String>>),
-}
-
-impl MetadataChange {
-    /// The metadata after the change; refuses one name too many.
-    pub fn apply(self, mut current: Metadata) -> Result<Metadata, ApiError> {
-        match self {
-            Self::Clear => current.clear(),
-            Self::Merge(changes) => {
-                for (key, value) in changes {
-                    match value {
-                        Some(value) => current.insert(key, value),
-                        None => current.remove(&key),
-                    };
-                }
-            }
-        }
-        limited(current)
-    }
-}
-
-/// Metadata with no more names than allowed.
-fn limited(metadata: Metadata) -> Result<Metadata, ApiError> {
-    if metadata.len() > METADATA_KEYS_MAX {
+impl From<TooManyKeys> for ApiError {
+    fn from(TooManyKeys: TooManyKeys) -> Self {
         let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
-        return Err(
-            ApiError::new(ErrorCode::ParameterInvalid, message).with_param("metadata".to_owned())
-        );
+        Self::new(ErrorCode::ParameterInvalid, message).with_param("metadata".to_owned())
     }
-    Ok(metadata)
 }
 
 /// How the parameters were written. It decides what an integer and a boolean look like.
@@ -209,7 +160,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An amount in minor units, from `smallest` to [`super::money::AMOUNT_MAX`].
+    /// An amount in minor units, from `smallest` to [`AMOUNT_MAX`].
     pub fn amount(&mut self, name: &'static str, smallest: i64) -> Result<Option<i64>, ApiError> {
         let amount = self.integer(name, i64::MIN..=i64::MAX)?;
         match amount {
@@ -217,11 +168,24 @@ impl<'a> Fields<'a> {
                 name,
                 format!("Must be at least {smallest}, in minor units."),
             )),
-            Some(amount) if amount > super::money::AMOUNT_MAX => {
+            Some(amount) if amount > AMOUNT_MAX => {
                 Err(ApiError::explained(ErrorCode::AmountTooLarge).with_param(self.param(name)))
             }
             amount => Ok(amount),
         }
+    }
+
+    /// The required parameter `currency`.
+    pub fn currency(&mut self) -> Result<Currency, ApiError> {
+        let Some(code) = self.text("currency", usize::MAX)? else {
+            return Err(self.missing("currency"));
+        };
+        Currency::parse(&code).ok_or_else(|| {
+            self.invalid(
+                "currency",
+                "Must be the ISO 4217 code of a currency in use, such as usd.",
+            )
+        })
     }
 
     /// `true` or `false`.
@@ -355,7 +319,7 @@ impl<'a> Fields<'a> {
 
     /// `metadata` on a create: strings by name. An empty or `null` value means absent.
     pub fn metadata(&mut self) -> Result<Metadata, ApiError> {
-        self.metadata_change()?.apply(Metadata::new())
+        Ok(self.metadata_change()?.apply(Metadata::new())?)
     }
 
     /// `metadata` on an update: an empty or `null` value unsets its name, and in the place of the

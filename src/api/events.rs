@@ -1,0 +1,87 @@
+//! Events as clients see them and as webhooks carry them.
+
+use serde::{Serialize, Serializer, ser::Error};
+use serde_json::value::RawValue;
+
+use crate::domain::event::Event;
+
+/// An event, as clients see it and as webhooks carry it.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+#[schema(as = Event)]
+pub struct EventView {
+    /// `evt_…`
+    #[schema(example = "evt_01kar2w7n9e4xt8f5mq0v3z6yd")]
+    pub id: String,
+    /// Always `event`.
+    #[schema(example = "event")]
+    pub object: &'static str,
+    /// Always null: there is one version of this API.
+    #[schema(required = true, value_type = Option<String>)]
+    pub api_version: (),
+    /// Unix seconds.
+    #[schema(example = 1_795_000_000)]
+    pub created: i64,
+    /// What it happened to.
+    pub data: EventDataView,
+    /// Always false.
+    #[schema(example = false)]
+    pub livemode: bool,
+    /// Deliveries to webhook endpoints that are still to be made.
+    #[schema(example = 0)]
+    pub pending_webhooks: i64,
+    /// The request that made it happen.
+    pub request: EventRequestView,
+    /// What happened.
+    #[serde(rename = "type")]
+    #[schema(example = "charge.succeeded")]
+    pub event_type: String,
+}
+
+/// What an event happened to.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+#[schema(as = EventData)]
+pub struct EventDataView {
+    /// The charge, refund or order as it was right after the change.
+    #[serde(serialize_with = "as_it_was_shown")]
+    #[schema(value_type = Object)]
+    pub object: String,
+}
+
+/// The JSON text itself, and not a string that holds it.
+fn as_it_was_shown<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let json: &RawValue = serde_json::from_str(json).map_err(S::Error::custom)?;
+    json.serialize(serializer)
+}
+
+/// The request that made an event happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = EventRequest)]
+pub struct EventRequestView {
+    /// The `req_…` that executed.
+    #[schema(example = "req_01kar2w7n9e4xt8f5mq0v3z6yd")]
+    pub id: String,
+    /// The key it executed under.
+    #[schema(example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
+    pub idempotency_key: String,
+}
+
+impl From<Event> for EventView {
+    fn from(event: Event) -> Self {
+        Self {
+            id: event.id.to_string(),
+            object: "event",
+            api_version: (),
+            created: event.created_at.timestamp(),
+            data: EventDataView {
+                object: event.object,
+            },
+            livemode: false,
+            pending_webhooks: event.pending_webhooks,
+            request: EventRequestView {
+                id: event.request_id,
+                idempotency_key: event.idempotency_key,
+            },
+            event_type: event.event_type,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! 4 · What clients send and see: parameters, resource views, error codes.
+//!
+//! Promise: a parameter is checked here and nowhere else, and every object in a reply, in an event
+//! or in a list is one of the views in this folder. A resource's file has the parameters of each of
+//! its endpoints (`CreateChargeParams::parse`) and its view (`ChargeView::from(&charge)`). It knows
+//! the entities in `domain/`, and neither HTTP nor the database.
+
+pub mod card_numbers;
+pub mod charges;
+pub mod checkouts;
+pub mod dialect;
+pub mod error;
+pub mod events;
+pub mod inventory;
+pub mod list;
+pub mod names;
+pub mod orders;
+pub mod params;
+pub mod refunds;
+pub mod source;
+pub mod webhook_deliveries;
+pub mod webhook_endpoints;
