@@ -52,10 +52,6 @@ use crate::{
 pub static MIGRATIONS: LazyLock<Migrator> =
     LazyLock::new(|| sqlx::migrate!("src/processor/service/migrations"));
 
-/// Where the private PostgreSQL goes when its user can't get to `PROCESSOR_DATA_DIR`: not where the
-/// API's would go.
-pub const REFUGE: &str = "/var/lib/charge-once-processor";
-
 /// How long `tok_slow` takes.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
 

@@ -11,7 +11,7 @@ use axum::{
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
-use charge_once::{accounts::ensure_dev_key, config::Config, database::Database, server};
+use charge_once::{cli::api_key::ensure_dev_key, config::Config, database::Database, server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::Router;
-use charge_once::database::embedded::EmbeddedPostgres;
+use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use sqlx::{Connection, PgConnection, PgPool};
@@ -44,7 +44,9 @@ async fn start_postgres() -> String {
     let name = format!("webhook-receiver-test-{}", Uuid::now_v7().simple());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    let embedded = EmbeddedPostgres::start(&folder, None).await.unwrap();
+    let embedded = EmbeddedPostgres::start(Settings::new("charge_once", &folder))
+        .await
+        .unwrap();
     let url = embedded.url();
     std::mem::forget(embedded);
     // A watchdog stops PostgreSQL and removes its files when this process ends, however it ends:
