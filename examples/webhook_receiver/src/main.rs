@@ -6,24 +6,19 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
-use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(
-            env::var("RUST_LOG").unwrap_or_else(|_| "info".into()),
-        ))
-        .init();
+    tracing_subscriber::fmt::init();
     let secret = variable("WEBHOOK_SECRET")?;
-    // Under an empty secret anybody could sign.
+    // With an empty secret, any sender could sign.
     if !secret.starts_with("whsec_") {
         return Err("WEBHOOK_SECRET must be the endpoint's secret, whsec_…".into());
     }
     let pool = webhook_receiver::connect(&variable("DATABASE_URL")?).await?;
     let address = env::var("BIND_ADDRESS").unwrap_or_else(|_| "127.0.0.1:4000".into());
     let listener = TcpListener::bind(&address).await?;
-    tracing::info!("listening on http://{}/webhooks", listener.local_addr()?);
+    println!("listening on http://{}/webhooks", listener.local_addr()?);
 
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {

@@ -1,8 +1,9 @@
 //! One event, several deliveries.
 
+use example_test_support::eventually;
 use sqlx::{Connection, PgConnection};
 
-use crate::support::{Receiver, charge_succeeded, eventually};
+use crate::support::{Receiver, charge_succeeded};
 
 /// How many sessions of this database wait for a lock of this kind.
 async fn waiting_for(connection: &mut PgConnection, kind: &str) -> i64 {

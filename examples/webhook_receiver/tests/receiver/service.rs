@@ -12,10 +12,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use charge_once::{cli::api_key::ensure_dev_key, config::Config, database::Database, server};
+use example_test_support::{empty_database, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::support::{effects, empty_database, eventually, http_client, serve};
+use crate::support::{effects, serve};
 
 const API_KEY: &str = "sk_test_of_the_receiver";
 
