@@ -1,8 +1,9 @@
 //! `charge-once operations`: what an operator can do about operations whose outcome is unknown.
 //!
-//! Promise: settling by hand goes the same way as settling by the processor's answer, under a lease
-//! of its own, so it can't cross with somebody who is still at work. The processor is asked once
-//! more before, and no word is taken against its own. Whose word it was is kept.
+//! Promise: an operator's resolution takes the path of the processor's own answer, under a lease of
+//! its own, so it never crosses with a process that still works on the operation. The processor is
+//! asked once more first, and a resolution that contradicts it is refused. The name of the person
+//! is kept.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::{
         test_cards::{Decline, DeclineCode},
     },
     idempotency::{
-        Called, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
+        CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
     },
     processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, SimulatedProcessor},
     store::{self, operations::Unsettled},
@@ -30,9 +31,9 @@ pub use crate::domain::operation::Word;
 /// How old an operation must be to be settled by a person. By then the reconciler, whose pauses are
 /// five minutes at most, has asked a dozen times.
 ///
-/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing happened
-/// takes an operation that was last sent this long ago: by then no attempt is still on its way through
-/// a network.
+/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing
+/// happened takes an operation that was last sent this long ago: by then no attempt is still on its
+/// way through a network.
 pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
 /// Longest name of a person.
@@ -170,7 +171,7 @@ pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
     Ok(unsettled)
 }
 
-/// Settles one by a person's word. `false`: nothing waits for it, or somebody is at work on it.
+/// Settles one by a person's word. `false`: nothing waits for it, or another process works on it.
 pub async fn settle(
     database: &Database,
     config: &Config,
@@ -179,9 +180,7 @@ pub async fn settle(
 ) -> Result<bool, Error> {
     let settings = Settings {
         retention: config.idempotency_ttl,
-        pool_wait: config.timeouts.pool_wait,
         database_deadline: config.timeouts.database_deadline,
-        pool_connections: config.pool_connections,
     };
     let idempotency = Idempotency::new(database.pool().clone(), settings)?;
     let processor = match &config.processor {
@@ -213,9 +212,9 @@ pub async fn settle(
         None => SENT_AGAIN_WITHIN,
         Some(processor) => processor.send_again_within,
     };
-    let settled = phases.settle_by_hand(id, async |operation| {
+    let settled = phases.resolve(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
-            return Called::Unknown(Failure::unavailable(
+            return CallOutcome::Unknown(Failure::unavailable(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
             ));
         }
@@ -223,7 +222,7 @@ pub async fn settle(
         let said = match asked {
             Some((client, _)) => look_up(client, operation).await,
             None => {
-                return Called::Unknown(Failure::unavailable(format!(
+                return CallOutcome::Unknown(Failure::unavailable(format!(
                     "it was sent to {}: set PROCESSOR_URL to its address, and PROCESSOR_NAME to \
                      this name, even if nothing answers there any more",
                     operation.processor
@@ -232,14 +231,14 @@ pub async fn settle(
         };
         let is_no = matches!(word, Word::Declined | Word::NotExecuted);
         if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
-            return Called::Unknown(Failure::unavailable(
+            return CallOutcome::Unknown(Failure::unavailable(
                 "it may have been sent again within the last hour, and still be on its way: take this \
                  word an hour after it is only looked up",
             ));
         }
         weigh(word, said)
     });
-    if settled.await?.is_some() {
+    if settled.await? {
         return Ok(true);
     }
     match word {
@@ -248,8 +247,8 @@ pub async fn settle(
     }
 }
 
-/// What a canceled checkout waits for was refused by the processor, for good as far as it is concerned;
-/// a person has given the money back all the same. `false`: no checkout waits for it.
+/// What a canceled checkout waits for was refused by the processor, for good as far as it is
+/// concerned; a person has given the money back all the same. `false`: no checkout waits for it.
 async fn refunded_elsewhere(
     database: &Database,
     idempotency: &Idempotency,
@@ -275,7 +274,7 @@ async fn refunded_elsewhere(
     };
     match idempotency.run(request, command).await {
         Outcome::Stored { .. } => Ok(true),
-        Outcome::InUse | Outcome::Reused => Ok(false),
+        Outcome::InUse | Outcome::Reused | Outcome::Unfinished => Ok(false),
         Outcome::Failed(failure) => Err(failure.into()),
     }
 }
@@ -292,22 +291,22 @@ async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Ans
 }
 
 /// The processor's answer where there is one, and the word only where there is none.
-fn weigh(word: Word, said: Option<Answer>) -> Called<Answer> {
+fn weigh(word: Word, said: Option<Answer>) -> CallOutcome<Answer> {
     match (word, said) {
-        (Word::Done, None | Some(Answer::Done)) => Called::Answered(Answer::Done),
-        (Word::Declined, None) => Called::Answered(Answer::Declined(DECLINED)),
+        (Word::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),
+        (Word::Declined, None) => CallOutcome::Answered(Answer::Declined(DECLINED)),
         // It knows why.
-        (Word::Declined, Some(answer @ Answer::Declined(_))) => Called::Answered(answer),
+        (Word::Declined, Some(answer @ Answer::Declined(_))) => CallOutcome::Answered(answer),
         (Word::NotExecuted, None) => {
-            Called::NotExecuted(Failure::unavailable("by an operator's word"))
+            CallOutcome::NotExecuted(Failure::unavailable("by an operator's word"))
         }
         (Word::Declined | Word::NotExecuted, Some(Answer::Done)) => contradicted("done"),
         (Word::Done | Word::NotExecuted, Some(Answer::Declined(_))) => contradicted("declined"),
     }
 }
 
-fn contradicted(by: &str) -> Called<Answer> {
-    Called::Unknown(Failure::unavailable(format!(
+fn contradicted(by: &str) -> CallOutcome<Answer> {
+    CallOutcome::Unknown(Failure::unavailable(format!(
         "the processor says \"{by}\", so nothing was resolved; a server that runs with PROCESSOR_URL \
          resolves it by that answer, or say the same"
     )))

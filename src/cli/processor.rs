@@ -21,5 +21,5 @@ pub(super) fn run() -> Result<(), BoxError> {
         ))?;
         Ok(service::serve(listener, database, &config, stop).await?)
     };
-    session::serve(&config, &settings.database, &service::MIGRATIONS, work)
+    session::serve(&config, &settings.database, service::SCHEMA, work)
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::{BoxError, api_key, listen, print, reachable, session};
 use crate::{
     config::{Config, DEFAULT_DEV_API_KEY, DatabaseLocation},
-    database::MIGRATIONS,
+    database::SCHEMA,
     server,
 };
 
@@ -19,7 +19,7 @@ pub(super) fn run() -> Result<(), BoxError> {
         print(&banner(listener.local_addr()?, &config))?;
         Ok(server::serve(listener, database, &config, stop).await?)
     };
-    session::serve(&config, &config.database, &MIGRATIONS, work)
+    session::serve(&config, &config.database, SCHEMA, work)
 }
 
 /// What a person needs to make the first charge.

@@ -1,13 +1,12 @@
 //! What every command with a database shares: logs, signals, and the private PostgreSQL.
 //!
-//! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving ends
-//! gracefully when it is told to stop; everything else ends at once.
+//! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
+//! ends gracefully when it is told to stop; everything else ends at once.
 
 use std::pin::Pin;
 
 use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use futures_util::FutureExt;
-use sqlx::migrate::Migrator;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
@@ -16,7 +15,7 @@ use tokio::{
 use super::BoxError;
 use crate::{
     config::{Config, DatabaseLocation},
-    database::{Database, MIGRATIONS, WhenRefused},
+    database::{Database, SCHEMA, Schema, WhenRefused},
     telemetry,
 };
 
@@ -30,7 +29,7 @@ pub(super) type Stop = Pin<Box<dyn Future<Output = ()>>>;
 pub(super) fn serve(
     config: &Config,
     location: &DatabaseLocation,
-    schema: &'static Migrator,
+    schema: Schema,
     work: impl AsyncFnOnce(Database, Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
     block_on(config, async |mut stop| {
@@ -59,7 +58,7 @@ pub(super) fn once(
         with_postgres(&config.database, async |url| {
             let work = async {
                 let refused = WhenRefused::GiveUp;
-                let database = Database::connect_with(&url, config, &MIGRATIONS, refused).await?;
+                let database = Database::connect_with(&url, config, SCHEMA, refused).await?;
                 work(&database).await
             };
             tokio::select! {

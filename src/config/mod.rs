@@ -1,8 +1,8 @@
 //! Configuration, by environment variables only.
 //!
 //! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in
-//! `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at once,
-//! and each one names its variable and what the value should be.
+//! `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
+//! once, and each one names its variable and what the value should be.
 
 mod database;
 mod log;

@@ -7,12 +7,13 @@ use super::{
     source::Source,
     timeouts::{Timeouts, at_most_400_days},
 };
-use crate::idempotency::SETTLE_RESERVE;
+use crate::idempotency::COMPLETION_RESERVE;
 
 /// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
 const NAME_MAX_CHARS: usize = 255;
 
-/// What part of the processor's key window is left unused: an hour of a day, for clocks that differ.
+/// What part of the processor's key window is left unused: an hour of a day, for clocks that
+/// differ.
 const KEY_WINDOW_MARGIN: u32 = 24;
 
 /// The card processor across a network.
@@ -57,7 +58,7 @@ impl Calls {
         let (timeout, lease) = (timeout?, lease?);
         // Longer than one call of the processor and the transaction after it, so that the holder of
         // a lease can use it.
-        let least = timeout + timeouts?.database_deadline + SETTLE_RESERVE;
+        let least = timeout + timeouts?.database_deadline + COMPLETION_RESERVE;
         if lease <= least {
             let least = humantime::format_duration(least);
             let expected = format!(

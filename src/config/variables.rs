@@ -74,9 +74,9 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "PROCESSOR_NAME",
         None,
-        "What charges remember the card processor by: only who took the money is asked to give it back. \
-         Set it before the processor's address changes, to the scheme, host and port that it had. \
-         Unset: scheme, host and port of PROCESSOR_URL.",
+        "What charges remember the card processor by: only who took the money is asked to give it \
+         back. Set it before the processor's address changes, to the scheme, host and port that it \
+         had. Unset: scheme, host and port of PROCESSOR_URL.",
     ),
     variable(
         "PROCESSOR_TIMEOUT",
@@ -86,8 +86,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "IDEMPOTENCY_LEASE",
         Some("30s"),
-        "How long a request of several transactions, a checkout or with PROCESSOR_URL a payment, is \
-         trusted to be at work before another may go on with it; longer than PROCESSOR_TIMEOUT, \
+        "How long a request of several transactions, a checkout or with PROCESSOR_URL a payment, \
+         is trusted to be at work before another may go on with it; longer than PROCESSOR_TIMEOUT, \
          DATABASE_DEADLINE and 5s together.",
     ),
     variable(
@@ -129,8 +129,8 @@ pub const VARIABLES: &[Variable] = &[
         "REQUEST_TIMEOUT",
         Some("8s"),
         "Longest time for a request of one transaction and its own work; waiting for another \
-         request with the same key comes on top. Looking its API key up and reading its body share what POOL_WAIT and \
-         DATABASE_DEADLINE leave.",
+         request with the same key comes on top. Looking its API key up and reading its body share \
+         what POOL_WAIT and DATABASE_DEADLINE leave.",
     ),
     variable(
         "BODY_LIMIT",

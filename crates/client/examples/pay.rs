@@ -34,10 +34,10 @@ async fn main() -> Result<(), Box<dyn StdError>> {
                 Err(error) => println!("{}: {error}", operation.key()),
             },
             Resumed::NotSent { operation, reason } => {
-                println!("somebody must look at {}: {reason}", operation.key());
+                println!("a person must look at {}: {reason}", operation.key());
             }
             Resumed::Corrupt { place, reason } => {
-                println!("somebody must look at {place}: {reason}");
+                println!("a person must look at {place}: {reason}");
             }
         }
     }

@@ -1,8 +1,8 @@
 //! One function for each call of the API.
 //!
 //! Promise: a function that changes something returns a [`Request`], which has its key already and
-//! has sent nothing yet. A function that reads just reads, and one that deletes, which needs no key,
-//! just deletes.
+//! has sent nothing yet. A function that reads just reads, and one that deletes, which needs no
+//! key, just deletes.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     Client,
     error::Error,
-    operation::{Method, Operation},
-    sending::{Message, Reply, send},
-    types::{
-        Capture, Charge, ChargeUpdate, Checkout, Event, Inventory, KeyStatus, ListQuery,
-        MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund, NewWebhookEndpoint, Order,
-        Page, Payment, Refund, WebhookDelivery, WebhookEndpoint, with_query,
+    lists::{ListQuery, Page, with_query},
+    objects::{
+        Charge, Checkout, Event, Inventory, KeyStatus, Order, Refund, WebhookDelivery,
+        WebhookEndpoint,
     },
+    operation::{Method, Operation},
+    requests::{
+        Capture, ChargeUpdate, MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund,
+        NewWebhookEndpoint, Payment,
+    },
+    sending::{Message, Reply, send},
 };
 
 /// A change, prepared: sent never, once or several times, it happens at most once.
@@ -37,14 +41,14 @@ pub struct Request<T> {
 
 impl<T: DeserializeOwned> Request<T> {
     /// Names the operation by something of your own that exists once for it, an order's number say.
-    /// Whoever names it so again, on another machine too, means the same operation.
+    /// The same name on another machine, or in another process, is the same operation.
     pub fn with_key(mut self, key: impl Into<String>) -> Result<Self, Error> {
         self.operation.set_key(key.into())?;
         Ok(self)
     }
 
-    /// Links the operation to others of the same workflow, a name of your own:
-    /// [`Client::workflow`] lists them. It belongs where it was first sent, and a retry moves nothing.
+    /// Links the operation to others of the same workflow, a name of your own: [`Client::workflow`]
+    /// lists them. It belongs where it was first sent, and a retry moves nothing.
     pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self, Error> {
         self.operation.set_workflow(name.into())?;
         Ok(self)
@@ -60,12 +64,13 @@ impl<T: DeserializeOwned> Request<T> {
         &self.operation
     }
 
-    /// Sends until the outcome is known. After [`Error::GaveUp`], call it again: same key, same bytes.
+    /// Sends until the outcome is known. After [`Error::GaveUp`], call it again: same key, same
+    /// bytes.
     pub async fn send(&self) -> Result<T, Error> {
         self.send_for_reply().await?.object()
     }
 
-    /// The same, for the reply as it came.
+    /// Sends as [`Request::send`] does, and returns the reply as it came.
     pub async fn send_for_reply(&self) -> Result<Reply, Error> {
         let was_sent = self.was_sent.swap(true, Ordering::SeqCst);
         self.client.execute(&self.operation, was_sent).await
@@ -162,9 +167,10 @@ impl Client {
         self.read(query.after("/orders")).await
     }
 
-    /// Sells: opens an order, charges it, and takes the items from the inventory, under one key. What
-    /// can't be completed is undone before it is refused: [`Error::Declined`], or [`Error::Invalid`]
-    /// with the code `out_of_stock`. What stopped on its way goes on where it stopped.
+    /// Sells: opens an order, charges it, and takes the items from the inventory, under one key.
+    /// What can't be completed is undone before it is refused: [`Error::Declined`], or
+    /// [`Error::Invalid`] with the code `out_of_stock`. What stopped on its way goes on where it
+    /// stopped.
     pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>, Error> {
         self.change("/checkouts".to_owned(), checkout)
     }
@@ -180,8 +186,8 @@ impl Client {
     }
 
     /// Sets how many of a stock-keeping unit are there, to what was counted. Sent late, it may undo
-    /// what others have set since: after [`Error::GaveUp`] find out what became of it before counting
-    /// again.
+    /// what others have set since: after [`Error::GaveUp`] find out what became of it before
+    /// counting again.
     pub fn set_inventory(&self, sku: &str, quantity: i64) -> Result<Request<Inventory>, Error> {
         let level = BTreeMap::from([("quantity", quantity)]);
         self.prepare(Method::Put, named("/inventory", sku)?, &level)
@@ -202,8 +208,8 @@ impl Client {
         self.read(query.after("/events")).await
     }
 
-    /// Has events sent to a URL. The answer holds the secret that they are signed with, and no other
-    /// answer does.
+    /// Has events sent to a URL. The answer holds the secret that they are signed with, and no
+    /// other answer does.
     pub fn create_webhook_endpoint(
         &self,
         endpoint: &NewWebhookEndpoint,
@@ -245,8 +251,9 @@ impl Client {
             .await
     }
 
-    /// The operations of a workflow that the service has a record of, or is working on: all of them,
-    /// in the order of their first use. That one isn't there never means that a new key is safe.
+    /// The operations of a workflow that the service has a record of, or is working on: all of
+    /// them, in the order of their first use. That one isn't there never means that a new key is
+    /// safe.
     pub async fn workflow(&self, name: &str) -> Result<Vec<KeyStatus>, Error> {
         let mut steps = Vec::<KeyStatus>::new();
         loop {
@@ -264,7 +271,8 @@ impl Client {
         }
     }
 
-    /// What the service knows about a key. That it knows nothing never means that a new key is safe.
+    /// What the service knows about a key. That it knows nothing never means that a new key is
+    /// safe.
     pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus, Error> {
         self.read(with_query("/idempotency-keys", [("key", key.to_owned())]))
             .await
@@ -302,9 +310,9 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// A path that ends with a name of the caller's, of any characters. Two names are no segment of a URL
-/// however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..` would be
-/// another path.
+/// A path that ends with a name of the caller's, of any characters. Two names are no segment of a
+/// URL however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..`
+/// would be another path.
 fn named(collection: &str, name: &str) -> Result<String, Error> {
     if ["", ".", ".."].contains(&name) {
         return Err(Error::Unusable(format!("no path can name this: {name:?}")));

@@ -1,8 +1,8 @@
 //! Why a call has no object to return.
 //!
 //! Promise: an error says whether anything happened. After [`Error::GaveUp`] and [`Error::Expired`]
-//! it is not known, and [`Error::Unreadable`] means that it did. After all others nothing was charged,
-//! or, by a checkout that ran out of stock, all of it was given back.
+//! it is not known, and [`Error::Unreadable`] means that it did. After all others nothing was
+//! charged, or, by a checkout that ran out of stock, all of it was given back.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub enum Error {
     #[error("{0}")]
     GaveUp(Box<GaveUp>),
     /// Too old to be sent again: its key may be forgotten, and the retry would be a new request.
-    /// Somebody must look up what became of it.
+    /// A person must look up what became of it.
     #[error(
         "the operation with key {} is too old to be sent again: look up what became of it", .0.key()
     )]
@@ -146,8 +146,8 @@ pub enum Reason {
     Budget,
     /// The service said that a retry now makes no sense.
     ToldNotTo,
-    /// The last attempt was refused without a stored outcome, and that says nothing about an earlier
-    /// one that may still have arrived.
+    /// The last attempt was refused without a stored outcome, and that says nothing about an
+    /// earlier one that may still have arrived.
     EarlierAttempt,
 }
 

@@ -23,7 +23,8 @@ const EXTENSION: &str = "operation";
 /// What the files are written as. Another layout needs another number.
 const VERSION: u32 = 1;
 
-/// The same with a method. A client that knows POST only would send a POST, so it must not read them.
+/// The layout with a method in it. A client that knows only POST must not read these: it would send
+/// a POST.
 const VERSION_WITH_METHOD: u32 = 2;
 
 /// A durable memory of operations whose outcome isn't known. One store is for one account: keys
@@ -32,8 +33,8 @@ const VERSION_WITH_METHOD: u32 = 2;
 /// Functions block; the client calls them where that is allowed.
 pub trait KeyStore: fmt::Debug + Send + Sync {
     /// Returns once the operation would survive a power failure. If there is one with this key, and
-    /// it is the same request, that one stays and is returned: it is older, and age decides how long
-    /// it may be sent again.
+    /// it is the same request, that one stays and is returned: it is older, and age decides how
+    /// long it may be sent again.
     fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError>;
 
     /// Forgets an operation whose outcome is known; it is no error if there is none.
@@ -46,7 +47,7 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
 /// What [`KeyStore::save`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Saved {
-    /// It is new: nobody has sent it.
+    /// It is new: no process has sent it.
     New,
     /// This one was there before, and may have been sent.
     Found(Operation),
@@ -57,7 +58,7 @@ pub enum Saved {
 pub enum Kept {
     /// An operation whose outcome isn't known.
     Operation(Operation),
-    /// Something that can't be read. It may have been an operation: somebody must look.
+    /// Something that can't be read. It may have been an operation: a person must look.
     Corrupt {
         /// Where it is.
         place: String,
@@ -227,7 +228,7 @@ fn write_durably(file: &Path, text: &str) -> Result<(), KeyStoreError> {
     let mut open = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
-        // What is bought is nobody else's business.
+        // Other users have no business with what is bought.
         .mode(0o600)
         .open(file)
         .map_err(at(file))?;

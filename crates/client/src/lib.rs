@@ -12,7 +12,7 @@
 //!     .key_store(FileKeyStore::open("payments-in-progress")?)
 //!     .build()?;
 //! for resumed in client.resume().await? {
-//!     // What an earlier process began has an outcome now, or needs somebody's eyes.
+//!     // What an earlier process began has an outcome now, or a person must look at it.
 //! }
 //! let payment = client.create_charge(&NewCharge::new(2000, "usd"))?;
 //! let charge = payment.send().await?;
@@ -23,20 +23,24 @@
 mod calls;
 mod error;
 mod key_store;
+mod lists;
+mod objects;
 mod operation;
+mod requests;
 mod retry;
 mod sending;
 pub mod transport;
-mod types;
 
 pub use self::{
     calls::Request,
     error::{Error, GaveUp, Reason, Refusal, Trouble},
     key_store::{FileKeyStore, Kept, KeyStore, KeyStoreError, Saved},
+    lists::{ListQuery, Page},
+    objects::*,
     operation::Operation,
+    requests::*,
     retry::{Clock, DEADLINE_MAX, RetryPolicy, SystemClock},
     sending::Reply,
-    types::*,
 };
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -91,7 +95,7 @@ pub enum Resumed {
         /// What came back.
         outcome: Result<Reply, Error>,
     },
-    /// It was not sent: too old, or for another server. It stays in the store until somebody has
+    /// It was not sent: too old, or for another server. It stays in the store until a person has
     /// found out what became of it ([`Client::look_up_key`], lists) and calls [`Client::forget`].
     NotSent {
         /// What was not sent.

@@ -1,7 +1,7 @@
 //! One change to be made, decided before anything is sent.
 //!
-//! Promise: key, method, path and body are fixed when the value is made. Whatever is sent of it, by this
-//! process or by one that found it in a [`KeyStore`](super::KeyStore), is the same request.
+//! Promise: key, method, path and body are fixed when the value is made. Whatever is sent of it, by
+//! this process or by one that found it in a [`KeyStore`](super::KeyStore), is the same request.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Sends a request until its outcome is known, or gives up and says so.
 //!
-//! Promise: every attempt is the same bytes under the same key. Only a 2xx or a refusal that settles
-//! all attempts is returned as an outcome; no error of the network is.
+//! Promise: every attempt is the same bytes under the same key. Only a 2xx or a refusal that
+//! settles all attempts is returned as an outcome; no error of the network is.
 
 use std::{error::Error as _, time::Duration};
 
@@ -65,8 +65,8 @@ impl Reply {
         })
     }
 
-    /// A 2xx of the service has an object. Anything else with a 2xx is from somebody in between, and
-    /// to take it for an outcome would be to forget a payment.
+    /// A 2xx of the service has an object. A 2xx without one comes from a proxy in between, and
+    /// taking it for an outcome would forget a payment.
     fn has_an_object(&self) -> bool {
         serde_json::from_slice(&self.body)
             .is_ok_and(|body: serde_json::Value| body.get("object").is_some())
@@ -155,7 +155,7 @@ pub(super) async fn send(
         if inner.clock.monotonic().saturating_add(pause) >= until {
             return gave_up(Reason::Deadline, trouble);
         }
-        // Whoever waits for a request in flight asks a service that works: no outage to amplify.
+        // A call that waits for a request in flight asks a service that works: no outage grows.
         let in_flight = matches!(&trouble, Trouble::Answered(refusal) if refusal.status == 409);
         if !in_flight && !inner.budget.take() {
             return gave_up(Reason::Budget, trouble);

@@ -22,7 +22,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Chooses the user for PostgreSQL, or `None` when this process runs as an ordinary user itself.
+    /// Chooses the user for PostgreSQL, or `None` when this process runs as an ordinary user
+    /// itself.
     ///
     /// A database that exists already keeps its owner: the number of the user `postgres` differs
     /// between systems, and the data may have come from another one, as in a container volume.

@@ -276,7 +276,8 @@ pub(super) async fn shut_down(dir: &DataDir, pid: Pid) -> Result<(), Problem> {
     })
 }
 
-/// Whether the process is this data directory's PostgreSQL, so that a signal reaches no other process.
+/// Whether the process is this data directory's PostgreSQL, so that a signal reaches no other
+/// process.
 ///
 /// Blocks.
 pub(super) fn is_postmaster(dir: &DataDir, pid: Pid) -> bool {

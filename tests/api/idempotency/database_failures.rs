@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use charge_once::{
     database::{Database, embedded},
     idempotency::{
-        Command, Failure, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, Outcome,
+        Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome,
         Parameters, Rejection, Reply, Request, Settings,
     },
 };
@@ -20,6 +20,7 @@ use crate::support::{
         one_charge_and_its_record,
     },
     obstacle::{Obstacle, Stage},
+    program::scratch,
 };
 
 /// A command of a test's own.
@@ -83,7 +84,7 @@ fn request(key: &str) -> Request {
     Request {
         account_id: Uuid::nil(),
         key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
-        fingerprint: Fingerprint::of(&Fingerprinted {
+        fingerprint: Fingerprint::of(&FingerprintInput {
             method: "POST",
             path: "/effects",
             query: Parameters::Canonical(b"{}"),
@@ -92,7 +93,7 @@ fn request(key: &str) -> Request {
         }),
         method: "POST".to_owned(),
         path: "/effects".to_owned(),
-        workflow: None,
+        label: None,
         request_id: "req_test".to_owned(),
         wait: Duration::ZERO,
     }
@@ -118,9 +119,7 @@ async fn connect(database: &TestDatabase) -> Idempotency {
         .unwrap();
     let settings = Settings {
         retention: Duration::from_secs(60),
-        pool_wait: Duration::from_secs(1),
         database_deadline: Duration::from_secs(2),
-        pool_connections: 10,
     };
     Idempotency::new(connected.pool().clone(), settings).unwrap()
 }
@@ -128,7 +127,10 @@ async fn connect(database: &TestDatabase) -> Idempotency {
 fn failure(outcome: Outcome) -> Failure {
     match outcome {
         Outcome::Failed(failure) => failure,
-        other @ (Outcome::Stored { .. } | Outcome::Reused | Outcome::InUse) => {
+        other @ (Outcome::Stored { .. }
+        | Outcome::Reused
+        | Outcome::InUse
+        | Outcome::Unfinished) => {
             panic!("not failed: {other:?}")
         }
     }
@@ -140,7 +142,7 @@ fn stored(outcome: Outcome) -> (String, bool) {
             String::from_utf8(record.reply.body.clone()).unwrap(),
             replayed,
         ),
-        other @ (Outcome::Reused | Outcome::InUse | Outcome::Failed(_)) => {
+        other @ (Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_)) => {
             panic!("not stored: {other:?}")
         }
     }
@@ -263,17 +265,6 @@ async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     assert_eq!(client.get("/readyz").await.status, 200);
     assert!(!client.charge("key-3").await.is_replay());
     assert_eq!((database.charges().await, database.records().await), (3, 3));
-}
-
-/// A folder that PostgreSQL's user can enter.
-fn scratch() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::Builder::new()
-        .prefix("charge-once-test-")
-        .tempdir_in("/tmp")
-        .unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    folder
 }
 
 #[tokio::test]
