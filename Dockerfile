@@ -16,6 +16,8 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY examples/test_support/Cargo.toml examples/test_support/
+COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
 RUN for manifest in $(find . -name Cargo.toml); do \
         package=$(dirname "$manifest") \
         && mkdir -p "$package/src" \
@@ -28,6 +30,7 @@ RUN for manifest in $(find . -name Cargo.toml); do \
 COPY .sqlx .sqlx
 COPY migrations migrations
 COPY crates crates
+COPY examples examples
 COPY src src
 # Cargo compares times, and a file from a checkout can be older than the empty one it replaces.
 RUN find src crates -name '*.rs' -exec touch {} + \

@@ -262,12 +262,7 @@ fn unserializable(error: serde_json::Error) -> Rejection {
 /// A reply with a JSON body.
 fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
     let body = serde_json::to_vec(object).map_err(unserializable)?;
-    Ok(Reply {
-        status,
-        headers: vec![("content-type".into(), "application/json".into())],
-        body,
-        resource_id: None,
-    })
+    Ok(Reply::json(status, body))
 }
 
 /// The reply of an error that is a definite outcome.

@@ -25,6 +25,8 @@ mod error;
 mod locate;
 mod postmaster;
 mod settings;
+#[cfg(feature = "throwaway")]
+mod throwaway;
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -49,6 +51,8 @@ use postmaster::{
 
 pub use error::{EmbeddedError, Problem};
 pub use settings::{Names, Settings};
+#[cfg(feature = "throwaway")]
+pub use throwaway::Throwaway;
 
 /// Everything but the unreserved characters of RFC 3986, section 2.3.
 const IN_A_URL: &AsciiSet = &NON_ALPHANUMERIC
@@ -166,9 +170,16 @@ impl EmbeddedPostgres {
     /// the folder of the socket.
     #[must_use]
     pub fn url(&self) -> String {
-        let name = percent_encode(self.settings.database.as_bytes(), IN_A_URL);
+        self.url_of(&self.settings.database)
+    }
+
+    /// As [`url`](Self::url), for another database of the same PostgreSQL.
+    #[must_use]
+    pub fn url_of(&self, database: &str) -> String {
+        let role = percent_encode(self.settings.database.as_bytes(), IN_A_URL);
+        let database = percent_encode(database.as_bytes(), IN_A_URL);
         let folder = percent_encode(self.socket_dir.as_os_str().as_bytes(), IN_A_URL);
-        format!("postgres://{name}@localhost/{name}?host={folder}&port={PORT}&sslmode=disable")
+        format!("postgres://{role}@localhost/{database}?host={folder}&port={PORT}&sslmode=disable")
     }
 
     /// Whether this process is responsible for PostgreSQL. False when it attached to one that

@@ -26,6 +26,18 @@ pub struct Reply {
     pub resource_id: Option<String>,
 }
 
+impl Reply {
+    /// A reply whose body is JSON, written already. It names no resource.
+    pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+            body: body.into(),
+            resource_id: None,
+        }
+    }
+}
+
 /// The outcome of one key, completed and committed. Immutable until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
