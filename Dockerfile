@@ -12,17 +12,19 @@ ENV SQLX_OFFLINE=true
 # Dependencies change less often than code. Compiled with an empty program, they form a layer that
 # Docker reuses until one of these two files changes.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir src \
-    && touch src/lib.rs \
+COPY crates/idempotency/Cargo.toml crates/idempotency/
+RUN mkdir src crates/idempotency/src \
+    && touch src/lib.rs crates/idempotency/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --release --locked \
-    && rm -r src
+    && rm -r src crates/idempotency/src
 
 COPY .sqlx .sqlx
 COPY migrations migrations
+COPY crates crates
 COPY src src
 # Cargo compares times, and a file from a checkout can be older than the empty file that it replaces.
-RUN touch src/lib.rs src/main.rs \
+RUN touch src/lib.rs src/main.rs crates/*/src/lib.rs \
     && cargo build --release --locked
 
 # The Debian release of the build image, for the same C library. TLS and its root certificates are

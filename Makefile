@@ -28,7 +28,9 @@ run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
-	cargo test --locked
+	cargo test --locked --workspace --exclude charge-once-idempotency
+	scripts/with-postgres cargo test --locked --package charge-once-idempotency
+	scripts/with-postgres cargo test --locked --package charge-once-idempotency --all-features
 
 .PHONY: schema-test
 schema-test: ## check the server against the OpenAPI document, with Schemathesis

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     domain::webhook_delivery::Pauses,
-    idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT, SETTLE_RESERVE},
+    idempotency::{CLAIM_WAIT, COMPLETION_RESERVE, ROW_LOCK_WAIT},
 };
 
 /// The key that the embedded mode's account has unless `DEV_API_KEY` sets another.
@@ -629,7 +629,7 @@ fn lease<F: Fn(&str) -> Option<String>>(
 ) -> Result<Duration, ConfigError> {
     let lease = source.duration("IDEMPOTENCY_LEASE")?;
     let timeout = source.duration("PROCESSOR_TIMEOUT")?;
-    let least = timeout + timeouts.database_deadline + SETTLE_RESERVE;
+    let least = timeout + timeouts.database_deadline + COMPLETION_RESERVE;
     if lease <= least {
         let least = humantime::format_duration(least);
         let expected =

@@ -29,7 +29,8 @@ pub mod http;
 
 pub mod sagas;
 
-pub mod idempotency;
+/// At most one effect per key: the crate to copy or to depend on.
+pub use charge_once_idempotency as idempotency;
 
 pub mod commands;
 

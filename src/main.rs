@@ -14,7 +14,7 @@ use charge_once::{
     accounts,
     config::{self, Config, DatabaseLocation},
     database::{
-        Database, MIGRATIONS,
+        Database, SCHEMA,
         embedded::{EmbeddedPostgres, REFUGE},
     },
     http::openapi,
@@ -250,9 +250,9 @@ async fn with_url(
     let serves_processor = matches!(command, Command::Processor);
     let serving = serves_processor || matches!(command, Command::Serve);
     let schema = if serves_processor {
-        &service::MIGRATIONS
+        service::SCHEMA
     } else {
-        &MIGRATIONS
+        SCHEMA
     };
     let database = tokio::select! {
         connected = Database::connect_with(url, config, schema) => connected?,

@@ -18,7 +18,7 @@ use crate::{
         test_cards::{Decline, DeclineCode},
     },
     idempotency::{
-        Called, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
+        CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
     },
     processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, SimulatedProcessor},
     store::{self, operations::Unsettled},
@@ -102,9 +102,7 @@ pub async fn settle(
 ) -> Result<bool, Error> {
     let settings = Settings {
         retention: config.idempotency_ttl,
-        pool_wait: config.timeouts.pool_wait,
         database_deadline: config.timeouts.database_deadline,
-        pool_connections: config.pool_connections,
     };
     let idempotency = Idempotency::new(database.pool().clone(), settings)?;
     let processor = match &config.processor {
@@ -136,9 +134,9 @@ pub async fn settle(
         None => SENT_AGAIN_WITHIN,
         Some(processor) => processor.send_again_within,
     };
-    let settled = phases.settle_by_hand(id, async |operation| {
+    let settled = phases.resolve(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
-            return Called::Unknown(Failure::unavailable(
+            return CallOutcome::Unknown(Failure::unavailable(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
             ));
         }
@@ -147,7 +145,7 @@ pub async fn settle(
             Some((client, _)) => look_up(client, operation).await,
             None if without_the_processor => None,
             None => {
-                return Called::Unknown(Failure::unavailable(format!(
+                return CallOutcome::Unknown(Failure::unavailable(format!(
                     "it was sent to {}, which can't be looked up: set PROCESSOR_URL (and PROCESSOR_NAME) \
                      as the servers have them, or add --without-the-processor",
                     operation.processor
@@ -156,14 +154,14 @@ pub async fn settle(
         };
         let is_no = matches!(word, Word::Declined | Word::NotExecuted);
         if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
-            return Called::Unknown(Failure::unavailable(
+            return CallOutcome::Unknown(Failure::unavailable(
                 "it may have been sent again within the last hour, and still be on its way: take this \
                  word an hour after it is only looked up",
             ));
         }
         weigh(word, said)
     });
-    if settled.await?.is_some() {
+    if settled.await? {
         return Ok(true);
     }
     match word {
@@ -199,7 +197,7 @@ async fn refunded_elsewhere(
     };
     match idempotency.run(request, command).await {
         Outcome::Stored { .. } => Ok(true),
-        Outcome::InUse | Outcome::Reused => Ok(false),
+        Outcome::InUse | Outcome::Reused | Outcome::Unfinished => Ok(false),
         Outcome::Failed(failure) => Err(failure.into()),
     }
 }
@@ -216,22 +214,22 @@ async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Ans
 }
 
 /// The processor's answer where there is one, and the word only where there is none.
-fn weigh(word: Word, said: Option<Answer>) -> Called<Answer> {
+fn weigh(word: Word, said: Option<Answer>) -> CallOutcome<Answer> {
     match (word, said) {
-        (Word::Done, None | Some(Answer::Done)) => Called::Answered(Answer::Done),
-        (Word::Declined, None) => Called::Answered(Answer::Declined(DECLINED)),
+        (Word::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),
+        (Word::Declined, None) => CallOutcome::Answered(Answer::Declined(DECLINED)),
         // It knows why.
-        (Word::Declined, Some(answer @ Answer::Declined(_))) => Called::Answered(answer),
+        (Word::Declined, Some(answer @ Answer::Declined(_))) => CallOutcome::Answered(answer),
         (Word::NotExecuted, None) => {
-            Called::NotExecuted(Failure::unavailable("by an operator's word"))
+            CallOutcome::NotExecuted(Failure::unavailable("by an operator's word"))
         }
         (Word::Declined | Word::NotExecuted, Some(Answer::Done)) => contradicted("done"),
         (Word::Done | Word::NotExecuted, Some(Answer::Declined(_))) => contradicted("declined"),
     }
 }
 
-fn contradicted(by: &str) -> Called<Answer> {
-    Called::Unknown(Failure::unavailable(format!(
+fn contradicted(by: &str) -> CallOutcome<Answer> {
+    CallOutcome::Unknown(Failure::unavailable(format!(
         "the processor says \"{by}\", so nothing was settled; a server that runs with PROCESSOR_URL \
          settles it by that answer, or say the same"
     )))

@@ -14,7 +14,7 @@ use crate::{
     config::{Config, ProcessorConfig},
     database::Database,
     http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
-    idempotency::{Idempotency, LeaseSettings, Phases, SETTLE_RESERVE, Settings},
+    idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
     operations,
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
     sagas::{CheckoutPhases, CheckoutSteps},
@@ -62,9 +62,7 @@ pub async fn serve(
     let (stopping, is_stopping) = watch::channel(false);
     let settings = Settings {
         retention: config.idempotency_ttl,
-        pool_wait: config.timeouts.pool_wait,
         database_deadline: config.timeouts.database_deadline,
-        pool_connections: config.pool_connections,
     };
     let idempotency =
         Idempotency::new(database.pool().clone(), settings).map_err(ServeError::Settings)?;
@@ -188,7 +186,7 @@ fn checkouts(
 ) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
     let settings = LeaseSettings {
         lease: config.lease,
-        call_limit: config.lease - config.timeouts.database_deadline - SETTLE_RESERVE,
+        call_limit: config.lease - config.timeouts.database_deadline - COMPLETION_RESERVE,
     };
     Phases::new(idempotency.clone(), steps, settings)
 }

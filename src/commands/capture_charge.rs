@@ -21,7 +21,7 @@ use crate::{
         ids::ChargeId,
         operation::{Instruction, Verb},
     },
-    idempotency::{Begin, Begun, Command, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
 };
 
@@ -71,7 +71,11 @@ impl Command for CaptureCharge {
 }
 
 impl Begin for CaptureCharge {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         let decided = self.decide(tx, Mode::Phases).await?;
         let instruction = Instruction::Capture {
             charge: decided.charge.to_string(),

@@ -35,7 +35,7 @@ use crate::{
         operation::{Verb, Word},
         refund::{NewRefund, Refund, RefundStatus},
     },
-    idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     processor::SimulatedProcessor,
     store,
 };
@@ -80,9 +80,13 @@ impl Command for RunStep {
 
 /// Only two steps ask the processor; the others are one transaction in either mode.
 impl Begin for RunStep {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         let Some(run) = self.lock(tx).await? else {
-            return has_run().map(Begun::Replied);
+            return has_run().map(BeginOutcome::Replied);
         };
         let origin = Origin::of(&run);
         match self.step {
@@ -117,7 +121,7 @@ impl Begin for RunStep {
                     .await
             }
             StepName::CreateOrder | StepName::AllocateInventory | StepName::CancelOrder => {
-                self.execute(tx).await.map(Begun::Replied)
+                self.execute(tx).await.map(BeginOutcome::Replied)
             }
         }
     }

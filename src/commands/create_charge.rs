@@ -23,7 +23,7 @@ use crate::{
         ids::ChargeId,
         operation::{Instruction, Verb},
     },
-    idempotency::{Begin, Begun, Command, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     processor::SimulatedProcessor,
     store,
 };
@@ -53,7 +53,11 @@ impl Command for CreateCharge {
 }
 
 impl Begin for CreateCharge {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         let CreateChargeParams {
             new,
             expand_refunds,

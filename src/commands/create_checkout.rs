@@ -23,7 +23,7 @@ use crate::{
         event::EventType,
         ids::{AccountId, CheckoutId},
     },
-    idempotency::{Begin, Begun, Failure, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Failure, Rejection, Reply},
     store::{self, checkouts::AskedBy},
 };
 
@@ -36,7 +36,11 @@ pub struct CreateCheckout {
 }
 
 impl Begin for CreateCheckout {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         let CreateCheckoutParams { new } = CreateCheckoutParams::parse(&self.params)?;
         let Origin {
             account,
@@ -51,7 +55,7 @@ impl Begin for CreateCheckout {
         };
         let id = CheckoutId(operation);
         store::checkouts::insert(tx, *account, id, &new, asked_by).await?;
-        Ok(Begun::Written {
+        Ok(BeginOutcome::Begun {
             resource_id: Some(id.to_string()),
         })
     }

@@ -26,7 +26,7 @@ use crate::{
         operation::{Instruction, Verb},
         refund::{NewRefund, Refund},
     },
-    idempotency::{Begin, Begun, Command, Failure, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     store,
 };
 
@@ -79,7 +79,11 @@ impl Command for CreateRefund {
 }
 
 impl Begin for CreateRefund {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         let written = self.write(tx, Mode::Phases).await?;
         let instruction = give_back(&written.refund);
         let (verb, charge) = (Verb::CreateRefund, written.refund.charge);

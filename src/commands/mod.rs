@@ -53,7 +53,7 @@ use crate::{
         refund::{Refund, RefundStatus},
         test_cards::Decline,
     },
-    idempotency::{Begun, Failure, Rejection, Reply},
+    idempotency::{BeginOutcome, Failure, Rejection, Reply},
     store::{self, charges::Ties, events::NewEvent},
 };
 
@@ -104,7 +104,7 @@ impl Origin {
         charge: ChargeId,
         instruction: Instruction,
         fill: impl FnOnce(&mut Operation),
-    ) -> Result<Begun, Rejection> {
+    ) -> Result<BeginOutcome, Rejection> {
         let mut operation = Operation {
             id,
             account: self.account,
@@ -123,7 +123,7 @@ impl Origin {
         };
         fill(&mut operation);
         store::operations::insert(tx, &operation).await?;
-        Ok(Begun::Written {
+        Ok(BeginOutcome::Begun {
             resource_id: Some(operation.resource()),
         })
     }

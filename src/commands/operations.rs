@@ -23,7 +23,7 @@ use crate::{
         operation::{Answer, Instruction, Operation, Verb, Word},
         test_cards::Decline,
     },
-    idempotency::{Called, Failure, Operations, Phases, Rejection, Reply},
+    idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
     processor::{Asked, CardProcessor, HttpProcessor},
     store,
 };
@@ -59,7 +59,7 @@ impl<P> ProcessorOperations<P> {
     }
 }
 
-impl<P: CardProcessor> Operations for ProcessorOperations<P> {
+impl<P: CardProcessor> ExternalEffect for ProcessorOperations<P> {
     const KIND: &'static str = "processor";
     type Operation = Operation;
     type Answer = Answer;
@@ -75,12 +75,12 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
             .ok_or_else(|| Failure::internal("a key in flight has no operation"))
     }
 
-    async fn call(&self, operation: &Operation) -> Called<Answer> {
+    async fn call(&self, operation: &Operation) -> CallOutcome<Answer> {
         if operation.processor != self.name {
             // This attempt is certainly not executed. If an earlier one was sent there, it stays in doubt,
             // which is for an operator to ask.
             let cause = format!("it belongs to another processor, {}", operation.processor);
-            return Called::NotExecuted(Failure::unavailable(cause));
+            return CallOutcome::NotExecuted(Failure::unavailable(cause));
         }
         let asked = if operation.age < self.send_again_within {
             let Operation {
@@ -95,13 +95,13 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
             }
         };
         match asked {
-            Asked::Answered(answer) => Called::Answered(answer),
-            Asked::NotExecuted(cause) => Called::NotExecuted(Failure::unavailable(cause)),
-            Asked::Unknown(cause) => Called::Unknown(Failure::unavailable(cause)),
+            Asked::Answered(answer) => CallOutcome::Answered(answer),
+            Asked::NotExecuted(cause) => CallOutcome::NotExecuted(Failure::unavailable(cause)),
+            Asked::Unknown(cause) => CallOutcome::Unknown(Failure::unavailable(cause)),
         }
     }
 
-    async fn settle(
+    async fn complete(
         &self,
         tx: &mut PgConnection,
         operation: &Operation,
@@ -140,7 +140,7 @@ impl<P: CardProcessor> Operations for ProcessorOperations<P> {
         })
     }
 
-    async fn undo(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
+    async fn release(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
         let account = operation.account;
         self.keep_word(tx, operation, Word::NotExecuted).await?;
         store::operations::delete(tx, account, operation.id).await?;

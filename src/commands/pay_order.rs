@@ -27,7 +27,7 @@ use crate::{
         ids::{ChargeId, OrderId},
         operation::Verb,
     },
-    idempotency::{Begin, Begun, Command, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     processor::SimulatedProcessor,
     store,
 };
@@ -90,7 +90,11 @@ impl Command for PayOrder {
 }
 
 impl Begin for PayOrder {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         let Decided {
             order,
             charge,

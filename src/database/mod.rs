@@ -21,16 +21,44 @@ use tracing::Instrument;
 pub use crate::idempotency::GuardedConnection;
 use crate::{
     config::{Config, Timeouts},
-    idempotency::Failure,
+    idempotency::{self, Failure, SessionLimits},
 };
 
-/// Every migration, compiled in. One that the database has and this build hasn't is no error: an
-/// older release must be able to start beside a newer one, during a rollout or after a rollback.
-pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+/// The migrations of this program, compiled in. One that the database has and this build doesn't is
+/// no error: an older release must be able to start beside a newer one, during a rollout or after a
+/// rollback.
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrations = sqlx::migrate!();
     migrations.set_ignore_missing(true);
     migrations
 });
+
+/// Migrations that are counted in a table of their own.
+#[derive(Debug)]
+pub struct MigrationSet {
+    /// The migrations.
+    pub migrator: &'static LazyLock<Migrator>,
+    /// Where sqlx writes down which of them are applied.
+    pub table: &'static str,
+}
+
+/// What a database must have, in the order in which it is applied.
+pub type Schema = &'static [MigrationSet];
+
+/// Where sqlx counts the migrations of an application by default.
+pub const APPLICATION_MIGRATIONS_TABLE: &str = "_sqlx_migrations";
+
+/// The tables of the API: those of the idempotency crate, and those of this program.
+pub const SCHEMA: Schema = &[
+    MigrationSet {
+        migrator: &idempotency::MIGRATIONS,
+        table: idempotency::MIGRATIONS_TABLE,
+    },
+    MigrationSet {
+        migrator: &MIGRATIONS,
+        table: APPLICATION_MIGRATIONS_TABLE,
+    },
+];
 
 /// How long a start waits for a first connection: a database that is still starting beside us.
 const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);
@@ -75,7 +103,7 @@ pub struct Database {
     options: PgConnectOptions,
     deadline: Duration,
     runtime: Handle,
-    migrations: &'static Migrator,
+    schema: Schema,
 }
 
 /// A read: borrows the connection for as long as its future runs.
@@ -88,14 +116,14 @@ impl Database {
     /// Connects to `url`, checks that the server keeps what it acknowledges, and migrates if the
     /// configuration says so.
     pub async fn connect(url: &str, config: &Config) -> Result<Self, StartError> {
-        Self::connect_with(url, config, &MIGRATIONS).await
+        Self::connect_with(url, config, SCHEMA).await
     }
 
     /// The same with another schema.
     pub async fn connect_with(
         url: &str,
         config: &Config,
-        migrations: &'static Migrator,
+        schema: Schema,
     ) -> Result<Self, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         let options = pin_session(options, &config.timeouts);
@@ -108,7 +136,7 @@ impl Database {
             options,
             deadline: config.timeouts.database_deadline,
             runtime: Handle::current(),
-            migrations,
+            schema,
         };
         let mut connection =
             tokio::time::timeout(FIRST_CONNECTION_LIMIT, database.connect_patiently())
@@ -158,41 +186,46 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        self.migrations.run(&mut connection).await?;
+        for migrations in self.schema {
+            migrations.migrator.run(&mut connection).await?;
+        }
         connection.close().await.map_err(StartError::Unreachable)
     }
 
     /// Whether every migration of this build is applied. Newer ones are fine: a release being
     /// rolled out beside this one.
     pub async fn schema_is_current(&self) -> Result<bool, sqlx::Error> {
-        let newest = self
-            .migrations
-            .iter()
-            .map(|migration| migration.version)
-            .max();
-        let applied = self
-            .read(|connection| {
+        for migrations in self.schema {
+            let versions = migrations.migrator.iter();
+            let newest = versions.map(|migration| migration.version).max();
+            // A standby can't write: for this service it is as good as not there.
+            let query = sqlx::AssertSqlSafe(format!(
+                "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
+                migrations.table
+            ));
+            let applied = self.read(|connection| {
                 Box::pin(async move {
-                    // A standby can't write: for this service it is as good as not there.
-                    sqlx::query_scalar::<_, Option<i64>>(
-                        "SELECT max(version) FROM _sqlx_migrations
-                          WHERE success AND NOT pg_is_in_recovery()",
-                    )
-                    .fetch_one(connection)
-                    .await
+                    sqlx::query_scalar::<_, Option<i64>>(query)
+                        .fetch_one(connection)
+                        .await
                 })
-            })
-            .await;
-        match applied {
-            Ok(applied) => Ok(applied >= newest),
-            Err(ReadError::Database(sqlx::Error::Database(error)))
-                if error.code().is_some_and(|code| code == "42P01") =>
-            {
-                Ok(false)
+            });
+            match applied.await {
+                Ok(applied) if applied >= newest => {}
+                Ok(_) => return Ok(false),
+                // 42P01 is undefined_table: never migrated.
+                Err(ReadError::Database(sqlx::Error::Database(error)))
+                    if error.code().is_some_and(|code| code == "42P01") =>
+                {
+                    return Ok(false);
+                }
+                Err(ReadError::Database(error)) => return Err(error),
+                Err(ReadError::Deadline | ReadError::Panicked) => {
+                    return Err(sqlx::Error::PoolTimedOut);
+                }
             }
-            Err(ReadError::Database(error)) => Err(error),
-            Err(ReadError::Deadline | ReadError::Panicked) => Err(sqlx::Error::PoolTimedOut),
         }
+        Ok(true)
     }
 
     /// The same as [`Database::read`] for a read of several statements, which all see one moment.
@@ -335,26 +368,15 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// What every session is pinned to, against the defaults of a role, a database or a server: a
-/// commit is on disk when it is acknowledged, a new statement sees what has been committed, and
-/// nothing waits for ever.
+/// Pins what the promise rests on, and this program's name and time zone.
 fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptions {
-    let milliseconds = |duration: Duration| duration.as_millis().to_string();
-    options.application_name("charge-once").options([
-        ("synchronous_commit", "on".to_owned()),
-        ("default_transaction_isolation", "read committed".to_owned()),
-        ("default_transaction_read_only", "off".to_owned()),
-        ("statement_timeout", milliseconds(timeouts.statement)),
-        (
-            "idle_in_transaction_session_timeout",
-            milliseconds(timeouts.idle_in_transaction),
-        ),
-        (
-            "lock_timeout",
-            milliseconds(crate::idempotency::ROW_LOCK_WAIT),
-        ),
-        ("TimeZone", "UTC".to_owned()),
-    ])
+    let limits = SessionLimits {
+        statement: timeouts.statement,
+        idle_in_transaction: timeouts.idle_in_transaction,
+    };
+    idempotency::pin_session(options, limits)
+        .application_name("charge-once")
+        .options([("TimeZone", "UTC")])
 }
 
 /// Asks the session what it really has: a pooler may have dropped the pinned settings on the way.

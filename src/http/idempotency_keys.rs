@@ -73,7 +73,7 @@ impl KeyObject {
             response_status: Some(record.reply.status),
             resource: record.reply.resource_id.clone(),
             request: Some(record.request_id.clone()),
-            workflow: record.workflow.clone(),
+            workflow: record.label.clone(),
             created: Some(record.created_at.timestamp()),
             expires: Some(record.expires_at.timestamp()),
         }
@@ -103,7 +103,7 @@ impl KeyObject {
             fingerprint: Some(hex::encode(request.fingerprint)),
             resource: request.resource_id,
             request: Some(request.request_id),
-            workflow: request.workflow,
+            workflow: request.label,
             created: request.created_at.map(|at| at.timestamp()),
             ..unknown
         }

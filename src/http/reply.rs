@@ -16,7 +16,7 @@ use super::{App, error::EdgeError, request::Mutation};
 use crate::{
     api::{dialect::Dialect, params::Params},
     commands::Origin,
-    idempotency::{Begin, Command, Failure, FailureKind, Operations, Outcome, Phases, Record},
+    idempotency::{Begin, Command, ExternalEffect, Failure, FailureKind, Outcome, Phases, Record},
 };
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
@@ -37,7 +37,7 @@ pub async fn run<C: Command>(
 }
 
 /// The same for a command in phases.
-pub async fn run_in_phases<O: Operations, B: Begin>(
+pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
     app: &App,
     phases: &Phases<O>,
     mutation: Mutation,
@@ -80,6 +80,10 @@ fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, EdgeError>
         Outcome::Stored { record, replayed } => render(&record, replayed),
         Outcome::Reused => Err(EdgeError::key_reused(dialect)),
         Outcome::InUse => Err(EdgeError::key_in_use()),
+        // Left in flight by a process that asked a processor across a network. This one doesn't.
+        Outcome::Unfinished => Err(EdgeError::failed_read(Failure::unavailable(
+            "the key is in flight by a command in phases, which takes PROCESSOR_URL",
+        ))),
         Outcome::Failed(failure) => Err(EdgeError::failed(failure.kind)),
     }
 }

@@ -31,7 +31,7 @@ use crate::{
         order::ITEM_TEXT_MAX_CHARS,
     },
     idempotency::{
-        Failure, Fingerprint, Fingerprinted, IdempotencyKey, Parameters, Request, WorkflowName,
+        Failure, Fingerprint, FingerprintInput, IdempotencyKey, Parameters, Request, WorkflowName,
     },
 };
 
@@ -135,7 +135,7 @@ impl Mutation {
         let query = query(request)?;
         let query_identity = Identity::of(query.as_ref().ok(), request.query_string().as_bytes())?;
         let body_identity = Identity::of(params.tree.as_ref().ok(), &bytes)?;
-        let fingerprint = Fingerprint::of(&Fingerprinted {
+        let fingerprint = Fingerprint::of(&FingerprintInput {
             method: request.method().as_str(),
             path: path(request),
             query: query_identity.borrow(),
@@ -160,7 +160,7 @@ impl Mutation {
                 fingerprint,
                 method: request.method().to_string(),
                 path: path(request).to_owned(),
-                workflow,
+                label: workflow.as_ref().map(WorkflowName::to_label),
                 request_id,
                 wait: preferred_wait(headers).unwrap_or(match dialect {
                     Dialect::Ietf => Duration::ZERO,

@@ -19,7 +19,8 @@ use crate::{
         ids::{AccountId, CheckoutId},
     },
     idempotency::{
-        Called, Failure, FailureKind, Idempotency, Operations, Outcome, Phases, Reply, Request,
+        CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency, Outcome, Phases, Reply,
+        Request,
     },
     processor::SimulatedProcessor,
     store,
@@ -43,7 +44,7 @@ pub struct CheckoutSteps {
     pub step_wait: Duration,
 }
 
-impl Operations for CheckoutSteps {
+impl ExternalEffect for CheckoutSteps {
     const KIND: &'static str = "checkout";
     type Operation = CheckoutRun;
     type Answer = ();
@@ -58,14 +59,14 @@ impl Operations for CheckoutSteps {
     }
 
     /// Never says "not executed": what has run stays, and the same key goes on from there.
-    async fn call(&self, begun: &CheckoutRun) -> Called<()> {
+    async fn call(&self, begun: &CheckoutRun) -> CallOutcome<()> {
         match self.run(begun.clone()).await {
-            Ok(()) => Called::Answered(()),
-            Err(failure) => Called::Unknown(failure),
+            Ok(()) => CallOutcome::Answered(()),
+            Err(failure) => CallOutcome::Unknown(failure),
         }
     }
 
-    async fn settle(
+    async fn complete(
         &self,
         tx: &mut PgConnection,
         begun: &CheckoutRun,
@@ -75,7 +76,7 @@ impl Operations for CheckoutSteps {
     }
 
     /// Only where no step was run.
-    async fn undo(&self, tx: &mut PgConnection, begun: &CheckoutRun) -> Result<(), Failure> {
+    async fn release(&self, tx: &mut PgConnection, begun: &CheckoutRun) -> Result<(), Failure> {
         Ok(store::checkouts::delete(tx, begun.account, begun.checkout.id).await?)
     }
 }
@@ -111,6 +112,9 @@ impl CheckoutSteps {
             // What came of it is in the checkout's table.
             Outcome::Stored { .. } => Ok(()),
             Outcome::InUse => Err(Failure::unavailable(what("somebody else is at it"))),
+            Outcome::Unfinished => Err(Failure::unavailable(what(
+                "it was begun with a processor across a network, which takes PROCESSOR_URL",
+            ))),
             Outcome::Reused => Err(Failure::internal(what("its key is another request's"))),
             // "Busy" would say that nothing was done, and earlier steps were.
             Outcome::Failed(failure) => Err(match failure.kind {

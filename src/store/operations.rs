@@ -117,12 +117,12 @@ pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettl
     let rows = sqlx::query!(
         r#"
         SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
-               coalesce(record.in_doubt, true) AS "in_doubt!",
-               coalesce(record.takeovers, 0) AS "takeovers!",
+               coalesce(lease.in_doubt, true) AS "in_doubt!",
+               coalesce(lease.takeovers, 0) AS "takeovers!",
                CASE WHEN settled_at IS NOT NULL THEN checkout_id END AS refused_to
           FROM operations
-          LEFT JOIN idempotency_keys AS record
-            ON record.account_id = operations.account_id AND record.operation = operations.id
+          LEFT JOIN idempotency_leases AS lease
+            ON lease.account_id = operations.account_id AND lease.operation = operations.id
          WHERE settled_at IS NULL
             OR (outcome = 'declined' AND verb = 'create_refund'
                 AND EXISTS (SELECT FROM checkout_steps AS step

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
-use crate::idempotency::{Operations, Phases};
+use crate::idempotency::{ExternalEffect, Phases};
 
 /// Pause between two looks for abandoned operations: short against a lease, cheap by its index.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Operations that one replica goes on with at a time. Each waits for the processor without a
+/// Operations that one replica completes at a time. Each waits for the processor without a
 /// connection.
 const AT_A_TIME_MAX: usize = 4;
 
-/// Goes on with operations until `stopping`.
-pub async fn run<O: Operations>(phases: Phases<O>, mut stopping: watch::Receiver<bool>) {
+/// Takes operations over until `stopping`.
+pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -36,7 +36,7 @@ pub async fn run<O: Operations>(phases: Phases<O>, mut stopping: watch::Receiver
 
 /// Several at a time, each in a task of its own: a processor that is silent about one operation
 /// holds up no other, and a panic ends nothing but its task.
-async fn recover_all<O: Operations>(phases: &Phases<O>) {
+async fn recover_all<E: ExternalEffect>(phases: &Phases<E>) {
     let mut tasks = JoinSet::new();
     for _ in 0..AT_A_TIME_MAX {
         let phases = phases.clone();
@@ -47,7 +47,7 @@ async fn recover_all<O: Operations>(phases: &Phases<O>) {
                     Ok(false) => return,
                     Err(failure) => {
                         let cause = failure.cause;
-                        tracing::warn!(kind = O::KIND, %cause, "the reconciler failed; it will look again");
+                        tracing::warn!(kind = E::KIND, %cause, "the reconciler failed; it will look again");
                         return;
                     }
                 }
@@ -56,7 +56,7 @@ async fn recover_all<O: Operations>(phases: &Phases<O>) {
     }
     while let Some(ended) = tasks.join_next().await {
         if let Err(panicked) = ended {
-            tracing::error!(%panicked, "going on with an operation panicked");
+            tracing::error!(%panicked, "taking an operation over panicked");
         }
     }
 }

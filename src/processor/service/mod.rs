@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    database::Database,
+    database::{APPLICATION_MIGRATIONS_TABLE, Database, MigrationSet, Schema},
     domain::{
         money::AMOUNT_MAX,
         test_cards::{self, Decision},
@@ -49,8 +49,14 @@ use crate::{
 };
 
 /// The schema of the processor's own database.
-pub static MIGRATIONS: LazyLock<Migrator> =
+static MIGRATIONS: LazyLock<Migrator> =
     LazyLock::new(|| sqlx::migrate!("src/processor/service/migrations"));
+
+/// The tables of the simulator.
+pub const SCHEMA: Schema = &[MigrationSet {
+    migrator: &MIGRATIONS,
+    table: APPLICATION_MIGRATIONS_TABLE,
+}];
 
 /// Where the private PostgreSQL goes when its user can't get to `PROCESSOR_DATA_DIR`: not where the
 /// API's would go.

@@ -9,7 +9,10 @@ use crate::{
     checkouts::resource::{checkout_with, stock},
     phases::crash_table::Retry,
     support::{
-        harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+        harness::{
+            Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually,
+            report,
+        },
         obstacle::{Obstacle, Stage},
         processor::Processor,
     },
@@ -141,10 +144,10 @@ impl Shop {
     /// The dead holder's time is over, the client's key's and its step's.
     async fn the_leases_run_out(&self) {
         sqlx::query(
-            "UPDATE idempotency_keys
+            "UPDATE idempotency_leases
                 SET leased_until = now() - interval '1 second',
                     recover_after = now() - interval '1 second'
-              WHERE operation IS NOT NULL",
+             ",
         )
         .execute(&self.database.pool)
         .await
@@ -152,9 +155,7 @@ impl Shop {
     }
 
     async fn in_flight(&self) -> i64 {
-        self.database
-            .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
-            .await
+        self.database.count(KEYS_IN_FLIGHT).await
     }
 
     async fn until_definite(&self, body: &Value) -> Answer {

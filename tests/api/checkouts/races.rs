@@ -12,7 +12,7 @@ use charge_once::{
         ids::{AccountId, CheckoutId},
     },
     idempotency::{
-        Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
+        Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
         Parameters, Phases, Request, Settings,
     },
     processor::SimulatedProcessor,
@@ -28,14 +28,15 @@ use crate::{
     resources::money_races::until_definite,
     support::{
         harness::{
-            API_KEY, Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, eventually,
+            API_KEY, Answer, Client, KEYS_IN_FLIGHT, PATIENT, ServerProcess, TestDatabase,
+            TestServer, eventually,
         },
         obstacle::{Obstacle, Stage},
         processor::Processor,
     },
 };
 
-const IN_FLIGHT: &str = "SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL";
+const IN_FLIGHT: &str = KEYS_IN_FLIGHT;
 
 async fn level(client: &Client, sku: &str) -> i64 {
     let level = client.get(&format!("/inventory/{sku}")).await;
@@ -45,10 +46,10 @@ async fn level(client: &Client, sku: &str) -> i64 {
 /// Everybody who went on with something is dead, or has given it up.
 async fn the_leases_run_out(database: &TestDatabase) {
     sqlx::query(
-        "UPDATE idempotency_keys
+        "UPDATE idempotency_leases
             SET leased_until = now() - interval '1 second',
                 recover_after = now() - interval '1 second'
-          WHERE operation IS NOT NULL",
+         ",
     )
     .execute(&database.pool)
     .await
@@ -364,9 +365,9 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
         let failed = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(failed.status, 503);
         sqlx::query(
-            "UPDATE idempotency_keys
+            "UPDATE idempotency_leases
                 SET takeovers = 10, recover_after = now() + interval '5 minutes'
-              WHERE operation IS NOT NULL",
+             ",
         )
         .execute(&server.database.pool)
         .await
@@ -494,12 +495,10 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
     let client = &server.client;
     let body = checkout_with("tok_outage");
     client.post("/checkouts", "key-1", &body).await;
-    sqlx::query(
-        "UPDATE idempotency_keys SET recover_after = 'infinity' WHERE operation IS NOT NULL",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+    sqlx::query("UPDATE idempotency_leases SET recover_after = 'infinity'")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
     let (account, id): (uuid::Uuid, uuid::Uuid) =
         sqlx::query_as("SELECT account_id, id FROM checkouts")
             .fetch_one(&server.database.pool)
@@ -568,9 +567,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let connected = database.connect(&[]).await;
     let settings = Settings {
         retention: Duration::from_secs(3600),
-        pool_wait: Duration::from_secs(1),
         database_deadline: Duration::from_secs(5),
-        pool_connections: 4,
     };
     let idempotency = Idempotency::new(connected.pool().clone(), settings).unwrap();
     let steps = CheckoutSteps {
@@ -593,7 +590,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let request = Request {
         account_id: account,
         key: IdempotencyKey::parse(b"key-1").unwrap(),
-        fingerprint: Fingerprint::of(&Fingerprinted {
+        fingerprint: Fingerprint::of(&FingerprintInput {
             method: "POST",
             path: "/checkouts",
             query: nothing,
@@ -604,7 +601,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
         path: "/checkouts".to_owned(),
         request_id: "req_1".to_owned(),
         wait: Duration::ZERO,
-        workflow: None,
+        label: None,
     };
     let Value::Object(tree) = checkout() else {
         unreachable!("a checkout is an object")

@@ -7,7 +7,7 @@ use crate::{
     idempotency::duplicates::all_at_once,
     resources::money_races::until_definite,
     support::{
-        harness::{Answer, Client, PATIENT, TestDatabase, TestServer, eventually},
+        harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer, eventually},
         obstacle::{Obstacle, Stage},
         processor::{self, Processor},
     },
@@ -436,7 +436,7 @@ async fn an_abandoned_checkout_is_completed_by_a_worker() {
         .execute(&server.database.pool)
         .await
         .unwrap();
-    sqlx::query("UPDATE idempotency_keys SET recover_after = now() WHERE operation IS NOT NULL")
+    sqlx::query("UPDATE idempotency_leases SET recover_after = now()")
         .execute(&server.database.pool)
         .await
         .unwrap();
@@ -498,11 +498,7 @@ async fn as_many_checkouts_complete_as_there_are_items_and_the_others_leave_noth
             "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
             5 * 3000,
         ),
-        (
-            "in flight",
-            "SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL",
-            0,
-        ),
+        ("in flight", KEYS_IN_FLIGHT, 0),
     ] {
         assert_eq!(server.database.count(sql).await, expected, "{what}");
     }
@@ -563,7 +559,7 @@ async fn two_who_run_one_checkout_run_each_step_once_and_answer_the_same() {
         };
         let first = send(&late.client);
         obstacle.is_met().await;
-        sqlx::query("UPDATE idempotency_keys SET leased_until = now() WHERE operation IS NOT NULL")
+        sqlx::query("UPDATE idempotency_leases SET leased_until = now()")
             .execute(&database.pool)
             .await
             .unwrap();

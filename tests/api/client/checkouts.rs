@@ -26,7 +26,7 @@ const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
 
 /// The same, and a worker finds that it is its turn.
 const WORKER_TAKES_OVER: &str = "UPDATE checkouts SET card_token = 'tok_visa';
-    UPDATE idempotency_keys SET recover_after = now() WHERE operation IS NOT NULL";
+    UPDATE idempotency_leases SET recover_after = now()";
 
 const COMPLETED: &str = "SELECT count(*) FROM checkouts WHERE status = 'completed'";
 

@@ -48,11 +48,6 @@ fn assert_files_name_none_of(files: &[PathBuf], forbidden: &[&str]) {
 }
 
 #[test]
-fn the_idempotency_folder_names_neither_actix_nor_the_crate_outside_itself() {
-    assert_names_none_of("idempotency", &["actix", "crate::", "charge_once"]);
-}
-
-#[test]
 fn nothing_in_a_lower_layer_names_a_higher_one() {
     assert_names_none_of("sagas", &["crate::http", "actix"]);
     assert_names_none_of("commands", &["crate::http", "crate::sagas", "actix"]);
@@ -93,14 +88,7 @@ fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
             "UPDATE charges",
         ],
     );
-    for folder in [
-        "http",
-        "commands",
-        "store",
-        "domain",
-        "idempotency",
-        "workers",
-    ] {
+    for folder in ["http", "commands", "store", "domain", "workers"] {
         assert_names_none_of(folder, &["processor::service", "processor.operations"]);
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use charge_once::{
     database::{Database, embedded::EmbeddedPostgres},
     idempotency::{
-        Command, Failure, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey, Outcome,
+        Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome,
         Parameters, Rejection, Reply, Request, Settings,
     },
 };
@@ -82,7 +82,7 @@ fn request(key: &str) -> Request {
     Request {
         account_id: Uuid::nil(),
         key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
-        fingerprint: Fingerprint::of(&Fingerprinted {
+        fingerprint: Fingerprint::of(&FingerprintInput {
             method: "POST",
             path: "/effects",
             query: Parameters::Canonical(b"{}"),
@@ -91,7 +91,7 @@ fn request(key: &str) -> Request {
         }),
         method: "POST".to_owned(),
         path: "/effects".to_owned(),
-        workflow: None,
+        label: None,
         request_id: "req_test".to_owned(),
         wait: Duration::ZERO,
     }
@@ -117,9 +117,7 @@ async fn connect(database: &TestDatabase) -> Idempotency {
         .unwrap();
     let settings = Settings {
         retention: Duration::from_secs(60),
-        pool_wait: Duration::from_secs(1),
         database_deadline: Duration::from_secs(2),
-        pool_connections: 10,
     };
     Idempotency::new(connected.pool().clone(), settings).unwrap()
 }
@@ -127,7 +125,10 @@ async fn connect(database: &TestDatabase) -> Idempotency {
 fn failure(outcome: Outcome) -> Failure {
     match outcome {
         Outcome::Failed(failure) => failure,
-        other @ (Outcome::Stored { .. } | Outcome::Reused | Outcome::InUse) => {
+        other @ (Outcome::Stored { .. }
+        | Outcome::Reused
+        | Outcome::InUse
+        | Outcome::Unfinished) => {
             panic!("not failed: {other:?}")
         }
     }
@@ -139,7 +140,7 @@ fn stored(outcome: Outcome) -> (String, bool) {
             String::from_utf8(record.reply.body.clone()).unwrap(),
             replayed,
         ),
-        other @ (Outcome::Reused | Outcome::InUse | Outcome::Failed(_)) => {
+        other @ (Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_)) => {
             panic!("not stored: {other:?}")
         }
     }

@@ -2,7 +2,7 @@
 
 use charge_once::{
     http::body::{form, json},
-    idempotency::{Fingerprint, Fingerprinted, Parameters},
+    idempotency::{Fingerprint, FingerprintInput, Parameters},
 };
 use proptest::{
     collection::{btree_map, vec},
@@ -30,7 +30,7 @@ fn of(body: &[u8], tree: Option<&Map<String, Value>>, media_type: &str) -> Finge
         Some(canonical) => Parameters::Canonical(canonical),
         None => Parameters::Raw(body),
     };
-    Fingerprint::of(&Fingerprinted {
+    Fingerprint::of(&FingerprintInput {
         method: "POST",
         path: "/charges",
         query: Parameters::Canonical(b"{}"),
@@ -201,7 +201,7 @@ proptest! {
 
 #[test]
 fn method_path_query_and_encoding_matter() {
-    let plain = Fingerprinted {
+    let plain = FingerprintInput {
         method: "POST",
         path: "/charges",
         query: Parameters::Canonical(b"{}"),
@@ -209,27 +209,27 @@ fn method_path_query_and_encoding_matter() {
         parameters: Parameters::Canonical(b"{}"),
     };
     let variants = [
-        Fingerprinted {
+        FingerprintInput {
             method: "PUT",
             ..plain
         },
-        Fingerprinted {
+        FingerprintInput {
             path: "/v1/charges",
             ..plain
         },
-        Fingerprinted {
+        FingerprintInput {
             query: Parameters::Canonical(br#"{"a":"1"}"#),
             ..plain
         },
-        Fingerprinted {
+        FingerprintInput {
             query: Parameters::Raw(b"{}"),
             ..plain
         },
-        Fingerprinted {
+        FingerprintInput {
             media_type: "form",
             ..plain
         },
-        Fingerprinted {
+        FingerprintInput {
             parameters: Parameters::Raw(b"{}"),
             ..plain
         },

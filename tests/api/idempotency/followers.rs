@@ -12,7 +12,7 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    Command, Failure, FailureKind, Fingerprint, Fingerprinted, Idempotency, IdempotencyKey,
+    Command, Failure, FailureKind, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey,
     Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
 };
 use futures_util::FutureExt;
@@ -120,9 +120,7 @@ pub fn replica(pool: &PgPool) -> Idempotency {
 pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idempotency {
     let settings = Settings {
         retention: Duration::from_secs(3600),
-        pool_wait: Duration::from_secs(10),
         database_deadline,
-        pool_connections: 20,
     };
     Idempotency::new(pool.clone(), settings).unwrap()
 }
@@ -132,7 +130,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
     Request {
         account_id: Uuid::nil(),
         key: IdempotencyKey::parse(b"key-1").unwrap(),
-        fingerprint: Fingerprint::of(&Fingerprinted {
+        fingerprint: Fingerprint::of(&FingerprintInput {
             method: "POST",
             path: "/work",
             query: Parameters::Canonical(b"{}"),
@@ -141,7 +139,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         }),
         method: "POST".into(),
         path: "/work".into(),
-        workflow: None,
+        label: None,
         request_id: format!("req_{}", Uuid::now_v7().simple()),
         wait,
     }
@@ -153,7 +151,9 @@ pub const LONG: Duration = Duration::from_secs(30);
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
         Outcome::Stored { record, replayed } => (record, replayed),
-        Outcome::Reused | Outcome::InUse | Outcome::Failed(_) => panic!("not stored: {outcome:?}"),
+        Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => {
+            panic!("not stored: {outcome:?}")
+        }
     }
 }
 

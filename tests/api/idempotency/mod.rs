@@ -1,6 +1,5 @@
 //! A key, its record, and what a retry meets.
 
-mod copied_folder;
 mod database_failures;
 pub mod disconnects;
 pub mod duplicates;

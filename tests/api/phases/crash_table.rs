@@ -9,7 +9,9 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{Answer, Client, PATIENCE, ServerProcess, TestDatabase, eventually, report},
+    harness::{
+        Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually, report,
+    },
     obstacle::{Obstacle, Stage},
     processor::Processor,
 };
@@ -171,10 +173,10 @@ impl World {
     /// The dead holder's time is over.
     pub async fn the_lease_runs_out(&self) {
         sqlx::query(
-            "UPDATE idempotency_keys
+            "UPDATE idempotency_leases
                 SET leased_until = now() - interval '1 second',
                     recover_after = now() - interval '1 second'
-              WHERE operation IS NOT NULL",
+             ",
         )
         .execute(&self.database.pool)
         .await
@@ -182,9 +184,7 @@ impl World {
     }
 
     pub async fn in_flight(&self) -> i64 {
-        self.database
-            .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
-            .await
+        self.database.count(KEYS_IN_FLIGHT).await
     }
 
     /// Retries until a definite answer, and lets the lease run out where somebody dead holds it.

@@ -8,8 +8,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    Begin, Begun, Called, Failure, Idempotency, IdempotencyKey, Inspected, LeaseSettings,
-    Operations, Outcome, Phases, Rejection, Reply, sweep,
+    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, IdempotencyKey,
+    Inspected, LeaseSettings, Outcome, Phases, Rejection, Reply, sweep,
 };
 use sqlx::{PgConnection, PgPool};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     idempotency::followers::{LONG, replica, replica_with_deadline, request, stored},
     support::{
-        harness::{TestDatabase, eventually},
+        harness::{KEYS_IN_FLIGHT, TestDatabase, eventually},
         obstacle::{Obstacle, Stage},
         proxy::{Proxy, Weather},
     },
@@ -85,7 +85,7 @@ impl Network {
     }
 }
 
-impl Operations for Network {
+impl ExternalEffect for Network {
     const KIND: &'static str = "network";
     type Operation = Uuid;
     type Answer = bool;
@@ -98,7 +98,7 @@ impl Operations for Network {
             .map_err(Failure::from)
     }
 
-    async fn call(&self, operation: &Uuid) -> Called<bool> {
+    async fn call(&self, operation: &Uuid) -> CallOutcome<bool> {
         let far = self.ledger.script.lock().unwrap().pop_front();
         let far = far.unwrap_or(Far::Executes);
         let gate = Arc::new(Semaphore::new(0));
@@ -109,23 +109,25 @@ impl Operations for Network {
             *answers.entry(*operation).or_insert(executed)
         };
         match far {
-            Far::Executes => Called::Answered(execute(true)),
-            Far::Declines => Called::Answered(execute(false)),
-            Far::NotExecuted => Called::NotExecuted(Failure::unavailable("the far side is down")),
-            Far::DropsBefore => Called::Unknown(Failure::unavailable("no answer")),
+            Far::Executes => CallOutcome::Answered(execute(true)),
+            Far::Declines => CallOutcome::Answered(execute(false)),
+            Far::NotExecuted => {
+                CallOutcome::NotExecuted(Failure::unavailable("the far side is down"))
+            }
+            Far::DropsBefore => CallOutcome::Unknown(Failure::unavailable("no answer")),
             Far::DropsAfter => {
                 execute(true);
-                Called::Unknown(Failure::unavailable("no answer"))
+                CallOutcome::Unknown(Failure::unavailable("no answer"))
             }
             Far::ExecutesLater => {
                 let _permit = gate.acquire().await.unwrap();
-                Called::Answered(execute(true))
+                CallOutcome::Answered(execute(true))
             }
             Far::CallerDies => panic!("as the test wants it"),
         }
     }
 
-    async fn settle(
+    async fn complete(
         &self,
         tx: &mut PgConnection,
         operation: &Uuid,
@@ -144,7 +146,7 @@ impl Operations for Network {
         })
     }
 
-    async fn undo(&self, tx: &mut PgConnection, operation: &Uuid) -> Result<(), Failure> {
+    async fn release(&self, tx: &mut PgConnection, operation: &Uuid) -> Result<(), Failure> {
         sqlx::query("DELETE FROM far_operations WHERE id = $1")
             .bind(operation)
             .execute(tx)
@@ -159,7 +161,11 @@ struct Start {
 }
 
 impl Begin for Start {
-    async fn begin(&self, tx: &mut PgConnection, operation: Uuid) -> Result<Begun, Rejection> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
         sqlx::query("INSERT INTO far_operations (id) VALUES ($1)")
             .bind(operation)
             .execute(tx)
@@ -172,7 +178,7 @@ impl Begin for Start {
                 resource_id: None,
             }));
         }
-        Ok(Begun::Written { resource_id: None })
+        Ok(BeginOutcome::Begun { resource_id: None })
     }
 }
 
@@ -228,10 +234,9 @@ impl World {
     /// The holder of the lease has had its time.
     async fn the_lease_runs_out(&self) {
         let over = sqlx::query(
-            "UPDATE idempotency_keys
+            "UPDATE idempotency_leases
                 SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'
-              WHERE operation IS NOT NULL",
+                    recover_after = now() - interval '1 second'",
         )
         .execute(&self.database.pool)
         .await
@@ -247,9 +252,7 @@ impl World {
             database
                 .count("SELECT count(*) FROM far_operations WHERE executed IS NOT NULL")
                 .await,
-            database
-                .count("SELECT count(*) FROM idempotency_keys WHERE operation IS NOT NULL")
-                .await,
+            database.count(KEYS_IN_FLIGHT).await,
         )
     }
 }
@@ -474,10 +477,13 @@ async fn a_holder_of_a_released_key_can_not_settle_what_was_begun_after_it() {
     world.network.is_asked(1).await;
     let first = world.network.may_answer.lock().unwrap().clone().unwrap();
     // As an operator would, who knows that nothing was executed.
-    sqlx::raw_sql("DELETE FROM idempotency_keys; DELETE FROM far_operations")
-        .execute(&world.database.pool)
-        .await
-        .unwrap();
+    sqlx::raw_sql(
+        "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
+         DELETE FROM far_operations",
+    )
+    .execute(&world.database.pool)
+    .await
+    .unwrap();
     let second = world.asking(Duration::ZERO);
     world.network.is_asked(2).await;
     first.add_permits(1);
@@ -498,9 +504,10 @@ async fn a_late_holder_with_an_answer_begins_nothing_new() {
     world.the_lease_runs_out().await;
     // An operator who is wrong: the call is still on its way.
     let operation = world.network.calls()[0];
-    let word = async |_: &Uuid| Called::NotExecuted(Failure::unavailable("an operator's word"));
-    let settled = world.replica().settle_by_hand(operation, word).await;
-    assert!(settled.unwrap().is_some());
+    let word =
+        async |_: &Uuid| CallOutcome::NotExecuted(Failure::unavailable("an operator's word"));
+    let settled = world.replica().resolve(operation, word).await;
+    assert!(settled.unwrap());
     world.network.answer_now();
     assert!(is_failed(&late.await.unwrap()));
     assert_eq!(world.network.calls(), [operation]);
@@ -523,14 +530,14 @@ async fn an_operation_that_can_not_be_read_keeps_no_other_from_its_turn() {
         .await
         .unwrap();
     sqlx::query(
-        "UPDATE idempotency_keys SET leased_until = now() - interval '2 s', recover_after =
+        "UPDATE idempotency_leases SET leased_until = now() - interval '2 s', recover_after =
            now() - CASE key WHEN 'unreadable' THEN interval '2 s' ELSE interval '1 s' END",
     )
     .execute(&world.database.pool)
     .await
     .unwrap();
     while world.replica().recover_one().await.unwrap() {}
-    let left = "SELECT count(*) FROM idempotency_keys
+    let left = "SELECT count(*) FROM idempotency_leases
                  WHERE key = 'unreadable' AND recover_after > now() AND in_doubt";
     assert_eq!(world.database.count(left).await, 1);
     assert_eq!(world.counts().await, (1, 1, 1));
@@ -563,7 +570,7 @@ async fn the_reconciler_pauses_after_an_unknown_outcome_and_a_client_need_not() 
     assert!(world.replica().recover_one().await.unwrap());
     assert!(!world.replica().recover_one().await.unwrap());
     let pause =
-        "SELECT extract(epoch FROM recover_after - leased_until)::bigint FROM idempotency_keys";
+        "SELECT extract(epoch FROM recover_after - leased_until)::bigint FROM idempotency_leases";
     assert_eq!(world.database.count(pause).await, 10);
     assert_eq!(stored(world.ask().await).0.reply.status, 201);
 }
@@ -618,9 +625,9 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     assert!(is_failed(&world.ask().await));
     settling_fails_with(&world, &["55P03"]).await;
     let operation = world.network.calls()[0];
-    let word = async |_: &Uuid| Called::Answered(true);
-    let settled = world.replica().settle_by_hand(operation, word).await;
-    assert!(settled.unwrap().is_some());
+    let word = async |_: &Uuid| CallOutcome::Answered(true);
+    let settled = world.replica().resolve(operation, word).await;
+    assert!(settled.unwrap());
     assert_eq!(world.counts().await, (1, 1, 0));
 }
 

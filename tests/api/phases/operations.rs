@@ -99,8 +99,8 @@ async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
 /// Makes the operation that waits as old as if it had been tried all day. Returns its id.
 async fn a_day_later(world: &World) -> Uuid {
     sqlx::query(
-        "UPDATE idempotency_keys SET takeovers = 10, recover_after = now() + interval '5 minutes'
-          WHERE operation IS NOT NULL",
+        "UPDATE idempotency_leases SET takeovers = 10, recover_after = now() + interval '5 minutes'
+         ",
     )
     .execute(&world.database.pool)
     .await
@@ -226,14 +226,14 @@ async fn nothing_is_settled_by_hand_that_is_young_unknown_done_or_at_work() {
     aged("61 minutes").await.unwrap();
     let unknown = refused(settle(&world, Uuid::now_v7(), "done"));
     assert!(unknown.contains("no such operation in flight"));
-    sqlx::query("UPDATE idempotency_keys SET leased_until = now() + interval '1 minute'")
+    sqlx::query("UPDATE idempotency_leases SET leased_until = now() + interval '1 minute'")
         .execute(&world.database.pool)
         .await
         .unwrap();
     assert!(refused(settle(&world, id, "done")).contains("at work on it"));
     assert_eq!(world.in_flight().await, 1);
     assert_eq!(words(&world.database).await, []);
-    sqlx::query("UPDATE idempotency_keys SET leased_until = now()")
+    sqlx::query("UPDATE idempotency_leases SET leased_until = now()")
         .execute(&world.database.pool)
         .await
         .unwrap();

@@ -23,6 +23,14 @@ use uuid::Uuid;
 /// The key of the account `dev` in every test database.
 pub const API_KEY: &str = "sk_test_harness_dev";
 
+/// Keys in flight by a committed row: each has a row without an outcome and a lease beside it, so
+/// that one without the other counts, too.
+pub const KEYS_IN_FLIGHT: &str = "
+    SELECT count(*)
+      FROM idempotency_leases
+      FULL JOIN (SELECT account_id, key FROM idempotency_keys WHERE status IS NULL) AS unfinished
+     USING (account_id, key)";
+
 /// Any wait for a condition ends here, as a failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 

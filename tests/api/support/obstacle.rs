@@ -17,7 +17,7 @@ pub enum Stage {
     Worked,
     /// In the UPDATE that saves the outcome.
     Saving,
-    /// In the UPDATE that leases the key, the last of the first phase.
+    /// In the INSERT that leases the key, the last of the first phase.
     Leasing,
     /// COMMIT was sent.
     Committing,
@@ -37,10 +37,7 @@ impl Stage {
                 "TRIGGER obstacle BEFORE UPDATE ON idempotency_keys FOR EACH ROW \
                  WHEN (NEW.status IS NOT NULL)"
             }
-            Self::Leasing => {
-                "TRIGGER obstacle BEFORE UPDATE ON idempotency_keys FOR EACH ROW \
-                 WHEN (NEW.operation IS NOT NULL AND OLD.operation IS NULL)"
-            }
+            Self::Leasing => "TRIGGER obstacle BEFORE INSERT ON idempotency_leases FOR EACH ROW",
             Self::Committing => {
                 "CONSTRAINT TRIGGER obstacle AFTER INSERT ON charges \
                  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"

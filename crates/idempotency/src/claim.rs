@@ -1,0 +1,209 @@
+//! Taking a key for one transaction, or finding out who has it.
+//!
+//! Promise: of any number of transactions, on any number of replicas, at most one holds an
+//! unexpired key. The unique index decides, never a check made before acting.
+
+use std::{sync::Arc, time::Duration};
+
+use sqlx::{PgConnection, postgres::types::PgInterval};
+
+use crate::{Record, Request, reply::Row};
+
+/// How long a claim waits for another replica's transaction on the same key: what finishes inside
+/// it is replayed instead of refused.
+pub const CLAIM_WAIT: Duration = Duration::from_millis(250);
+
+/// Opens the transaction and bounds the claim's lock wait by [`CLAIM_WAIT`], in one round trip.
+pub(crate) const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '250ms'";
+
+/// Opens the transaction for a claim that found half the pool waiting already: it tells a free key
+/// from a held one, but hardly waits, so that keys held elsewhere can't use up every connection.
+pub(crate) const BEGIN_BRIEFLY: &str = "BEGIN; SET LOCAL lock_timeout = '25ms'";
+
+/// Longest wait for a row that the work itself needs, and the point that a refusal returns to:
+/// the claim is older than the savepoint and survives it.
+pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '1s'";
+
+/// The longest wait for a business row; see [`START_WORK`].
+pub const ROW_LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// Undoes what the work wrote and keeps the claim.
+pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT work";
+
+/// What a claim found.
+pub(crate) enum Claim {
+    /// The key was free or expired, and now belongs to this transaction.
+    Mine,
+    /// The outcome of an earlier request, unexpired.
+    Completed(Arc<Record>),
+    /// Another transaction holds the key and didn't finish in time.
+    HeldElsewhere,
+    /// A committed row without an outcome, which only an add-on can judge.
+    Unfinished(Box<Row>),
+    /// The record vanished between two statements (swept, or taken over): begin afresh.
+    Vanished,
+}
+
+/// Claims the key of `request` in the transaction `tx`.
+///
+/// Every statement judges expiry by the transaction's `now()`: with a clock that moves on, a record
+/// could be alive for one statement and dead for the next.
+pub(crate) async fn claim(
+    tx: &mut PgConnection,
+    request: &Request,
+    retention: PgInterval,
+) -> Result<Claim, sqlx::Error> {
+    let outcome = match insert(tx, request, &retention).await {
+        Ok(true) => return Ok(Claim::Mine),
+        // A new statement has a new snapshot, which sees the row that the insert ran into.
+        Ok(false) => match read(tx, request).await? {
+            None => Ok(Claim::Vanished),
+            Some(Found::Unfinished(row)) => return Ok(Claim::Unfinished(row)),
+            Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
+            Some(Found::Expired) => take_over(tx, request, &retention).await,
+        },
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Err(error) if is_lock_wait_over(&error) => Ok(Claim::HeldElsewhere),
+        other => other,
+    }
+}
+
+/// 55P03 is `lock_timeout`. 57014 is `statement_timeout` or a cancel while waiting for the same
+/// lock. Only a claim reads them as "held elsewhere": during the work they mean something else.
+fn is_lock_wait_over(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(|database| database.code())
+        .is_some_and(|code| code == "55P03" || code == "57014")
+}
+
+/// Inserts the record. `false`: a committed row has the key. Waits while an uncommitted one has it.
+async fn insert(
+    tx: &mut PgConnection,
+    request: &Request,
+    retention: &PgInterval,
+) -> Result<bool, sqlx::Error> {
+    let inserted = sqlx::query!(
+        r#"
+        INSERT INTO idempotency_keys
+               (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
+                label, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval)
+        ON CONFLICT (account_id, key) DO NOTHING
+        "#,
+        request.account_id,
+        request.key.as_str(),
+        request.fingerprint.version(),
+        request.fingerprint.bytes(),
+        request.method,
+        request.path,
+        request.request_id,
+        request.label,
+        retention,
+    )
+    .execute(tx)
+    .await?;
+    Ok(inserted.rows_affected() == 1)
+}
+
+/// What a committed row says.
+enum Found {
+    Completed(Arc<Record>),
+    Expired,
+    Unfinished(Box<Row>),
+}
+
+/// Reads the row without a lock: a completed record is immutable. A row without an outcome never
+/// expires.
+async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"
+        SELECT request_id, method, path, fingerprint_version, fingerprint, created_at, expires_at,
+               status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body,
+               resource_id, label, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
+          FROM idempotency_keys
+         WHERE account_id = $1 AND key = $2
+        "#,
+        request.account_id,
+        request.key.as_str(),
+    )
+    .fetch_optional(tx)
+    .await?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    if found.expired {
+        return Ok(Some(Found::Expired));
+    }
+    let row = Row {
+        request_id: found.request_id,
+        method: found.method,
+        path: found.path,
+        fingerprint_version: found.fingerprint_version,
+        fingerprint: found.fingerprint,
+        created_at: found.created_at,
+        expires_at: found.expires_at,
+        status: found.status,
+        headers: found.headers,
+        body: found.body,
+        resource_id: found.resource_id,
+        label: found.label,
+    };
+    if row.status.is_none() {
+        return Ok(Some(Found::Unfinished(Box::new(row))));
+    }
+    // The constraints leave no third kind of row.
+    row.into_record()
+        .map(|record| Some(Found::Completed(Arc::new(record))))
+        .ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Makes an expired record this transaction's claim. Exactly one of many racers succeeds: the
+/// others wait for its row lock and then see a record that is no longer expired. The sweep deletes
+/// by the same predicate.
+async fn take_over(
+    tx: &mut PgConnection,
+    request: &Request,
+    retention: &PgInterval,
+) -> Result<Claim, sqlx::Error> {
+    let taken = sqlx::query!(
+        r#"
+        UPDATE idempotency_keys
+           SET fingerprint_version = $3, fingerprint = $4, method = $5, path = $6, request_id = $7,
+               label = $8, created_at = now(), expires_at = now() + $9::interval,
+               status = NULL, headers = NULL, body = NULL, resource_id = NULL
+         WHERE account_id = $1 AND key = $2 AND status IS NOT NULL AND expires_at <= now()
+        "#,
+        request.account_id,
+        request.key.as_str(),
+        request.fingerprint.version(),
+        request.fingerprint.bytes(),
+        request.method,
+        request.path,
+        request.request_id,
+        request.label,
+        retention,
+    )
+    .execute(tx)
+    .await?;
+    Ok(if taken.rows_affected() == 1 {
+        Claim::Mine
+    } else {
+        Claim::Vanished
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statements_say_what_the_constants_promise() {
+        let milliseconds = format!("'{}ms'", CLAIM_WAIT.as_millis());
+        assert!(BEGIN.ends_with(&milliseconds));
+        let seconds = format!("'{}s'", ROW_LOCK_WAIT.as_secs());
+        assert!(START_WORK.ends_with(&seconds));
+    }
+}

@@ -1,0 +1,108 @@
+//! A pooled connection that goes back to the pool only when it is known to be clean.
+//!
+//! Promise: whatever ends the use early, an error, a time limit, a panic or a cancelled future, the
+//! connection is closed and replaced, never handed to the next request inside a transaction or
+//! with an answer still on the wire.
+
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection, postgres::PgConnectOptions};
+
+use crate::ROW_LOCK_WAIT;
+
+/// How long a clean connection may take to answer the pool's ping before it is given up.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The time limits that a session sets itself, so that a lost process or a stuck statement frees its
+/// locks. Each is longer than the one before it, the claim's lock wait of 250 ms being the first.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionLimits {
+    /// The longest that one statement may take: 3 seconds.
+    pub statement: Duration,
+    /// How long a session may idle inside a transaction before Postgres ends it: 6 seconds. Longer
+    /// than [`Settings::database_deadline`](crate::Settings::database_deadline); it frees the key
+    /// of a process that vanished.
+    pub idle_in_transaction: Duration,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self {
+            statement: Duration::from_secs(3),
+            idle_in_transaction: Duration::from_secs(6),
+        }
+    }
+}
+
+/// Pins what the promise rests on against the defaults of a role, a database or a server: a commit
+/// is on disk when it is acknowledged, a new statement sees what has been committed, and no wait is
+/// endless.
+pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
+    let milliseconds = |duration: Duration| duration.as_millis().to_string();
+    options.options([
+        ("synchronous_commit", "on".to_owned()),
+        ("default_transaction_isolation", "read committed".to_owned()),
+        ("default_transaction_read_only", "off".to_owned()),
+        ("statement_timeout", milliseconds(limits.statement)),
+        ("lock_timeout", milliseconds(ROW_LOCK_WAIT)),
+        (
+            "idle_in_transaction_session_timeout",
+            milliseconds(limits.idle_in_transaction),
+        ),
+    ])
+}
+
+/// A connection in doubt until [`GuardedConnection::release`] is called.
+pub struct GuardedConnection {
+    connection: PoolConnection<Postgres>,
+    clean: bool,
+}
+
+impl GuardedConnection {
+    /// Takes a connection from the pool, waiting as long as the pool's `acquire_timeout` allows.
+    ///
+    /// Never `pool.begin()`: cancelled half-way, it returns a connection to the pool with a
+    /// transaction open, and the next autocommit write on it is acknowledged and lost.
+    pub async fn acquire(pool: &PgPool) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            connection: pool.acquire().await?,
+            clean: false,
+        })
+    }
+
+    /// The last statement was acknowledged and no transaction is open: back to the pool.
+    pub fn release(mut self) {
+        self.clean = true;
+    }
+}
+
+impl Drop for GuardedConnection {
+    fn drop(&mut self) {
+        if self.clean {
+            // The pool pings what comes back, and sets no limit: on a socket that died silently
+            // the slot would be lost until TCP gives up.
+            let returning = self.connection.return_to_pool();
+            tokio::spawn(tokio::time::timeout(RETURN_LIMIT, returning));
+        } else {
+            // Closing is bounded by sqlx.
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+impl Deref for GuardedConnection {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for GuardedConnection {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}

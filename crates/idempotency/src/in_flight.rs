@@ -1,0 +1,361 @@
+//! The keys that this process is working on, in front of the database.
+//!
+//! Promise: duplicates of a request in flight take no database connection, so a storm of retries
+//! of one key can't starve the others. This is a courtesy, not the guard: correctness rests on the
+//! unique index alone, and an empty map changes speed, never an effect.
+//!
+//! The first request with a key becomes its *leader*, the others *follow* it.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{sync::watch, time::Instant};
+use uuid::Uuid;
+
+use crate::{Failure, IdempotencyKey, Record, Request};
+
+/// Followers of one key with a seat; a client with more retries in the air than this is broken.
+///
+/// A follower without a seat waits for the leader's claim and not for its work: a claim takes
+/// moments, and duplicates of a completed key are replayed however many come together.
+const SEATS_PER_KEY: usize = 1_000;
+
+/// Followers of one account with a seat, so that one tenant can't fill the process with waiters.
+const SEATS_PER_ACCOUNT: usize = 4_000;
+
+/// How far the leader is.
+#[derive(Debug, Clone)]
+enum Progress {
+    /// It may only be replaying: whether it executes is not known yet.
+    Claiming,
+    /// The key is its own and the work runs.
+    Executing,
+    /// The record exists without an outcome: it is known whose key it is.
+    Recorded,
+    /// It ended; the entry is out of the map already.
+    Done(Conclusion),
+}
+
+/// How a leader ended, as its followers may use it.
+#[derive(Debug, Clone)]
+pub(crate) enum Conclusion {
+    /// The outcome is committed; `replayed` if an earlier request had stored it.
+    Stored {
+        /// The committed record.
+        record: Arc<Record>,
+        /// Whether the leader itself met it as a duplicate.
+        replayed: bool,
+    },
+    /// The leader's request differs from the one that the key belongs to.
+    Reused,
+    /// Another process holds the key.
+    HeldElsewhere,
+    /// The key's record is the leader's, and is committed without an outcome.
+    Unfinished,
+    /// Not executed, or not known to be: 5xx.
+    Failed(Failure),
+}
+
+/// What a follower is to do.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// Answer with the leader's conclusion.
+    Share(Conclusion),
+    /// Answer that the key is in use.
+    InUse,
+    /// The leader's end says nothing about this request: begin again.
+    StartOver,
+}
+
+/// A request's place among those with its key.
+pub(crate) enum Place {
+    /// No other request is working on the key: do it.
+    Leader(Leadership),
+    /// Another one is.
+    Follower(Follower),
+}
+
+type EntryId = (Uuid, IdempotencyKey);
+
+struct InFlightEntry {
+    request: Request,
+    since: Instant,
+    seats: Arc<AtomicUsize>,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<EntryId, InFlightEntry>,
+    seats_by_account: HashMap<Uuid, usize>,
+}
+
+/// The map. Cheap to clone; all clones are one map.
+#[derive(Clone)]
+pub(crate) struct InFlight {
+    state: Arc<Mutex<State>>,
+    leaders: watch::Sender<usize>,
+    stopping: watch::Sender<bool>,
+}
+
+impl InFlight {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Arc::default(),
+            leaders: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// Leads if no other request here has the key, else follows.
+    pub(crate) fn join(&self, request: &Request) -> Place {
+        let id = (request.account_id, request.key.clone());
+        let mut state = self.lock();
+        let State {
+            entries,
+            seats_by_account,
+        } = &mut *state;
+        match entries.entry(id.clone()) {
+            Entry::Vacant(vacant) => {
+                let progress = watch::Sender::new(Progress::Claiming);
+                self.leaders.send_modify(|leaders| *leaders += 1);
+                vacant.insert(InFlightEntry {
+                    request: request.clone(),
+                    since: Instant::now(),
+                    seats: Arc::default(),
+                    progress: progress.clone(),
+                });
+                Place::Leader(Leadership {
+                    in_flight: self.clone(),
+                    id,
+                    progress,
+                })
+            }
+            Entry::Occupied(mut occupied) => {
+                let entry = occupied.get_mut();
+                let of_account = seats_by_account.entry(request.account_id).or_default();
+                let is_free = entry.seats.load(Ordering::Relaxed) < SEATS_PER_KEY
+                    && *of_account < SEATS_PER_ACCOUNT;
+                let seat = is_free.then(|| {
+                    entry.seats.fetch_add(1, Ordering::Relaxed);
+                    *of_account += 1;
+                    Seat {
+                        in_flight: self.clone(),
+                        account_id: request.account_id,
+                        of_key: Arc::clone(&entry.seats),
+                    }
+                });
+                Place::Follower(Follower {
+                    same_request: entry.request.fingerprint == request.fingerprint,
+                    progress: entry.progress.subscribe(),
+                    stopping: self.stopping.subscribe(),
+                    seat,
+                })
+            }
+        }
+    }
+
+    /// The request that this process works on under a key, if there is one.
+    pub(crate) fn look_up(&self, account_id: Uuid, key: &IdempotencyKey) -> Option<Request> {
+        self.lock()
+            .entries
+            .get(&(account_id, key.clone()))
+            .map(|entry| entry.request.clone())
+    }
+
+    /// The requests of an account that this process works on, in the order they came. It walks the
+    /// whole map, which is as long as there are requests at work.
+    pub(crate) fn of_account(&self, account_id: Uuid) -> Vec<Request> {
+        let mut found: Vec<_> = self
+            .lock()
+            .entries
+            .values()
+            .filter(|entry| entry.request.account_id == account_id)
+            .map(|entry| (entry.since, entry.request.clone()))
+            .collect();
+        found.sort_by(|(one_since, one), (other_since, other)| {
+            (one_since, one.key.as_str()).cmp(&(other_since, other.key.as_str()))
+        });
+        found.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// Ends every wait, now and from now on.
+    pub(crate) fn end_waits(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Resolves when no leader is left.
+    pub(crate) async fn drained(&self) {
+        // The sender lives as long as this map, so the wait can't fail.
+        let _ = self
+            .leaders
+            .subscribe()
+            .wait_for(|leaders| *leaders == 0)
+            .await;
+    }
+
+    /// Sleeps until `until`, or less when the process is stopping. `false`: stop waiting.
+    pub(crate) async fn pause(&self, until: Instant) -> bool {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => true,
+            _ = stopping.wait_for(|stopping| *stopping) => false,
+        }
+    }
+
+    /// The lock is never held across an await, and no code under it panics; if some did, the map
+    /// is still whole, and refusing every request for ever would help no client.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The leader's entry. Dropped without a conclusion, by a panic, it concludes as failed.
+pub(crate) struct Leadership {
+    in_flight: InFlight,
+    id: EntryId,
+    progress: watch::Sender<Progress>,
+}
+
+impl Leadership {
+    /// The key is claimed: from here on duplicates know that the work runs.
+    pub(crate) fn executing(&self) {
+        self.progress.send_replace(Progress::Executing);
+    }
+
+    /// The record is committed without an outcome: from here on another request is a reuse.
+    pub(crate) fn recorded(&self) {
+        self.progress.send_replace(Progress::Recorded);
+    }
+
+    /// A fresh attempt claims again.
+    pub(crate) fn claiming(&self) {
+        self.progress.send_replace(Progress::Claiming);
+    }
+
+    /// Tells the followers, after the definite outcome and never before.
+    pub(crate) fn conclude(self, conclusion: Conclusion) {
+        self.finish(conclusion);
+    }
+
+    fn finish(&self, conclusion: Conclusion) {
+        // Out of the map first: a request that comes now asks the database, which knows the outcome.
+        self.in_flight.lock().entries.remove(&self.id);
+        self.progress.send_replace(Progress::Done(conclusion));
+        self.in_flight
+            .leaders
+            .send_modify(|leaders| *leaders = leaders.saturating_sub(1));
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        if !matches!(*self.progress.borrow(), Progress::Done(_)) {
+            self.finish(Conclusion::Failed(Failure::internal("the work panicked")));
+        }
+    }
+}
+
+/// A duplicate of a request that is in flight here.
+pub(crate) struct Follower {
+    same_request: bool,
+    progress: watch::Receiver<Progress>,
+    stopping: watch::Receiver<bool>,
+    seat: Option<Seat>,
+}
+
+/// Lets a follower wait for the work. Taken for as long as it lives, however it ends.
+struct Seat {
+    in_flight: InFlight,
+    account_id: Uuid,
+    of_key: Arc<AtomicUsize>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // The leader's own counter: by now the key may have another leader.
+        self.of_key.fetch_sub(1, Ordering::Relaxed);
+        let mut state = self.in_flight.lock();
+        if let Entry::Occupied(mut of_account) = state.seats_by_account.entry(self.account_id) {
+            *of_account.get_mut() = of_account.get().saturating_sub(1);
+            if *of_account.get() == 0 {
+                of_account.remove();
+            }
+        }
+    }
+}
+
+impl Follower {
+    /// Waits for the leader: until `claimed_by` for it to have claimed (the same request only: the
+    /// leader may be replaying), and until `patience` for it to be done, if it has a seat. Another
+    /// request need not wait for the end of what is recorded. Holds no connection.
+    pub(crate) async fn follow(mut self, claimed_by: Instant, patience: Instant) -> Verdict {
+        let patience = match self.seat {
+            Some(_) => patience,
+            None => Instant::now(),
+        };
+        if self.same_request {
+            let claimed = self.wait_for(claimed_by.max(patience), |progress| {
+                !matches!(progress, Progress::Claiming)
+            });
+            if !claimed.await {
+                return Verdict::InUse;
+            }
+        }
+        let same_request = self.same_request;
+        let tells = move |progress: &Progress| match progress {
+            Progress::Done(_) => true,
+            Progress::Recorded => !same_request,
+            Progress::Claiming | Progress::Executing => false,
+        };
+        if !self.wait_for(patience, tells).await {
+            return Verdict::InUse;
+        }
+        let progress = self.progress.borrow().clone();
+        match progress {
+            Progress::Done(conclusion) => self.judge(conclusion, Instant::now() < patience),
+            Progress::Recorded if !same_request => Verdict::Share(Conclusion::Reused),
+            Progress::Claiming | Progress::Executing | Progress::Recorded => Verdict::InUse,
+        }
+    }
+
+    /// The table of what a leader's end means for a duplicate.
+    fn judge(&self, conclusion: Conclusion, time_left: bool) -> Verdict {
+        match conclusion {
+            // Another request with the key of a committed record: reuse, known for certain.
+            Conclusion::Stored { .. } | Conclusion::Unfinished if !self.same_request => {
+                Verdict::Share(Conclusion::Reused)
+            }
+            Conclusion::Stored { .. } | Conclusion::Unfinished => Verdict::Share(conclusion),
+            Conclusion::HeldElsewhere if time_left => Verdict::StartOver,
+            Conclusion::HeldElsewhere => Verdict::InUse,
+            Conclusion::Reused | Conclusion::Failed(_) if self.same_request => {
+                Verdict::Share(conclusion)
+            }
+            // What went wrong for the leader's request says nothing about a different one.
+            Conclusion::Reused | Conclusion::Failed(_) => Verdict::StartOver,
+        }
+    }
+
+    /// `false`: the time is over, or the process is stopping.
+    async fn wait_for(&mut self, until: Instant, reached: impl FnMut(&Progress) -> bool) -> bool {
+        let mut reached = reached;
+        // What has happened already counts even when there is no time to wait.
+        if reached(&self.progress.borrow()) {
+            return true;
+        }
+        if until <= Instant::now() {
+            return false;
+        }
+        tokio::select! {
+            outcome = self.progress.wait_for(reached) => outcome.is_ok(),
+            () = tokio::time::sleep_until(until) => false,
+            _ = self.stopping.wait_for(|stopping| *stopping) => false,
+        }
+    }
+}

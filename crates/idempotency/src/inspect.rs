@@ -1,0 +1,142 @@
+//! What is known about a key, for a person or a program that asks.
+//!
+//! Promise: looking changes nothing. And its answers are news, not permissions: "nothing finished
+//! now" never means that the operation may be sent under a new key; only a retry is safe.
+
+use std::{future::Future, sync::Arc};
+
+use chrono::{DateTime, Utc};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use crate::{
+    Failure, Fingerprint, FingerprintInput, GuardedConnection, Idempotency, IdempotencyKey,
+    Parameters, Record, Request,
+    claim::{self, Claim},
+    reply::Row,
+};
+
+/// What a look at a key found.
+#[derive(Debug)]
+pub enum Inspected {
+    /// A stored outcome.
+    Completed(Arc<Record>),
+    /// A request is in flight: `Some` if it is in this process, or has a committed row without an
+    /// outcome, so that more is known of it.
+    InFlight(Option<KnownRequest>),
+    /// No finished record, and no request at work, at this moment.
+    Nothing,
+}
+
+/// What is known of the request that a key belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownRequest {
+    /// Its method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Its `req_…`.
+    pub request_id: String,
+    /// Its fingerprint.
+    pub fingerprint: Vec<u8>,
+    /// What the first use of the key was labeled with.
+    pub label: Option<String>,
+    /// The id of what it makes or changes, if that is committed already.
+    pub resource_id: Option<String>,
+    /// When the key was first used, by the database's clock; `None` while nothing is committed.
+    pub created_at: Option<DateTime<Utc>>,
+}
+
+impl KnownRequest {
+    /// Of a request that this process works on.
+    pub(crate) fn of(request: &Request) -> Self {
+        Self {
+            method: request.method.clone(),
+            path: request.path.clone(),
+            request_id: request.request_id.clone(),
+            fingerprint: request.fingerprint.bytes().to_vec(),
+            label: request.label.clone(),
+            resource_id: None,
+            created_at: None,
+        }
+    }
+}
+
+impl From<Row> for KnownRequest {
+    fn from(row: Row) -> Self {
+        Self {
+            method: row.method,
+            path: row.path,
+            request_id: row.request_id,
+            fingerprint: row.fingerprint,
+            label: row.label,
+            resource_id: row.resource_id,
+            created_at: Some(row.created_at),
+        }
+    }
+}
+
+impl Idempotency {
+    /// Looks a key up: first among the requests in flight here, then in the database.
+    ///
+    /// A key in flight on another replica shows itself only by its lock, so the look is a claim
+    /// with a short lock wait that is always rolled back.
+    pub async fn inspect(
+        &self,
+        account_id: Uuid,
+        key: IdempotencyKey,
+    ) -> Result<Inspected, Failure> {
+        let in_flight = self.request_in_flight(account_id, &key);
+        let in_flight = in_flight.as_ref().map(KnownRequest::of);
+        let probe = Request {
+            account_id,
+            key,
+            fingerprint: Fingerprint::of(&FingerprintInput {
+                method: "",
+                path: "",
+                query: Parameters::Raw(b""),
+                media_type: "",
+                parameters: Parameters::Raw(b""),
+            }),
+            method: String::new(),
+            path: String::new(),
+            label: None,
+            request_id: String::new(),
+            wait: std::time::Duration::ZERO,
+        };
+        let this = self.clone();
+        let found = self.look(async move { this.probe(&probe).await }).await?;
+        Ok(match found {
+            Claim::Completed(record) => Inspected::Completed(record),
+            Claim::HeldElsewhere => Inspected::InFlight(in_flight),
+            Claim::Unfinished(row) => Inspected::InFlight(Some((*row).into())),
+            Claim::Mine | Claim::Vanished => match in_flight {
+                Some(in_flight) => Inspected::InFlight(Some(in_flight)),
+                None => Inspected::Nothing,
+            },
+        })
+    }
+
+    /// Looks under the database deadline, and in a task of its own, like every use of a connection
+    /// that a disconnect must not cut.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        looking: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let looking = tokio::time::timeout(self.settings.database_deadline, looking);
+        match self.runtime.spawn(looking).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => Err(Failure::unavailable("the database deadline is over")),
+            Err(panicked) => Err(Failure::internal(panicked)),
+        }
+    }
+
+    async fn probe(&self, probe: &Request) -> Result<Claim, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.pool).await?;
+        let mut tx = connection.begin_with(claim::BEGIN_BRIEFLY).await?;
+        let found = claim::claim(&mut tx, probe, self.retention).await?;
+        tx.rollback().await?;
+        connection.release();
+        Ok(found)
+    }
+}

@@ -1,0 +1,37 @@
+//! The tables of this crate and of the add-ons that are compiled in.
+//!
+//! Promise: they are counted in a table of their own, apart from the application's, so that the two
+//! never meet.
+
+use std::sync::LazyLock;
+
+use sqlx::{
+    PgConnection,
+    migrate::{MigrateError, Migrator},
+};
+
+/// Where applied migrations are counted; `sqlx.toml` says the same to sqlx's command line.
+pub const MIGRATIONS_TABLE: &str = "idempotency_migrations";
+
+/// Every migration of the compiled features, in order. One that the database has and this build
+/// doesn't is no error: an older release must be able to start beside a newer one.
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let sets = [
+        sqlx::migrate!("migrations/core"),
+        #[cfg(feature = "phases")]
+        sqlx::migrate!("migrations/phases"),
+        #[cfg(feature = "workflow")]
+        sqlx::migrate!("migrations/workflow"),
+    ];
+    let all = sets.iter().flat_map(Migrator::iter).cloned().collect();
+    let mut migrator = Migrator::with_migrations(all);
+    migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
+    migrator.set_ignore_missing(true);
+    migrator
+});
+
+/// Creates what is missing of the tables. Replicas that start together take turns, by sqlx's
+/// advisory lock.
+pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    MIGRATIONS.run(connection).await
+}

@@ -1,0 +1,131 @@
+//! The call, and the transaction that writes down what came of it.
+//!
+//! Promise: nothing is sent with too little of the lease left, and nothing is written but under the
+//! lease's own token. An answer in hand is written again and again until the database deadline.
+
+use std::{sync::Arc, time::Duration};
+
+use backon::{ExponentialBuilder, Retryable};
+use sqlx::Connection;
+use tokio::time::Instant;
+
+use super::{
+    COMPLETION_RESERVE, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
+    LeasedOperation, Phases, in_doubt, lease,
+};
+use crate::{Failure, FailureKind, GuardedConnection, reply};
+
+/// The first pause before an outcome that could not be written is written again, and the longest:
+/// each is twice the one before, with jitter. Short against the database deadline, which ends the
+/// attempts, and long enough for a server that restarts.
+const REWRITE_PAUSE_MIN: Duration = Duration::from_millis(20);
+const REWRITE_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+impl<E: ExternalEffect> Phases<E> {
+    /// Asks for the effect and writes down what came of it.
+    pub(super) async fn call_and_complete(
+        &self,
+        leased: LeasedOperation<E::Operation>,
+    ) -> CompletionOutcome {
+        let LeaseSettings { lease, call_limit } = self.settings;
+        let called = if leased.lease.since.elapsed() + call_limit + COMPLETION_RESERVE > lease {
+            let late = "too little of the lease is left to ask for the effect";
+            CallOutcome::NotExecuted(Failure::unavailable(late))
+        } else {
+            tokio::time::timeout(call_limit, self.effect.call(&leased.operation))
+                .await
+                .unwrap_or_else(|_| {
+                    let silent = "no answer about the effect in time, the outcome is unknown";
+                    CallOutcome::Unknown(Failure::unavailable(silent))
+                })
+        };
+        match self.complete(&leased, &called).await {
+            Ok(completed) => {
+                if let (CompletionOutcome::LeaseLost, CallOutcome::Answered(_)) =
+                    (&completed, &called)
+                {
+                    let operation = leased.lease.operation;
+                    tracing::error!(
+                        %operation,
+                        "answered, but this holder may no longer complete it: another process took \
+                         over, or a COMMIT of its own went through unacknowledged"
+                    );
+                }
+                completed
+            }
+            // The lease runs out, and the process that takes over asks under the same key again.
+            Err(failure) => CompletionOutcome::Failed(in_doubt(failure)),
+        }
+    }
+
+    /// Completes, if need be again and again until the database deadline: an answer in hand is worth
+    /// more than a second question to the other side. Only a defect would fail each time.
+    ///
+    /// After a COMMIT that was not acknowledged, too: an attempt begins by asking whether the lease
+    /// is still this holder's. If that COMMIT completed or released the key, it isn't, so nothing is
+    /// written twice, and the caller reads the outcome as if another process had completed. A lease
+    /// that is given back twice is as good as given back once.
+    pub(super) async fn complete(
+        &self,
+        leased: &LeasedOperation<E::Operation>,
+        called: &CallOutcome<E::Answer>,
+    ) -> Result<CompletionOutcome, Failure> {
+        let deadline = Instant::now() + self.idempotency.settings.database_deadline;
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(REWRITE_PAUSE_MIN)
+            .with_max_delay(REWRITE_PAUSE_MAX)
+            .with_jitter()
+            .without_max_times();
+        let attempts = (|| self.complete_once(leased, called))
+            .retry(pauses)
+            .when(|failure| failure.kind != FailureKind::Internal)
+            .notify(|failure, _| {
+                let (operation, cause) = (leased.lease.operation, &failure.cause);
+                tracing::warn!(%operation, %cause, "the outcome could not be written; trying again");
+            });
+        tokio::time::timeout_at(deadline, attempts)
+            .await
+            .unwrap_or_else(|_| {
+                let late = "the database deadline is over before the outcome was written";
+                Err(Failure::unavailable(late))
+            })
+    }
+
+    /// The last transaction: only where the lease is still this holder's.
+    async fn complete_once(
+        &self,
+        leased: &LeasedOperation<E::Operation>,
+        called: &CallOutcome<E::Answer>,
+    ) -> Result<CompletionOutcome, Failure> {
+        let LeasedOperation { lease, operation } = leased;
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut tx = connection.begin().await?;
+        if !lease::hold(&mut tx, lease).await? {
+            tx.rollback().await?;
+            connection.release();
+            return Ok(CompletionOutcome::LeaseLost);
+        }
+        let completed = match called {
+            CallOutcome::Answered(answer) => {
+                let reply = self.effect.complete(&mut tx, operation, answer).await?;
+                lease::delete(&mut tx, lease).await?;
+                let (account_id, key) = (lease.account_id, &lease.key);
+                let retention = &self.idempotency.retention;
+                let saved = reply::save(&mut tx, account_id, key, &reply, retention);
+                CompletionOutcome::Completed(Arc::new(saved.await?))
+            }
+            CallOutcome::NotExecuted(failure) if !lease.in_doubt => {
+                self.effect.release(&mut tx, operation).await?;
+                lease::release(&mut tx, lease).await?;
+                CompletionOutcome::Failed(failure.clone())
+            }
+            CallOutcome::NotExecuted(failure) | CallOutcome::Unknown(failure) => {
+                lease::give_back(&mut tx, lease).await?;
+                CompletionOutcome::Failed(failure.clone())
+            }
+        };
+        tx.commit().await.map_err(Failure::of_commit)?;
+        connection.release();
+        Ok(completed)
+    }
+}

@@ -1,0 +1,168 @@
+//! A client's request in phases: its first transaction, or the takeover of an earlier one's
+//! operation, and then the call and the completion.
+//!
+//! Promise: a request whose operation was lost to another process never begins a second one.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use sqlx::{Connection, PgConnection};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{
+    Begin, BeginOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases, in_doubt,
+    lease::{self, Lease},
+};
+use crate::{
+    Failure, GuardedConnection, Outcome, Rejection, Reply, Request, TxOutcome, Work, conclude,
+    in_flight::{Conclusion, Leadership},
+};
+
+/// How often a request claims its key again, after its operation was lost to another process or
+/// ended before it could be taken over, until it says that the key is in use.
+const ROUNDS_MAX: u32 = 3;
+
+/// What came of looking at an operation that an earlier transaction left.
+enum TakeOver<O> {
+    /// Its lease was over, and is this request's now.
+    Taken(LeasedOperation<O>),
+    /// Its holder is at work.
+    Held,
+    /// It has ended, or another process was faster.
+    Gone,
+}
+
+impl<E: ExternalEffect> Phases<E> {
+    /// Runs a verb in phases, at most once for the request's account and key, and answers every
+    /// duplicate with the first one's outcome. As with [`Idempotency::run`], a disconnect cancels
+    /// nothing.
+    ///
+    /// [`Idempotency::run`]: crate::Idempotency::run
+    pub async fn run<B: Begin>(&self, request: Request, begin: B) -> Outcome {
+        let begin = Arc::new(begin);
+        self.idempotency
+            .lead_or_follow(request, |_, request, leadership| {
+                let (this, begin) = (self.clone(), Arc::clone(&begin));
+                async move {
+                    let conclusion = this.lead(&request, &*begin, &leadership).await;
+                    conclude(&request, leadership, conclusion)
+                }
+            })
+            .await
+    }
+
+    async fn lead<B: Begin>(
+        &self,
+        request: &Request,
+        begin: &B,
+        leadership: &Leadership,
+    ) -> Conclusion {
+        let mut first = FirstPhase {
+            phases: self,
+            begin,
+            may_begin: true,
+        };
+        for _ in 0..ROUNDS_MAX {
+            let leased = match self.idempotency.lead(request, &first, leadership).await {
+                TxOutcome::Pending(leased) => leased,
+                TxOutcome::Concluded(Conclusion::Unfinished) => {
+                    match self.bounded(self.take_over(request)).await {
+                        Ok(TakeOver::Taken(leased)) => leased,
+                        Ok(TakeOver::Held) => return Conclusion::HeldElsewhere,
+                        Ok(TakeOver::Gone) => continue,
+                        // "Busy" would say that nothing was done, and that isn't known of this
+                        // operation.
+                        Err(failure) => return Conclusion::Failed(in_doubt(failure)),
+                    }
+                }
+                TxOutcome::Concluded(conclusion) => return conclusion,
+            };
+            let replayed = leased.lease.taken_over;
+            match self.call_and_complete(leased).await {
+                CompletionOutcome::Completed(record) => {
+                    return Conclusion::Stored { record, replayed };
+                }
+                CompletionOutcome::Failed(failure) => return Conclusion::Failed(failure),
+                CompletionOutcome::LeaseLost => first.may_begin = false,
+            }
+        }
+        Conclusion::HeldElsewhere
+    }
+
+    /// Takes the operation over that holds the request's key, if its lease is over. Of many at once
+    /// one succeeds.
+    async fn take_over(&self, request: &Request) -> Result<TakeOver<E::Operation>, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let since = Instant::now();
+        let mut tx = connection.begin().await?;
+        let taken = match lease::read(&mut tx, request).await? {
+            None => TakeOver::Gone,
+            // The key was released and claimed by another request since this one read it.
+            Some(found) if !found.belongs_to(request)? => TakeOver::Gone,
+            Some(found) if !found.is_over => TakeOver::Held,
+            Some(found) => {
+                let lease = Lease {
+                    account_id: request.account_id,
+                    key: request.key.as_str().to_owned(),
+                    kind: E::KIND,
+                    operation: found.operation,
+                    token: Uuid::new_v4(),
+                    since,
+                    in_doubt: true,
+                    taken_over: true,
+                };
+                if lease::take_over(&mut tx, &lease, found.token, &self.lease).await? {
+                    TakeOver::Taken(self.read(&mut tx, lease).await?)
+                } else {
+                    TakeOver::Gone
+                }
+            }
+        };
+        tx.commit().await.map_err(Failure::of_commit)?;
+        connection.release();
+        Ok(taken)
+    }
+}
+
+/// What the claiming transaction does for a verb in phases.
+struct FirstPhase<'a, E, B> {
+    phases: &'a Phases<E>,
+    begin: &'a B,
+    /// No more once this request has begun an operation and lost it: whatever became of that
+    /// operation, it is not for this request to begin another one.
+    may_begin: bool,
+}
+
+impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
+    type Pending = LeasedOperation<E::Operation>;
+
+    async fn work(
+        &self,
+        tx: &mut PgConnection,
+        request: &Request,
+        began: Instant,
+    ) -> Result<ControlFlow<Reply, Self::Pending>, Rejection> {
+        if !self.may_begin {
+            let released = "another process released the operation of this request";
+            return Err(Rejection::Failed(Failure::unavailable(released)));
+        }
+        let lease = Lease {
+            account_id: request.account_id,
+            key: request.key.as_str().to_owned(),
+            kind: E::KIND,
+            operation: Uuid::now_v7(),
+            token: Uuid::new_v4(),
+            since: began,
+            in_doubt: false,
+            taken_over: false,
+        };
+        match self.begin.begin(tx, lease.operation).await? {
+            BeginOutcome::Replied(reply) => Ok(ControlFlow::Break(reply)),
+            BeginOutcome::Begun { resource_id } => {
+                lease::take(tx, &lease, &self.phases.lease, resource_id.as_deref()).await?;
+                let leased = self.phases.read(tx, lease).await;
+                leased.map(ControlFlow::Continue).map_err(Rejection::Failed)
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Which process works on a key that is in flight across transactions.
+//!
+//! Promise: at most one holder can complete a key. Every claim and every takeover makes a fresh
+//! random token, and only the holder of the token completes the key, whatever a late holder believes.
+
+use sqlx::{PgConnection, postgres::types::PgInterval};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::{Failure, Request};
+
+/// The right, and for a while the only one, to complete a key.
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) account_id: Uuid,
+    pub(super) key: String,
+    /// Whose operation it is: no other [`super::ExternalEffect`] takes it over.
+    pub(super) kind: &'static str,
+    pub(super) operation: Uuid,
+    pub(super) token: Uuid,
+    /// Not later than the moment that the database counts the lease from.
+    pub(super) since: Instant,
+    /// Whether an earlier holder may have had the effect executed.
+    pub(super) in_doubt: bool,
+    /// Whether an earlier request began the operation.
+    pub(super) taken_over: bool,
+}
+
+/// The lease that was found on a request's key.
+pub(super) struct Found {
+    pub(super) operation: Uuid,
+    pub(super) token: Uuid,
+    /// Whether its holder has had its time.
+    pub(super) is_over: bool,
+    fingerprint_version: i16,
+    fingerprint: Vec<u8>,
+}
+
+impl Found {
+    /// Whether `request` is the one that the operation was begun by.
+    pub(super) fn belongs_to(&self, request: &Request) -> Result<bool, Failure> {
+        request
+            .fingerprint
+            .matches(self.fingerprint_version, &self.fingerprint)
+            .map_err(Failure::unavailable)
+    }
+}
+
+/// An operation that was taken over.
+pub(super) struct Taken {
+    pub(super) account_id: Uuid,
+    pub(super) key: String,
+    pub(super) operation: Uuid,
+}
+
+/// Puts a lease on the key that this transaction claimed.
+pub(super) async fn take(
+    tx: &mut PgConnection,
+    lease: &Lease,
+    length: &PgInterval,
+    resource_id: Option<&str>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        r#"
+        WITH claimed AS (
+            UPDATE idempotency_keys
+               SET resource_id = $7
+             WHERE account_id = $1 AND key = $2 AND status IS NULL
+            RETURNING account_id, key)
+        INSERT INTO idempotency_leases
+               (account_id, key, kind, operation, token, leased_until, recover_after)
+        SELECT account_id, key, $3, $4, $5, now() + $6::interval, now() + $6::interval
+          FROM claimed
+        RETURNING account_id
+        "#,
+        lease.account_id,
+        lease.key,
+        lease.kind,
+        lease.operation,
+        lease.token,
+        length,
+        resource_id,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Reads the lease of a request's key, with the fingerprint of the request that it was taken for.
+/// Takes no lock.
+pub(super) async fn read(
+    tx: &mut PgConnection,
+    request: &Request,
+) -> Result<Option<Found>, sqlx::Error> {
+    sqlx::query_as!(
+        Found,
+        r#"
+        SELECT lease.operation, lease.token, lease.leased_until <= now() AS "is_over!",
+               record.fingerprint_version, record.fingerprint
+          FROM idempotency_leases AS lease
+          JOIN idempotency_keys AS record USING (account_id, key)
+         WHERE lease.account_id = $1 AND lease.key = $2 AND record.status IS NULL
+        "#,
+        request.account_id,
+        request.key.as_str(),
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// Makes a lease that is over this transaction's own, if it still is `from`. Of many at once one
+/// succeeds: the others wait for its row lock and then see another token.
+///
+/// Whether the last holder sent anything is unknown, so the operation is in doubt from here on.
+pub(super) async fn take_over(
+    tx: &mut PgConnection,
+    lease: &Lease,
+    from: Uuid,
+    length: &PgInterval,
+) -> Result<bool, sqlx::Error> {
+    let taken = sqlx::query!(
+        r#"
+        UPDATE idempotency_leases
+           SET token = $5, leased_until = now() + $6::interval,
+               recover_after = now() + $6::interval, takeovers = takeovers + 1, in_doubt = true
+         WHERE account_id = $1 AND key = $2 AND operation = $3 AND token = $4 AND kind = $7
+           AND leased_until <= now()
+        "#,
+        lease.account_id,
+        lease.key,
+        lease.operation,
+        from,
+        lease.token,
+        length,
+        lease.kind,
+    )
+    .execute(tx)
+    .await?;
+    Ok(taken.rows_affected() == 1)
+}
+
+/// Takes over an operation of this kind that no process works on, the one that waits longest; `None`
+/// if there is none. `SKIP LOCKED` lets replicas share the work.
+pub(super) async fn take_over_any(
+    tx: &mut PgConnection,
+    kind: &str,
+    token: Uuid,
+    length: &PgInterval,
+) -> Result<Option<Taken>, sqlx::Error> {
+    sqlx::query_as!(
+        Taken,
+        r#"
+        WITH abandoned AS MATERIALIZED (
+            SELECT account_id, key
+              FROM idempotency_leases
+             WHERE kind = $3 AND recover_after <= now() AND leased_until <= now()
+             ORDER BY recover_after
+             LIMIT 1
+               FOR UPDATE SKIP LOCKED)
+        UPDATE idempotency_leases AS lease
+           SET token = $1, leased_until = now() + $2::interval,
+               recover_after = now() + $2::interval, takeovers = takeovers + 1, in_doubt = true
+          FROM abandoned
+         WHERE lease.account_id = abandoned.account_id AND lease.key = abandoned.key
+        RETURNING lease.account_id, lease.key, lease.operation
+        "#,
+        token,
+        length,
+        kind,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// Takes over one operation of this kind that no process works on; `None` if it isn't in flight, or
+/// its holder is at work.
+pub(super) async fn take_over_operation(
+    tx: &mut PgConnection,
+    kind: &str,
+    operation: Uuid,
+    token: Uuid,
+    length: &PgInterval,
+) -> Result<Option<Taken>, sqlx::Error> {
+    sqlx::query_as!(
+        Taken,
+        r#"
+        UPDATE idempotency_leases
+           SET token = $2, leased_until = now() + $3::interval,
+               recover_after = now() + $3::interval, takeovers = takeovers + 1, in_doubt = true
+         WHERE operation = $1 AND kind = $4 AND leased_until <= now()
+        RETURNING account_id, key, operation
+        "#,
+        operation,
+        token,
+        length,
+        kind,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// Whether the lease is still this holder's; no other process can take it over until the transaction
+/// ends.
+pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, sqlx::Error> {
+    let held = sqlx::query!(
+        r#"
+        SELECT account_id
+          FROM idempotency_leases
+         WHERE account_id = $1 AND key = $2 AND operation = $3 AND token = $4
+           FOR UPDATE
+        "#,
+        lease.account_id,
+        lease.key,
+        lease.operation,
+        lease.token,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(held.is_some())
+}
+
+/// Gives the lease back without an outcome. A client's retry may take over at once; the reconciler
+/// waits, twice as long after every takeover, from 5 seconds to 5 minutes. The caller holds the row.
+pub(super) async fn give_back(tx: &mut PgConnection, lease: &Lease) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        r#"
+        UPDATE idempotency_leases
+           SET in_doubt = true, leased_until = now(),
+               recover_after = now()
+                   + least(interval '5 seconds' * (2 ^ least(takeovers, 10)), interval '5 minutes')
+         WHERE account_id = $1 AND key = $2
+        "#,
+        lease.account_id,
+        lease.key,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Ends the lease of a key that this transaction completes. The caller holds the row.
+pub(super) async fn delete(tx: &mut PgConnection, lease: &Lease) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "DELETE FROM idempotency_leases WHERE account_id = $1 AND key = $2",
+        lease.account_id,
+        lease.key,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Makes the key new: it is certain that no attempt was executed. The caller holds the row.
+pub(super) async fn release(tx: &mut PgConnection, lease: &Lease) -> Result<(), sqlx::Error> {
+    delete(tx, lease).await?;
+    sqlx::query!(
+        "
+        DELETE FROM idempotency_keys
+         WHERE account_id = $1 AND key = $2 AND status IS NULL
+        RETURNING account_id
+        ",
+        lease.account_id,
+        lease.key,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}

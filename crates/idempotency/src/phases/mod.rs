@@ -1,0 +1,199 @@
+//! Requests with an effect outside the database: three steps, two transactions, and no transaction
+//! open while the network is waited for.
+//!
+//! | step | what it does | a crash after it |
+//! |---|---|---|
+//! | `begin` | claims the key, checks, reserves, writes the operation down; COMMIT | leaves the key in flight: the recovery point |
+//! | `call` | asks for the effect, under the operation's own key | may or may not have had the effect: in doubt |
+//! | `complete` | writes the outcome and completes the record; COMMIT | has lost nothing |
+//!
+//! Promise: a client's retry or the reconciler that takes over after a crash asks under the same key,
+//! so the effect happens at most once. An outcome that is unknown stays unknown, with its key in
+//! flight, until the other side gives a definite answer for that key.
+
+mod completion;
+mod first_phase;
+mod lease;
+mod recovery;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use sqlx::{PgConnection, postgres::types::PgInterval};
+use uuid::Uuid;
+
+use crate::{Failure, FailureKind, Idempotency, Record, Rejection, Reply};
+use lease::Lease;
+
+/// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
+/// to complete. A holder with less would still be asking when another process may take over.
+pub const COMPLETION_RESERVE: Duration = Duration::from_secs(5);
+
+/// The first step: one implementation for each verb.
+pub trait Begin: Send + Sync + 'static {
+    /// Checks, reserves, and writes the operation down under `operation`, the key that the effect
+    /// will be asked for under. It neither begins nor commits a transaction.
+    fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> impl Future<Output = Result<BeginOutcome, Rejection>> + Send;
+}
+
+/// How [`Begin::begin`] ended.
+#[derive(Debug)]
+pub enum BeginOutcome {
+    /// No effect has to be asked for: a definite answer, as of a command in one transaction.
+    Replied(Reply),
+    /// The operation is written down.
+    Begun {
+        /// The id of what it makes or changes, for a look at the key meanwhile.
+        resource_id: Option<String>,
+    },
+}
+
+/// The other steps: one implementation for all verbs of a kind, because a process that takes over
+/// after a crash has only what `begin` wrote down.
+pub trait ExternalEffect: Send + Sync + 'static {
+    /// What tells its operations from those of another implementation, in the table: each takes over
+    /// its own.
+    const KIND: &'static str;
+
+    /// What was written down.
+    type Operation: Send + Sync;
+    /// The other side's definite answer.
+    type Answer: Send + Sync;
+
+    /// Reads what `begin` wrote down.
+    fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> impl Future<Output = Result<Self::Operation, Failure>> + Send;
+
+    /// Asks for the effect. No transaction is open, and no connection is held.
+    fn call(
+        &self,
+        operation: &Self::Operation,
+    ) -> impl Future<Output = CallOutcome<Self::Answer>> + Send;
+
+    /// Writes the outcome. It neither begins nor commits a transaction.
+    fn complete(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Self::Operation,
+        answer: &Self::Answer,
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+
+    /// Undoes what `begin` wrote: no attempt was executed, now or before.
+    fn release(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Self::Operation,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// What came of [`ExternalEffect::call`].
+#[derive(Debug)]
+pub enum CallOutcome<A> {
+    /// The other side's definite answer for this operation.
+    Answered(A),
+    /// Certain: this attempt was not executed. Frees the key only if no earlier one may have been.
+    NotExecuted(Failure),
+    /// Anything else.
+    Unknown(Failure),
+}
+
+/// How long a holder has.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseSettings {
+    /// From `begin` to `complete`; longer than `call_limit` and [`COMPLETION_RESERVE`] together.
+    pub lease: Duration,
+    /// The longest that one `call` may take.
+    pub call_limit: Duration,
+}
+
+/// The one way to have an effect outside the database. Cheap to clone.
+pub struct Phases<E> {
+    idempotency: Idempotency,
+    effect: Arc<E>,
+    settings: LeaseSettings,
+    lease: PgInterval,
+}
+
+impl<E> Clone for Phases<E> {
+    fn clone(&self) -> Self {
+        Self {
+            idempotency: self.idempotency.clone(),
+            effect: Arc::clone(&self.effect),
+            settings: self.settings,
+            lease: self.lease,
+        }
+    }
+}
+
+/// An operation that this process holds the lease of.
+struct LeasedOperation<O> {
+    lease: Lease,
+    operation: O,
+}
+
+/// How a holder's work ended.
+enum CompletionOutcome {
+    /// The outcome is committed.
+    Completed(Arc<Record>),
+    /// No definite outcome, or none that is known.
+    Failed(Failure),
+    /// Another process took over, and answers.
+    LeaseLost,
+}
+
+impl<E: ExternalEffect> Phases<E> {
+    /// Fails on a lease that Postgres can't represent.
+    pub fn new(
+        idempotency: Idempotency,
+        effect: E,
+        settings: LeaseSettings,
+    ) -> Result<Self, sqlx::error::BoxDynError> {
+        Ok(Self {
+            idempotency,
+            effect: Arc::new(effect),
+            lease: PgInterval::try_from(settings.lease)?,
+            settings,
+        })
+    }
+
+    /// Reads the operation that the lease is about, as `begin` wrote it down.
+    async fn read(
+        &self,
+        tx: &mut PgConnection,
+        lease: Lease,
+    ) -> Result<LeasedOperation<E::Operation>, Failure> {
+        let reading = self.effect.read(tx, lease.account_id, lease.operation);
+        let operation = reading.await?;
+        Ok(LeasedOperation { lease, operation })
+    }
+
+    /// Bounds a transaction by the database deadline.
+    async fn bounded<T>(
+        &self,
+        transaction: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let deadline = self.idempotency.settings.database_deadline;
+        tokio::time::timeout(deadline, transaction)
+            .await
+            .unwrap_or_else(|_| Err(Failure::unavailable("the database deadline is over")))
+    }
+}
+
+/// A failure once the effect may have happened: a row that stayed locked doesn't mean that nothing
+/// was done.
+fn in_doubt(failure: Failure) -> Failure {
+    match failure.kind {
+        FailureKind::Busy => Failure::unavailable(format!(
+            "the outcome could not be written: {}",
+            failure.cause
+        )),
+        FailureKind::Unavailable | FailureKind::Internal => failure,
+    }
+}

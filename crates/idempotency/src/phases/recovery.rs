@@ -1,0 +1,156 @@
+//! Operations that no request works on: the reconciler's takeover, and a person's resolution.
+//!
+//! Promise: both take the lease like a client's retry does, so neither crosses with a holder at work.
+
+use sqlx::Connection;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{
+    CallOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases,
+    lease::{self, Lease, Taken},
+};
+use crate::{Failure, FailureKind, GuardedConnection};
+
+impl<E: ExternalEffect> Phases<E> {
+    /// Takes over one operation that waits for it, for clients that never retry. `false`: there is
+    /// none now. Call it in a loop now and then, on every replica.
+    pub async fn recover_one(&self) -> Result<bool, Failure> {
+        let Some(lease) = self.bounded(self.take_over_any()).await? else {
+            return Ok(false);
+        };
+        let operation = lease.operation;
+        // The takeover is committed by now, so that one operation that can't be read, or whose work
+        // panics, waits for its turn again and doesn't keep the others from theirs.
+        let leased = match self.bounded(self.read_aside(lease.clone())).await {
+            Ok(leased) => leased,
+            Err(Failure { kind, cause, .. }) => {
+                match kind {
+                    FailureKind::Internal => {
+                        tracing::error!(%operation, %cause, "an operation can't be read");
+                    }
+                    FailureKind::Busy | FailureKind::Unavailable => {
+                        tracing::warn!(%operation, %cause, "an operation can't be read now");
+                    }
+                }
+                self.bounded(self.give_back(&lease)).await?;
+                return Ok(true);
+            }
+        };
+        match self.call_and_complete(leased).await {
+            CompletionOutcome::Completed(record) => {
+                let status = record.reply.status;
+                tracing::info!(%operation, status, "completed an abandoned operation");
+            }
+            CompletionOutcome::Failed(Failure { cause, .. }) => {
+                tracing::warn!(%operation, %cause, "an operation stays without a known outcome");
+            }
+            CompletionOutcome::LeaseLost => {
+                tracing::info!(%operation, "another process took it over");
+            }
+        }
+        Ok(true)
+    }
+
+    /// Resolves an operation by what a person has found out from the other side. `decide` is asked in
+    /// place of [`ExternalEffect::call`], while no other process can be at work, and counts for every
+    /// attempt, so that [`CallOutcome::NotExecuted`] frees the key. [`CallOutcome::Unknown`] resolves
+    /// nothing and is the error. `false`: the operation isn't in flight, or a process is at work on
+    /// it.
+    pub async fn resolve(
+        &self,
+        operation: Uuid,
+        decide: impl AsyncFnOnce(&E::Operation) -> CallOutcome<E::Answer>,
+    ) -> Result<bool, Failure> {
+        let taking_over = self.bounded(self.take_over_operation(operation));
+        let Some(leased) = taking_over.await? else {
+            return Ok(false);
+        };
+        let call_limit = self.settings.call_limit;
+        let decided = tokio::time::timeout(call_limit, decide(&leased.operation))
+            .await
+            .unwrap_or_else(|_| {
+                CallOutcome::Unknown(Failure::unavailable("nothing was decided in time"))
+            });
+        let certain = !matches!(decided, CallOutcome::Unknown(_));
+        match self.complete(&leased, &decided).await? {
+            CompletionOutcome::Completed(_) => Ok(true),
+            CompletionOutcome::Failed(_) if certain => Ok(true),
+            CompletionOutcome::Failed(failure) => Err(failure),
+            CompletionOutcome::LeaseLost => Ok(false),
+        }
+    }
+
+    /// Takes over one operation for a person, whose decision counts for all that was tried before.
+    async fn take_over_operation(
+        &self,
+        operation: Uuid,
+    ) -> Result<Option<LeasedOperation<E::Operation>>, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let since = Instant::now();
+        let mut tx = connection.begin().await?;
+        let token = Uuid::new_v4();
+        let taken =
+            lease::take_over_operation(&mut tx, E::KIND, operation, token, &self.lease).await?;
+        let leased = match taken {
+            None => None,
+            Some(taken) => {
+                let lease = Lease {
+                    in_doubt: false,
+                    ..taken_over::<E>(taken, token, since)
+                };
+                Some(self.read(&mut tx, lease).await?)
+            }
+        };
+        tx.commit().await.map_err(Failure::of_commit)?;
+        connection.release();
+        Ok(leased)
+    }
+
+    async fn take_over_any(&self) -> Result<Option<Lease>, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let since = Instant::now();
+        let mut tx = connection.begin().await?;
+        let token = Uuid::new_v4();
+        let taken = lease::take_over_any(&mut tx, E::KIND, token, &self.lease).await?;
+        tx.commit().await.map_err(Failure::of_commit)?;
+        connection.release();
+        Ok(taken.map(|taken| taken_over::<E>(taken, token, since)))
+    }
+
+    /// Reads an operation in a transaction of its own.
+    async fn read_aside(&self, lease: Lease) -> Result<LeasedOperation<E::Operation>, Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut tx = connection.begin().await?;
+        let leased = self.read(&mut tx, lease).await?;
+        tx.commit().await.map_err(Failure::of_commit)?;
+        connection.release();
+        Ok(leased)
+    }
+
+    /// Gives a lease back unused: the reconciler comes back to the operation after a pause.
+    async fn give_back(&self, lease: &Lease) -> Result<(), Failure> {
+        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut tx = connection.begin().await?;
+        if lease::hold(&mut tx, lease).await? {
+            lease::give_back(&mut tx, lease).await?;
+        }
+        tx.commit().await.map_err(Failure::of_commit)?;
+        connection.release();
+        Ok(())
+    }
+}
+
+/// The lease of an operation that was taken over: its last holder may have sent it.
+fn taken_over<E: ExternalEffect>(taken: Taken, token: Uuid, since: Instant) -> Lease {
+    Lease {
+        account_id: taken.account_id,
+        key: taken.key,
+        kind: E::KIND,
+        operation: taken.operation,
+        token,
+        since,
+        in_doubt: true,
+        taken_over: true,
+    }
+}

@@ -1,0 +1,282 @@
+//! What a command answers, and what is kept of it.
+//!
+//! Promise: a [`Record`] is all that a reply is rendered from, the first time and every time after,
+//! so a replay can't differ from the original.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, postgres::types::PgInterval};
+
+use crate::{Request, in_flight::Conclusion};
+
+/// A definite answer: status, end-to-end headers and body, as bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// 200 to 499: what a command decides for good. A 5xx is a [`Failure`], never a reply.
+    pub status: u16,
+    /// Names and values in order; a name may occur more than once.
+    pub headers: Vec<(String, String)>,
+    /// The exact bytes of the body.
+    pub body: Vec<u8>,
+    /// The id of what the request created, if it created anything.
+    pub resource_id: Option<String>,
+}
+
+/// The outcome of one key, completed and committed. Immutable until it expires.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What to answer.
+    pub reply: Reply,
+    /// The request that executed; every replay names it.
+    pub request_id: String,
+    /// Method of that request.
+    pub method: String,
+    /// Path of that request.
+    pub path: String,
+    /// What the first use of the key was labeled with.
+    pub label: Option<String>,
+    /// Version of the rule the fingerprint was made by.
+    pub fingerprint_version: i16,
+    /// The 32 bytes of the fingerprint.
+    pub fingerprint: Vec<u8>,
+    /// When the key was first used, by the database's clock.
+    pub created_at: DateTime<Utc>,
+    /// When the record dies, by the database's clock.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Why a command ended without success.
+#[derive(Debug)]
+pub enum Rejection {
+    /// A deterministic 4xx: everything the command wrote is undone, the reply is stored.
+    Refused(Reply),
+    /// Not executed: everything is undone and the key is free.
+    Failed(Failure),
+}
+
+/// What kind of failure it was: it decides the status that the edge answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Rows that the work needs stayed locked by others for too long.
+    Busy,
+    /// The database, or something else the work needs, can't be reached or is overloaded.
+    Unavailable,
+    /// A defect.
+    Internal,
+}
+
+/// Not executed, or not known to be. Cheap to clone, because waiters share it.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Decides the status.
+    pub kind: FailureKind,
+    /// For the log, once; never for the client.
+    pub cause: Arc<str>,
+    /// Whether a fresh attempt of the same transaction may well succeed at once: a deadlock's
+    /// victim or a serialization failure.
+    pub worth_another_attempt: bool,
+}
+
+impl Failure {
+    /// Something the work needs is not to be had now.
+    pub fn unavailable(cause: impl ToString) -> Self {
+        Self::new(FailureKind::Unavailable, cause)
+    }
+
+    /// Something the work needs is in the hands of another request.
+    pub fn busy(cause: impl ToString) -> Self {
+        Self::new(FailureKind::Busy, cause)
+    }
+
+    /// A defect of this program.
+    pub fn internal(cause: impl ToString) -> Self {
+        Self::new(FailureKind::Internal, cause)
+    }
+
+    /// A COMMIT that was answered with an error. Postgres answers with one of class 23 or 40 only
+    /// after it has rolled back: the key is free. Everything else, silence included, says nothing
+    /// about what happened: unknown.
+    pub(crate) fn of_commit(error: sqlx::Error) -> Self {
+        let rolled_back = error
+            .as_database_error()
+            .and_then(|database| database.code())
+            .is_some_and(|code| code.starts_with("23") || code.starts_with("40"));
+        if rolled_back {
+            Self {
+                kind: FailureKind::Unavailable,
+                ..Self::from(error)
+            }
+        } else {
+            Self::unavailable(format!(
+                "COMMIT was not acknowledged, the outcome is unknown: {error}"
+            ))
+        }
+    }
+
+    /// No answer in time. After COMMIT was sent the outcome is unknown.
+    pub(crate) fn deadline(committing: &AtomicBool) -> Self {
+        Self::unavailable(if committing.load(Ordering::Relaxed) {
+            "no answer to COMMIT within the database deadline, the outcome is unknown"
+        } else {
+            "the database deadline is over"
+        })
+    }
+
+    /// Logs the cause. Once for each request: its duplicates share the failure and log nothing.
+    pub(crate) fn log(&self, request_id: &str) {
+        let Self { kind, cause, .. } = self;
+        match kind {
+            FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
+            FailureKind::Unavailable | FailureKind::Internal => {
+                tracing::error!(request_id, ?kind, %cause, "no definite outcome");
+            }
+        }
+    }
+
+    fn new(kind: FailureKind, cause: impl ToString) -> Self {
+        Self {
+            kind,
+            cause: cause.to_string().into(),
+            worth_another_attempt: false,
+        }
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "sqlx's errors are open-ended; whatever is not known to pass is a defect"
+        )]
+        let code = match &error {
+            sqlx::Error::Database(database) => database.code().unwrap_or_default().into_owned(),
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => return Self::unavailable(error),
+            _ => return Self::internal(error),
+        };
+        // https://www.postgresql.org/docs/current/errcodes-appendix.html
+        let (kind, worth_another_attempt) = match code.as_str() {
+            "55P03" => (FailureKind::Busy, false),
+            "40001" | "40P01" => (FailureKind::Unavailable, true),
+            // Connection trouble, too few resources, cancelled by a timeout or an operator,
+            // idle or transaction time limits, a server in recovery or read-only.
+            code if ["08", "53", "57"]
+                .iter()
+                .any(|class| code.starts_with(class)) =>
+            {
+                (FailureKind::Unavailable, false)
+            }
+            "25P03" | "25P04" | "25006" => (FailureKind::Unavailable, false),
+            _ => (FailureKind::Internal, false),
+        };
+        Self {
+            worth_another_attempt,
+            ..Self::new(kind, error)
+        }
+    }
+}
+
+impl From<sqlx::Error> for Rejection {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// A row of `idempotency_keys` whose outcome is saved.
+pub(crate) struct Row {
+    pub(crate) request_id: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) fingerprint_version: i16,
+    pub(crate) fingerprint: Vec<u8>,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) expires_at: DateTime<Utc>,
+    pub(crate) status: Option<i16>,
+    pub(crate) headers: Option<sqlx::types::Json<Vec<(String, String)>>>,
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) resource_id: Option<String>,
+    pub(crate) label: Option<String>,
+}
+
+impl Row {
+    /// What a row without an outcome means for `request`: on a row that exists the fingerprint is
+    /// compared before anything else.
+    pub(crate) fn compare(&self, request: &Request) -> Result<Conclusion, Failure> {
+        let same = request
+            .fingerprint
+            .matches(self.fingerprint_version, &self.fingerprint)
+            .map_err(Failure::unavailable)?;
+        Ok(if same {
+            Conclusion::Unfinished
+        } else {
+            Conclusion::Reused
+        })
+    }
+
+    /// `None` for a row whose outcome isn't saved.
+    pub(crate) fn into_record(self) -> Option<Record> {
+        Some(Record {
+            reply: Reply {
+                status: u16::try_from(self.status?).ok()?,
+                headers: self.headers?.0,
+                body: self.body?,
+                resource_id: self.resource_id,
+            },
+            request_id: self.request_id,
+            method: self.method,
+            path: self.path,
+            label: self.label,
+            fingerprint_version: self.fingerprint_version,
+            fingerprint: self.fingerprint,
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+        })
+    }
+}
+
+/// Saves the outcome in the row that this transaction claimed, or may complete, and gives back the
+/// whole record. An outcome that took long lives as long as any other.
+///
+/// This must be the transaction's last statement: `COMMIT` of a transaction that an earlier,
+/// swallowed error has aborted answers "ok" and rolls back, but a statement in it fails.
+pub(crate) async fn save(
+    tx: &mut PgConnection,
+    account_id: uuid::Uuid,
+    key: &str,
+    reply: &Reply,
+    retention: &PgInterval,
+) -> Result<Record, sqlx::Error> {
+    // The database's own check names what is saved; a status that doesn't fit i16 can't pass it.
+    let status = i16::try_from(reply.status).unwrap_or(i16::MAX);
+    sqlx::query_as!(
+        Row,
+        r#"
+        UPDATE idempotency_keys
+           SET status = $3, headers = $4, body = $5, resource_id = $6,
+               expires_at = greatest(expires_at, now() + $7::interval)
+         WHERE account_id = $1 AND key = $2 AND status IS NULL
+        RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
+                  expires_at, status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>",
+                  body, resource_id, label
+        "#,
+        account_id,
+        key,
+        status,
+        sqlx::types::Json(&reply.headers) as _,
+        &reply.body,
+        reply.resource_id,
+        retention,
+    )
+    .fetch_one(tx)
+    .await?
+    .into_record()
+    .ok_or(sqlx::Error::RowNotFound)
+}

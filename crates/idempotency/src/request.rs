@@ -1,0 +1,101 @@
+//! What goes into [`Idempotency::run`](crate::Idempotency::run), and what comes out.
+
+use std::{sync::Arc, time::Duration};
+
+use uuid::Uuid;
+
+use crate::{Failure, Fingerprint, FingerprintInput, IdempotencyKey, KeyError, Parameters, Record};
+
+/// One request that carries an idempotency key.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Whose key it is: the tenant. Never the API key: rotation must not split a key in two.
+    pub account_id: Uuid,
+    /// The key.
+    pub key: IdempotencyKey,
+    /// What tells this request from another one under the same key.
+    pub fingerprint: Fingerprint,
+    /// The method, for the record.
+    pub method: String,
+    /// The path, for the record.
+    pub path: String,
+    /// 1 to 255 bytes that mean nothing to the core, for the record. No part of what tells one
+    /// request from another: a record keeps the label that the first use of its key had.
+    pub label: Option<String>,
+    /// The `req_…` of this request; if it executes, every replay will name it.
+    pub request_id: String,
+    /// How long a duplicate waits for the one in flight before it is told that the key is in use.
+    pub wait: Duration,
+}
+
+impl Request {
+    /// Work that belongs to a larger request: `path` says which part, and is its key in a scope that
+    /// no client can write. The same path is always the same request.
+    pub fn reserved(
+        account_id: Uuid,
+        path: String,
+        request_id: String,
+        wait: Duration,
+    ) -> Result<Self, KeyError> {
+        let nothing = Parameters::Canonical(b"{}");
+        Ok(Self {
+            account_id,
+            key: IdempotencyKey::reserved(&path)?,
+            fingerprint: Fingerprint::of(&FingerprintInput {
+                method: "POST",
+                path: &path,
+                query: nothing,
+                media_type: "json",
+                parameters: nothing,
+            }),
+            method: "POST".to_owned(),
+            path,
+            label: None,
+            request_id,
+            wait,
+        })
+    }
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A definite, committed answer.
+    Stored {
+        /// What to render, the first time as every time.
+        record: Arc<Record>,
+        /// Whether an earlier request executed it.
+        replayed: bool,
+    },
+    /// The key belongs to another request.
+    Reused,
+    /// The first request with this key hasn't finished.
+    InUse,
+    /// The key's record is this request's, and is committed without an outcome. An add-on left it
+    /// that way and has to complete it. With the core alone there are no such records: answer as
+    /// for [`Outcome::InUse`].
+    Unfinished,
+    /// Not executed, or not known to be: the same key is the only safe retry.
+    Failed(Failure),
+}
+
+/// What an application may choose. How long a request waits for a connection, and how many requests
+/// may wait for keys that other replicas hold, follows from the pool.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// How long a completed record lives, from the first use of its key: 24 hours.
+    pub retention: Duration,
+    /// The longest a transaction may take from BEGIN to COMMIT, further attempts included: 5
+    /// seconds. Longer than a statement may take, shorter than a session may idle in a transaction
+    /// ([`SessionLimits`](crate::SessionLimits)).
+    pub database_deadline: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            retention: Duration::from_secs(24 * 3600),
+            database_deadline: Duration::from_secs(5),
+        }
+    }
+}

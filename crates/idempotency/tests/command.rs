@@ -1,0 +1,217 @@
+//! The core in an application: one transaction per key.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::time::Duration;
+
+use charge_once_idempotency::{
+    Command, Idempotency, Outcome, Rejection, Reply, Settings, migrate, sweep,
+};
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use support::{BookSeat, count, json, request, set_up, stored};
+use uuid::Uuid;
+
+const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
+const BOOKINGS: &str = "SELECT count(*) FROM bookings";
+
+fn seat(account_id: Uuid, seat: &str) -> BookSeat {
+    let seat = seat.to_owned();
+    BookSeat { account_id, seat }
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_retry_gets_the_first_answer(options: PgPoolOptions, connect: PgConnectOptions) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let account_id = Uuid::now_v7();
+    let send = || {
+        let request = request(account_id, "one", "/bookings", r#"{"seat":"12A"}"#);
+        idempotency.run(request, seat(account_id, "12A"))
+    };
+    let (first, replayed) = stored(send().await);
+    assert_eq!((first.reply.status, replayed), (201, false));
+    let (again, replayed) = stored(send().await);
+    assert!(replayed);
+    assert_eq!(again, first);
+    assert_eq!(count(&pool, BOOKINGS).await, 1);
+    assert_eq!(count(&pool, RECORDS).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_refusal_is_kept_after_its_reason_is_gone(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let account_id = Uuid::now_v7();
+    let send = |key| {
+        let request = request(account_id, key, "/bookings", "{}");
+        idempotency.run(request, seat(account_id, "12A"))
+    };
+    stored(send("one").await);
+    let (refused, _) = stored(send("two").await);
+    assert_eq!(refused.reply.status, 400);
+    sqlx::raw_sql("DELETE FROM bookings")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let (again, replayed) = stored(send("two").await);
+    assert_eq!((again, replayed), (refused, true));
+    assert_eq!(count(&pool, BOOKINGS).await, 0);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_key_belongs_to_one_request_of_one_account(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let (one, other) = (Uuid::now_v7(), Uuid::now_v7());
+    stored(
+        idempotency
+            .run(request(one, "one", "/bookings", "{}"), seat(one, "12A"))
+            .await,
+    );
+    let reused = idempotency
+        .run(request(one, "one", "/bookings", "[]"), seat(one, "13C"))
+        .await;
+    assert!(matches!(reused, Outcome::Reused), "{reused:?}");
+    let (_, replayed) = stored(
+        idempotency
+            .run(request(other, "one", "/bookings", "{}"), seat(other, "14B"))
+            .await,
+    );
+    assert!(!replayed);
+    assert_eq!(count(&pool, BOOKINGS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn fifty_racers_through_two_replicas_have_one_effect(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    // Another process on the same database has a map of its own.
+    let replica = Idempotency::new(pool.clone(), Settings::default()).unwrap();
+    let account_id = Uuid::now_v7();
+    let racers: Vec<_> = (0..50)
+        .map(|racer| {
+            let idempotency = if racer % 2 == 0 {
+                &idempotency
+            } else {
+                &replica
+            };
+            let idempotency = idempotency.clone();
+            tokio::spawn(async move {
+                let mut request = request(account_id, "one", "/bookings", "{}");
+                request.wait = Duration::from_secs(10);
+                idempotency.run(request, seat(account_id, "12A")).await
+            })
+        })
+        .collect();
+    let mut executed = 0;
+    for racer in racers {
+        let (record, replayed) = stored(racer.await.unwrap());
+        assert_eq!(record.reply.status, 201);
+        executed += u32::from(!replayed);
+    }
+    assert_eq!(executed, 1);
+    assert_eq!(count(&pool, BOOKINGS).await, 1);
+}
+
+/// A command that breaks the first rule of commands.
+struct SwallowsAnError(Uuid);
+
+impl Command for SwallowsAnError {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        sqlx::query("INSERT INTO bookings (account_id, seat) VALUES ($1, '14B')")
+            .bind(self.0)
+            .execute(&mut *tx)
+            .await?;
+        let swallowed = sqlx::query("SELECT 1 / 0").execute(tx).await;
+        assert!(swallowed.is_err());
+        Ok(json(201, "{}"))
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let account_id = Uuid::now_v7();
+    let request = request(account_id, "one", "/bookings", "{}");
+    let outcome = idempotency.run(request, SwallowsAnError(account_id)).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert_eq!(count(&pool, BOOKINGS).await, 0);
+    assert_eq!(count(&pool, RECORDS).await, 0);
+}
+
+/// As an add-on leaves it: a committed row without an outcome.
+async fn leave_unfinished(pool: &PgPool, account_id: Uuid, body: &str) {
+    let left = request(account_id, "one", "/bookings", body);
+    sqlx::query(
+        "INSERT INTO idempotency_keys
+                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
+                 created_at, expires_at)
+         VALUES ($1, 'one', $2, $3, 'POST', '/bookings', 'req', now() - interval '2 days',
+                 now() - interval '1 day')",
+    )
+    .bind(account_id)
+    .bind(left.fingerprint.version())
+    .bind(left.fingerprint.bytes())
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_committed_row_without_an_outcome_is_unfinished_and_neither_expires_nor_executes(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let account_id = Uuid::now_v7();
+    leave_unfinished(&pool, account_id, "{}").await;
+    sweep(&mut pool.acquire().await.unwrap()).await.unwrap();
+
+    let same = idempotency.run(
+        request(account_id, "one", "/bookings", "{}"),
+        seat(account_id, "12A"),
+    );
+    let same = same.await;
+    assert!(matches!(same, Outcome::Unfinished), "{same:?}");
+    // The fingerprint is compared before anything else.
+    let other = idempotency.run(
+        request(account_id, "one", "/bookings", "[]"),
+        seat(account_id, "12A"),
+    );
+    let other = other.await;
+    assert!(matches!(other, Outcome::Reused), "{other:?}");
+    assert_eq!(count(&pool, BOOKINGS).await, 0);
+    assert_eq!(count(&pool, RECORDS).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, _) = set_up(options, connect).await;
+    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    let own = "SELECT count(*) FROM idempotency_migrations WHERE success";
+    let sets = 1 + i64::from(cfg!(feature = "phases")) + i64::from(cfg!(feature = "workflow"));
+    assert_eq!(count(&pool, own).await, sets);
+    let application = "SELECT count(*) FROM pg_tables WHERE tablename = '_sqlx_migrations'";
+    assert_eq!(count(&pool, application).await, 0);
+    // A core-only user gets no table that only an add-on needs.
+    let leases = "SELECT count(*) FROM pg_tables WHERE tablename = 'idempotency_leases'";
+    assert_eq!(
+        count(&pool, leases).await,
+        i64::from(cfg!(feature = "phases"))
+    );
+}

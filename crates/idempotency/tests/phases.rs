@@ -1,0 +1,246 @@
+//! Effects outside the database, and workflows over both ways to run.
+#![cfg(feature = "phases")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use charge_once_idempotency::{
+    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
+    Phases, Rejection, Reply,
+};
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use support::{BookSeat, count, json, request, set_up, stored};
+use uuid::Uuid;
+
+/// `POST /parcels`: orders a courier, who is across a network.
+struct OrderCourier {
+    account_id: Uuid,
+    address: String,
+}
+
+impl Begin for OrderCourier {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        sqlx::query("INSERT INTO parcels (account_id, id, address) VALUES ($1, $2, $3)")
+            .bind(self.account_id)
+            .bind(operation)
+            .bind(&self.address)
+            .execute(tx)
+            .await?;
+        Ok(BeginOutcome::Begun {
+            resource_id: Some(operation.to_string()),
+        })
+    }
+}
+
+/// What `begin` wrote down.
+struct Parcel {
+    account_id: Uuid,
+    id: Uuid,
+    address: String,
+}
+
+/// The courier's API; it has idempotency keys of its own.
+struct Courier {
+    client: CourierClient,
+}
+
+impl ExternalEffect for Courier {
+    const KIND: &'static str = "courier";
+    type Operation = Parcel;
+    type Answer = String;
+
+    async fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> Result<Parcel, Failure> {
+        let address = sqlx::query_scalar("SELECT address FROM parcels WHERE id = $1")
+            .bind(operation)
+            .fetch_one(tx)
+            .await?;
+        Ok(Parcel {
+            account_id,
+            id: operation,
+            address,
+        })
+    }
+
+    async fn call(&self, parcel: &Parcel) -> CallOutcome<String> {
+        match self.client.order(parcel.id, &parcel.address) {
+            Some(tracking_number) => CallOutcome::Answered(tracking_number),
+            None => CallOutcome::Unknown(Failure::unavailable("the courier's answer is lost")),
+        }
+    }
+
+    async fn complete(
+        &self,
+        tx: &mut PgConnection,
+        parcel: &Parcel,
+        tracking_number: &String,
+    ) -> Result<Reply, Failure> {
+        sqlx::query("UPDATE parcels SET tracking_number = $3 WHERE account_id = $1 AND id = $2")
+            .bind(parcel.account_id)
+            .bind(parcel.id)
+            .bind(tracking_number)
+            .execute(tx)
+            .await?;
+        Ok(json(201, &format!(r#"{{"tracking":"{tracking_number}"}}"#)))
+    }
+
+    async fn release(&self, tx: &mut PgConnection, parcel: &Parcel) -> Result<(), Failure> {
+        sqlx::query("DELETE FROM parcels WHERE account_id = $1 AND id = $2")
+            .bind(parcel.account_id)
+            .bind(parcel.id)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Stands for an HTTP client and the courier behind it: one tracking number for each key.
+#[derive(Clone, Default)]
+struct CourierClient {
+    ordered: Arc<Mutex<HashMap<Uuid, String>>>,
+    /// How many answers are lost on the way, from now on.
+    loses: Arc<AtomicU32>,
+}
+
+impl CourierClient {
+    /// `None`: ordered, but the answer is lost.
+    fn order(&self, key: Uuid, address: &str) -> Option<String> {
+        let mut ordered = self.ordered.lock().unwrap();
+        let number = format!("{address}-{}", ordered.len());
+        let number = ordered.entry(key).or_insert(number).clone();
+        let lost = |left: u32| left.checked_sub(1);
+        let answered = self
+            .loses
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, lost)
+            .is_err();
+        answered.then_some(number)
+    }
+}
+
+async fn set_up_phases(
+    pool: &PgPool,
+    idempotency: Idempotency,
+    client: CourierClient,
+) -> Phases<Courier> {
+    sqlx::raw_sql(
+        "CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text)",
+    )
+    .execute(pool)
+    .await
+    .unwrap();
+    let settings = LeaseSettings {
+        lease: Duration::from_secs(30),
+        call_limit: Duration::from_secs(10),
+    };
+    Phases::new(idempotency, Courier { client }, settings).unwrap()
+}
+
+fn to_elm_street(account_id: Uuid) -> OrderCourier {
+    OrderCourier {
+        account_id,
+        address: "Elm Street".to_owned(),
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_lost_answer_is_asked_for_again_under_the_same_key(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let client = CourierClient::default();
+    let phases = set_up_phases(&pool, idempotency.clone(), client.clone()).await;
+    let account_id = Uuid::now_v7();
+    let parcel = || request(account_id, "one", "/parcels", "{}");
+
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = phases.run(parcel(), to_elm_street(account_id)).await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    // A command in one transaction can't judge what is left in flight.
+    let seat = BookSeat {
+        account_id,
+        seat: "12A".to_owned(),
+    };
+    let unfinished = idempotency.run(parcel(), seat).await;
+    assert!(matches!(unfinished, Outcome::Unfinished), "{unfinished:?}");
+
+    for _ in 0..2 {
+        let outcome = phases.run(parcel(), to_elm_street(account_id)).await;
+        let (record, _) = stored(outcome);
+        assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
+    }
+    assert_eq!(client.ordered.lock().unwrap().len(), 1);
+    let parcels = "SELECT count(*) FROM parcels WHERE tracking_number = 'Elm Street-0'";
+    assert_eq!(count(&pool, parcels).await, 1);
+    let leases = "SELECT count(*) FROM idempotency_leases";
+    assert_eq!(count(&pool, leases).await, 0);
+    assert!(!phases.recover_one().await.unwrap());
+}
+
+#[cfg(feature = "workflow")]
+#[sqlx::test(migrations = false)]
+async fn a_workflow_lists_its_requests_whichever_way_they_run(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    use charge_once_idempotency::WorkflowName;
+
+    let (pool, idempotency) = set_up(options, connect).await;
+    let client = CourierClient::default();
+    let phases = set_up_phases(&pool, idempotency.clone(), client.clone()).await;
+    let account_id = Uuid::now_v7();
+    let trip = WorkflowName::parse(b"trip-1").unwrap();
+    let linked = |key: &str| {
+        let mut request = request(account_id, key, "/bookings", "{}");
+        request.label = Some(trip.to_label());
+        request
+    };
+    let seat = || BookSeat {
+        account_id,
+        seat: "12A".to_owned(),
+    };
+    stored(idempotency.run(linked("seat"), seat()).await);
+    stored(idempotency.run(linked("again"), seat()).await);
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = phases
+        .run(linked("tickets"), to_elm_street(account_id))
+        .await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+
+    let page = idempotency.workflow(account_id, trip.clone(), None, 100);
+    let steps = page.await.unwrap().unwrap().steps.into_iter();
+    let steps: Vec<_> = steps
+        .map(|step| (step.key, step.outcome.map(|outcome| outcome.status)))
+        .collect();
+    let step = |key: &str, status| (key.to_owned(), status);
+    assert_eq!(
+        steps,
+        [
+            step("seat", Some(201)),
+            step("again", Some(400)),
+            step("tickets", None)
+        ]
+    );
+    let elsewhere = idempotency.workflow(Uuid::now_v7(), trip, None, 100);
+    assert!(elsewhere.await.unwrap().unwrap().steps.is_empty());
+}

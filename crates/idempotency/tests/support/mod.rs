@@ -1,0 +1,104 @@
+//! A small application on the crate: bookings of seats. Each test has a database of its own, which
+//! `#[sqlx::test]` creates on the server that `DATABASE_URL` names.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    unreachable_pub,
+    reason = "a test may stop at the first surprise, and no test needs all of this"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use charge_once_idempotency::{
+    Command, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters,
+    Record, Rejection, Reply, Request, SessionLimits, Settings, migrate, pin_session,
+};
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use uuid::Uuid;
+
+/// The crate's tables, and the application's own.
+pub async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> (PgPool, Idempotency) {
+    let pool = options
+        .acquire_timeout(Duration::from_secs(10))
+        .connect_with(pin_session(connect, SessionLimits::default()))
+        .await
+        .unwrap();
+    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE bookings (account_id uuid, seat text PRIMARY KEY)")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let idempotency = Idempotency::new(pool.clone(), Settings::default()).unwrap();
+    (pool, idempotency)
+}
+
+/// `POST /bookings`: takes a seat, which only one booking can have.
+#[derive(Clone)]
+pub struct BookSeat {
+    pub account_id: Uuid,
+    pub seat: String,
+}
+
+impl Command for BookSeat {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let booked = sqlx::query(
+            "INSERT INTO bookings (account_id, seat) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        )
+        .bind(self.account_id)
+        .bind(&self.seat)
+        .execute(tx)
+        .await?;
+        if booked.rows_affected() == 0 {
+            // Stored like a success: every retry gets the same answer.
+            return Err(Rejection::Refused(json(400, r#"{"error":"seat_taken"}"#)));
+        }
+        Ok(json(201, r#"{"object":"booking"}"#))
+    }
+}
+
+pub fn json(status: u16, body: &str) -> Reply {
+    Reply {
+        status,
+        headers: vec![("content-type".into(), "application/json".into())],
+        body: body.into(),
+        resource_id: None,
+    }
+}
+
+/// `POST {path}` with the canonical parameters `body`.
+pub fn request(account_id: Uuid, key: &str, path: &str, body: &str) -> Request {
+    Request {
+        account_id,
+        key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
+        fingerprint: Fingerprint::of(&FingerprintInput {
+            method: "POST",
+            path,
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(body.as_bytes()),
+        }),
+        method: "POST".into(),
+        path: path.into(),
+        label: None,
+        request_id: Uuid::now_v7().to_string(),
+        wait: Duration::ZERO,
+    }
+}
+
+/// The record of an outcome that is definite, and whether it is a replay.
+pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
+    match outcome {
+        Outcome::Stored { record, replayed } => (record, replayed),
+        other @ (Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_)) => {
+            panic!("not stored: {other:?}")
+        }
+    }
+}
+
+pub async fn count(pool: &PgPool, query: &'static str) -> i64 {
+    sqlx::query_scalar(query).fetch_one(pool).await.unwrap()
+}
