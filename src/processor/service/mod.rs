@@ -58,10 +58,6 @@ pub const SCHEMA: Schema = &[MigrationSet {
     table: APPLICATION_MIGRATIONS_TABLE,
 }];
 
-/// Where the private PostgreSQL goes when its user can't get to `PROCESSOR_DATA_DIR`: not where the
-/// API's would go.
-pub const REFUGE: &str = "/var/lib/charge-once-processor";
-
 /// How long `tok_slow` takes.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
 

@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-use charge_once::client::{
+use charge_once::http::openapi;
+use charge_once_client::{
     Capture, Charge, ChargeUpdate, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, Kept,
     KeyStore, KeyStoreError, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewItem, NewOrder,
     NewRefund, NewWebhookEndpoint, Operation, Order, Payment, Reason, Request, Resumed,
     RetryPolicy, Saved, Trouble,
 };
-use charge_once::http::openapi;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 

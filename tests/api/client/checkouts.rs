@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use charge_once::client::{
+use charge_once_client::{
     Checkout, Client, Clock, Error, FileKeyStore, Reason, Resumed, RetryPolicy, Trouble,
 };
 use tempfile::TempDir;
@@ -352,7 +352,7 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
     let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, of_charge).await;
     let mut killed = Command::new(std::env::current_exe().unwrap())
         .args([
-            "checkout_client::the_shop_that_is_killed",
+            "client::checkouts::the_shop_that_is_killed",
             "--exact",
             "--ignored",
         ])

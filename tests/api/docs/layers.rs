@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
@@ -145,7 +146,53 @@ fn handlers_hold_no_sql() {
     );
 }
 
+/// The packages of the workspace, as paths.
+fn members() -> Vec<String> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let text = fs::read_to_string(manifest).unwrap();
+    let (_, list) = text.split_once("members = [").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    list.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_image_s_first_layer_has_every_manifest() {
+    let dockerfile = Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile");
+    let dockerfile = fs::read_to_string(dockerfile).unwrap();
+    let members = members();
+    assert!(!members.is_empty());
+    for member in members {
+        let copied = format!("COPY {member}/Cargo.toml {member}/\n");
+        assert!(
+            dockerfile.contains(&copied),
+            "the Dockerfile lacks: {copied}"
+        );
+    }
+}
+
 #[test]
 fn the_client_knows_the_service_by_its_replies_only() {
-    assert_names_none_of("client", &["crate::", "charge_once::", "actix", "sqlx"]);
+    let tree = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--package",
+            "charge-once-client",
+            "--edges",
+            "normal",
+        ])
+        .args(["--prefix", "none", "--locked", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    assert!(tree.starts_with("charge-once-client "), "{tree}");
+    for line in tree.lines().skip(1) {
+        for stranger in ["actix", "sqlx", "charge-once "] {
+            assert!(!line.starts_with(stranger), "a caller compiles {line}");
+        }
+    }
 }

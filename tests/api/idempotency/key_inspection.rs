@@ -1,6 +1,6 @@
 //! Looking an idempotency key up. News, never a permission.
 
-use charge_once::accounts;
+use charge_once::cli::api_key;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{Postgres, Transaction};
@@ -22,7 +22,7 @@ pub async fn hold_key(database: &TestDatabase, key: &str) -> Transaction<'static
                 now(), now() + interval '24 hours'
            FROM accounts WHERE name = $1",
     )
-    .bind(accounts::DEV_ACCOUNT)
+    .bind(api_key::DEV_ACCOUNT)
     .bind(key)
     .execute(&mut *tx)
     .await

@@ -11,9 +11,11 @@ use std::{
 
 use charge_once::{
     config::Config,
-    database::{Database, embedded::EmbeddedPostgres},
+    database::{Database, embedded},
     server,
 };
+use charge_once_client::transport::http_client_builder;
+use charge_once_embedded_postgres::EmbeddedPostgres;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header::HeaderMap};
 use serde_json::Value;
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
@@ -66,10 +68,11 @@ async fn postgres() -> &'static Postgres {
 async fn start_postgres() -> String {
     let folder = std::env::temp_dir().join(format!("charge-once-test-{}", Uuid::now_v7().simple()));
     std::fs::create_dir_all(&folder).unwrap();
-    let embedded = EmbeddedPostgres::start(&folder, None).await.unwrap();
-    let url = embedded.url();
+    let settings = embedded::settings(folder.clone(), None);
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
+    let url = postgres.url();
     // Kept open for as long as this process lives; dropping it leaves PostgreSQL to the watchdog.
-    std::mem::forget(embedded);
+    std::mem::forget(postgres);
     watch_over(folder);
 
     let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -80,7 +83,7 @@ async fn start_postgres() -> String {
     let database = Database::connect(&database_url(&url, TEMPLATE), &config(&[]))
         .await
         .unwrap();
-    charge_once::accounts::ensure_dev_key(&database, API_KEY)
+    charge_once::cli::api_key::ensure_dev_key(&database, API_KEY)
         .await
         .unwrap();
     database.pool().close().await;
@@ -259,12 +262,12 @@ pub struct Client {
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
-        // The program gives its own client a provider of cryptography; this one needs a default.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         // No pool of connections: a test that kills servers must not meet a half-dead one.
-        let http = reqwest::Client::builder()
+        let http = http_client_builder()
+            .unwrap()
             .pool_max_idle_per_host(0)
-            .no_proxy()
+            // As a browser does, for pages.
+            .redirect(reqwest::redirect::Policy::limited(3))
             .build()
             .unwrap();
         Self {
