@@ -88,7 +88,7 @@ pub enum StartError {
         "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
     )]
     Unreachable(#[source] sqlx::Error),
-    /// A connection, and then silence.
+    /// A connection without an answer.
     #[error(
         "the database accepts connections but said nothing within {seconds} seconds. Is \
          DATABASE_URL right, and is it a PostgreSQL that runs there?"
@@ -97,7 +97,7 @@ pub enum StartError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// A server that forgets.
+    /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
          crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
@@ -219,7 +219,7 @@ impl Database {
         for migrations in self.schema {
             let versions = migrations.migrator.iter();
             let newest = versions.map(|migration| migration.version).max();
-            // A standby can't write: for this service it is as good as not there.
+            // A standby can't write, so this service can't use it.
             let query = sqlx::AssertSqlSafe(format!(
                 "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
                 migrations.table
@@ -365,10 +365,10 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
         .is_some_and(|code| code == "57P03")
 }
 
-/// Why a read gave nothing.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The database said so, or can't be reached.
+    /// The database refused, or can't be reached.
     #[error(transparent)]
     Database(sqlx::Error),
     /// No answer in time.
@@ -389,7 +389,7 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// Why a write is not done, or not known to be.
+/// Why a write failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The database said so, or can't be reached: nothing was written.
@@ -427,7 +427,7 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
         .options([("TimeZone", "UTC")])
 }
 
-/// Asks the session what it really has: a pooler may have dropped the pinned settings on the way.
+/// Reads the session's settings: a pooler may have dropped the pinned ones.
 async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
     for (setting, needed) in [
         ("fsync", "on"),

@@ -185,8 +185,8 @@ impl From<sqlx::Error> for Failure {
         let (kind, worth_another_attempt) = match code.as_str() {
             "55P03" => (FailureKind::Busy, false),
             "40001" | "40P01" => (FailureKind::Unavailable, true),
-            // Connection trouble, too few resources, cancelled by a timeout or an operator,
-            // idle or transaction time limits, a server in recovery or read-only.
+            // Connection errors, too few resources, cancellation by a timeout or an operator, idle
+            // or transaction time limits, a server in recovery or read-only.
             code if ["08", "53", "57"]
                 .iter()
                 .any(|class| code.starts_with(class)) =>

@@ -335,3 +335,50 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
     assert_eq!(healthy(address), Some(1));
 }
+
+/// Runs the one command of docs/operations.md that begins with `program`, on this data.
+fn run_documented(program: &str, data_dir: &str) {
+    let document = include_str!("../../../docs/operations.md");
+    let command = document
+        .lines()
+        .find(|line| line.starts_with(&format!("{program} ")))
+        .unwrap();
+    let here = "$PWD/.charge-once";
+    assert!(command.contains(here), "{command}");
+    let postgres = Command::new("scripts/postgres-bin-dir").output().unwrap();
+    let path = format!("{}:/usr/bin:/bin", text(&postgres.stdout).trim());
+    let output = Command::new("sh")
+        .args(["-c", &command.replace(here, data_dir)])
+        .current_dir(Path::new(data_dir).parent().unwrap())
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_backup_of_the_private_postgres_restores_charges_and_keys_as_documented() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let stop = async |mut server: ServerProcess| {
+        signal(&server.child, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut server.child).await, Some(0));
+    };
+    let (server, _) = start_embedded(&data_dir);
+    let original = server.client.charge("key-1").await;
+    run_documented("pg_dump", &data_dir);
+    assert_eq!(server.client.charge("key-2").await.status, 201);
+    stop(server).await;
+    std::fs::remove_dir_all(&data_dir).unwrap();
+
+    let (server, _) = start_embedded(&data_dir);
+    run_documented("pg_restore", &data_dir);
+    stop(server).await;
+
+    let (server, _) = start_embedded(&data_dir);
+    let replay = server.client.charge("key-1").await;
+    replay.assert_replays(&original);
+    let after_the_backup = server.client.charge("key-2").await;
+    assert!(!after_the_backup.is_replay(), "the backup doesn't know it");
+    stop(server).await;
+}

@@ -93,7 +93,7 @@ pub trait ExternalEffect: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// What came of [`ExternalEffect::call`].
+/// The outcome of [`ExternalEffect::call`].
 #[derive(Debug)]
 pub enum CallOutcome<A> {
     /// The other side's definite answer for this operation.
