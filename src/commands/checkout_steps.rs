@@ -48,7 +48,7 @@ pub struct RunStep {
     pub checkout: CheckoutId,
     /// Which step.
     pub step: StepName,
-    /// Where cards are authorised, if that takes no network.
+    /// Where cards are authorized without a network.
     pub processor: Arc<SimulatedProcessor>,
 }
 
@@ -128,8 +128,8 @@ impl Begin for RunStep {
 }
 
 impl RunStep {
-    /// The checkout, if this step is the one to be run. Nobody else runs one until the transaction
-    /// ends.
+    /// The checkout, if this step is the next one. Its lock prevents other steps until the
+    /// transaction ends.
     async fn lock(&self, tx: &mut PgConnection) -> Result<Option<CheckoutRun>, Rejection> {
         let run = store::checkouts::lock(tx, self.account, self.checkout)
             .await?
@@ -138,9 +138,10 @@ impl RunStep {
     }
 }
 
-/// What came of a step is in the checkout's table, so its record holds nothing; and a step that was run
-/// is not run again, whatever became of its record. A step is never refused by its record either: a
-/// decline or an empty shelf is written down, with what undoes the checkout.
+/// The outcome of a step is in the checkout's table, so its idempotency record holds nothing, and a
+/// step that has run doesn't run again even if its record is gone. A step's record is never a
+/// refusal either: a decline or a lack of stock is stored in the table, together with the
+/// compensating steps.
 pub(super) fn has_run() -> Result<Reply, Rejection> {
     json(OK, &serde_json::Map::new())
 }
@@ -184,8 +185,8 @@ async fn charge_for(
     Ok((ChargeId(Uuid::now_v7()), id, order.charge_for(run.card)))
 }
 
-/// Writes down what the processor said of the charge. The order is paid by it later, once its items
-/// are allocated: whoever ships when an order is paid must not hear of it before.
+/// Stores the processor's answer about the charge. The order becomes paid later, when its items are
+/// allocated: a service that ships paid orders must not see it as paid earlier.
 pub(super) async fn charged(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -300,8 +301,8 @@ async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
     Ok(())
 }
 
-/// Takes a person's word that the money of a canceled checkout was given back, though the processor
-/// refused to do it when it was asked here.
+/// Accepts a manual resolution that the money of a canceled checkout was returned, although the
+/// processor refused the refund.
 pub struct RefundedElsewhere {
     /// Whose checkout it is.
     pub account: AccountId,

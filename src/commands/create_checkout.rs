@@ -61,7 +61,7 @@ impl Begin for CreateCheckout {
     }
 }
 
-/// Reads a checkout for whoever is about to go on with it, and counts the attempt.
+/// Reads a checkout before continuing it, and counts the attempt.
 pub async fn set_out_for_next_step(
     tx: &mut PgConnection,
     account: AccountId,

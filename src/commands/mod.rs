@@ -232,8 +232,8 @@ fn must_have_taken_the_money(mode: Mode, ties: &Ties) -> Result<(), Rejection> {
     Err(Rejection::Failed(Failure::unsupported(cause)))
 }
 
-/// While a processor's answer is out, nobody else may decide about the same money: only settled
-/// facts may refuse.
+/// Until the processor has answered, no other request may decide about the same money: only
+/// completed facts may refuse.
 fn unsettled() -> Rejection {
     Rejection::Failed(Failure::busy(
         "another operation on this object is unsettled",

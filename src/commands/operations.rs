@@ -2,7 +2,7 @@
 //! asking the processor, and writing down its answer.
 //!
 //! Locks    what the operation is about: the checkout, the order, the charge, the refund
-//! Writes   the outcome, or the undoing of what `begin` reserved; whose word it was, if a person's
+//! Writes   the outcome, or the release of what `begin` reserved; the name behind a manual resolution
 //! Emits    as the verb does in one transaction; refund.failed
 
 use std::time::Duration;
@@ -37,10 +37,10 @@ pub struct ProcessorOperations<P> {
     pub processor: P,
     /// What operations and charges remember it by.
     pub name: String,
-    /// For how long it remembers keys, less a margin for an instruction on its way. After that it
-    /// would execute an instruction again, so it is only asked what became of it.
+    /// How long the processor remembers keys, less a margin for an instruction on its way. Later it
+    /// would execute an instruction again, so operations are only looked up.
     pub send_again_within: Duration,
-    /// In an operator's tool: the person by whose word it settles and undoes, which is kept.
+    /// In an operator's tool, the person who resolves the operation. The name is stored.
     pub by_the_word_of: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub struct PayOrder {
     pub id: String,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Where cards are authorised, if that takes no network.
+    /// Where cards are authorized without a network.
     pub processor: Arc<SimulatedProcessor>,
 }
 

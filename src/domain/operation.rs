@@ -56,12 +56,12 @@ pub enum Answer {
     Declined(Decline),
 }
 
-/// What became of an operation, by the word of a person who asked the processor.
+/// The outcome of an operation, from a person who asked the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     /// It was executed.
     Done,
-    /// It was refused for good.
+    /// It was declined.
     Declined,
     /// It was not executed, by no attempt, and will not be.
     NotExecuted,
@@ -116,7 +116,8 @@ impl Verb {
     }
 }
 
-/// Everything that it takes to ask, to settle, and to answer the client, by whoever goes on.
+/// Everything that a process needs to call the processor, to complete the operation, and to answer
+/// the client.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The key that the processor gets.

@@ -46,8 +46,7 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
     Ok(())
 }
 
-/// One operation of the account, which from now on belongs to `processor` if it was nobody's. Locks
-/// it.
+/// One operation of the account. It is assigned to `processor` if it had no processor. Locks it.
 pub async fn find(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -105,7 +104,7 @@ pub struct Unsettled {
     pub created_at: DateTime<Utc>,
     /// Whether an attempt may have been executed.
     pub in_doubt: bool,
-    /// How often somebody went on with it.
+    /// How often it was continued.
     pub takeovers: i32,
     /// The canceled checkout that waits for this refund, which the processor refused to make.
     pub refused_to: Option<CheckoutId>,

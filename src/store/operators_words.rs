@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::domain::{ids::AccountId, operation::Word};
 
-/// Keeps a person's word about an operation, and the operation as it is; fails if it has an answer
-/// already, but for a refund that was declined and that the person says was made all the same. Locks
+/// Stores a manual resolution of an operation, and the operation as it is. Fails if the operation
+/// has an answer already, except for a declined refund that the person made elsewhere. Locks
 /// nothing.
 pub async fn insert(
     tx: &mut PgConnection,

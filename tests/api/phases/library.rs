@@ -29,9 +29,9 @@ enum Far {
     Declines,
     /// Says that it did nothing, and did nothing.
     NotExecuted,
-    /// Did nothing, and nobody hears of it.
+    /// Did nothing, and the answer is lost.
     DropsBefore,
-    /// Did it, and nobody hears of it.
+    /// Did it, and the answer is lost.
     DropsAfter,
     /// Does it when the test says so.
     ExecutesLater,
@@ -610,7 +610,7 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     assert_eq!(world.database.count(attempts).await, 7);
     assert_eq!(world.network.calls().len(), 1);
 
-    // The same for what the reconciler and an operator have in hand.
+    // Work of the reconciler and of an operator ends in the same way.
     let world = World::new().await;
     world.network.will(&[Far::CallerDies]);
     assert!(is_failed(&world.ask().await));

@@ -200,7 +200,7 @@ async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
         assert_eq!(processor.put(key, &late).await, broke_a_rule(key));
     }
 
-    // It doesn't know that two authorisations were meant to be one: a double charge shows.
+    // It doesn't know that two authorizations were meant to be one, so a double charge is visible.
     for _ in 0..2 {
         let key = new();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Webhooks: delivered at least once, signed, retried, and never in anybody's way.
+//! Webhooks: delivered at least once, signed, retried, and never delaying requests.
 
 use std::{collections::BTreeSet, io::Read};
 

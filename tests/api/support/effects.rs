@@ -29,7 +29,7 @@ pub enum End {
     SwallowAnError,
 }
 
-/// Writes one effect, waits for the test's word, and ends as it was told.
+/// Writes one effect, waits for the test, and ends as the test says.
 #[derive(Clone)]
 pub struct Work {
     pub end: End,

@@ -149,7 +149,7 @@ impl Processor {
         self.ledger().await["operations"].as_array().unwrap().len()
     }
 
-    /// `[authorised, captured, released, refunded]` of one charge.
+    /// `[authorized, captured, released, refunded]` of one charge.
     pub async fn sums(&self, charge: &str) -> [i64; 4] {
         let ledger = self.ledger().await;
         let charges = ledger["charges"].as_array().unwrap();
@@ -169,7 +169,7 @@ impl Drop for Processor {
 async fn said(request: RequestBuilder) -> Option<Said> {
     let response = match request.send().await {
         Ok(response) => response,
-        // Nobody there is another matter than a connection that ended.
+        // A missing listener differs from a connection that ended.
         Err(error) => {
             assert!(!error.is_connect(), "{error:?}");
             return None;
@@ -236,7 +236,7 @@ pub fn broke_a_rule(key: Uuid) -> Option<Said> {
 /// Longer than any test: only a reset, or the end of the process, ends such a delay.
 pub const FOREVER: u64 = 600_000;
 
-/// Sends an authorisation of `ch_1` without waiting for its reply.
+/// Sends an authorization of `ch_1` without waiting for its reply.
 pub fn sends(processor: &Arc<Processor>, key: Uuid) -> JoinHandle<Option<Said>> {
     let processor = processor.clone();
     tokio::spawn(async move { processor.put(key, &authorise("ch_1", "tok_visa")).await })

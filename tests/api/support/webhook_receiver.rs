@@ -66,7 +66,7 @@ impl Receiver {
         format!("http://{}/hook?tenant=7", self.address)
     }
 
-    /// The next request, which somebody must be about to send.
+    /// The next request. A test calls this only if one is about to arrive.
     pub async fn next(&mut self) -> Received {
         tokio::time::timeout(PATIENCE, self.requests.recv())
             .await
