@@ -160,7 +160,7 @@ async fn two_who_run_one_checkout_run_each_step_once_and_answer_the_same() {
         let send = |client: &Client| {
             let client = client.clone();
             tokio::spawn(async move {
-                // Who lost the lease is told that somebody else has it, until that one is done.
+                // The process that lost the lease is told so, until the new holder is done.
                 client
                     .post_waiting(20, "/checkouts", key, &checkout())
                     .await

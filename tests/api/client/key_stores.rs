@@ -312,7 +312,7 @@ async fn an_operation_that_is_too_old_is_reported_and_not_sent_again() {
     assert_eq!(operation.key(), payment.key());
     assert_eq!(proxy.seen().len(), 2);
 
-    // Somebody finds out that nothing happened, and clears it.
+    // A person finds out that nothing happened, and clears it.
     let found = client.look_up_key(operation.key()).await;
     assert!(matches!(found, Err(Error::Invalid(refusal)) if refusal.status == 404));
     client.forget(operation.key()).await.unwrap();

@@ -59,7 +59,7 @@ impl Command for Misbehaviour {
                         .execute(&mut *tx)
                         .await?;
                     if turn == 0 {
-                        // The victim's second attempt finds nobody to meet.
+                        // The victim's second attempt meets no other transaction.
                         let meet = both_have_one.wait();
                         let _ = tokio::time::timeout(Duration::from_millis(500), meet).await;
                     }

@@ -72,8 +72,8 @@ fn listed(database: &TestDatabase) -> Vec<(Uuid, String)> {
         .collect()
 }
 
-/// A charge that was asked for a day ago, and nobody knows what became of it. The reconciler, whose
-/// pauses are the longest by then, stays away for the time of a test.
+/// A charge that was asked for a day ago and whose outcome is unknown. The reconciler pauses longer
+/// than a test runs by then.
 async fn in_doubt_for_a_day(fault: &str) -> (World, Uuid) {
     in_doubt_for_a_day_by(fault, "tok_visa").await
 }

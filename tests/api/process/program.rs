@@ -146,7 +146,7 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     one_charge_and_its_record(&database).await;
 }
 
-/// A database that accepts connections and never says a word.
+/// A database that accepts connections and never answers.
 #[tokio::test]
 async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_with_1() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

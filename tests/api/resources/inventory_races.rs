@@ -120,7 +120,7 @@ fn items(lines: &[(&str, i64)]) -> Vec<Item> {
     lines.iter().map(item).collect()
 }
 
-/// A shop with some levels, and connections enough for everybody at once.
+/// A shop with some levels, and enough connections for all racers at once.
 struct Shop {
     account: AccountId,
     database: TestDatabase,
@@ -267,7 +267,7 @@ async fn allocations_of_the_same_skus_in_all_orders_are_whole_or_refused() {
     assert_eq!(shop.levels().await, BTreeMap::from(left));
 }
 
-/// Two allocations that lock the same levels in different orders wait for each other for ever.
+/// Two allocations that lock the same levels in different orders wait for each other forever.
 #[tokio::test]
 async fn levels_are_locked_in_the_order_of_their_skus_whatever_order_they_lie_in() {
     let shop = Shop::with(&[("pan", 1), ("cup", 1)]).await;

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::support::{harness::API_KEY, http_proxy::Seen};
 
-/// Time that passes only while somebody sleeps, and then at once.
+/// Time that passes only during a sleep, and then at once.
 #[derive(Debug, Clone, Default)]
 pub struct TestClock {
     pub now: Arc<Mutex<Duration>>,

@@ -19,7 +19,7 @@ pub async fn charge_in(client: &Client, workflow: &str, key: &str) -> Answer {
     post(client, workflow, "/charges", key, &charge()).await
 }
 
-/// The same with nobody waiting for it yet.
+/// Sends a charge in the background.
 pub fn sending(client: &Client, workflow: &'static str, key: &'static str) -> JoinHandle<Answer> {
     let client = client.clone();
     tokio::spawn(async move { charge_in(&client, workflow, key).await })
