@@ -9,22 +9,31 @@ WORKDIR /build
 # Queries are checked against .sqlx/, so the build needs no database.
 ENV SQLX_OFFLINE=true
 
-# Dependencies change less often than code. Compiled with an empty program, they form a layer that
-# Docker reuses until one of these two files changes.
+# Dependencies change less often than code. Compiled beside empty packages they make a layer of
+# their own, which stays as long as these files do. Cargo asks for the manifest of every member of
+# the workspace; the test `the_image_s_first_layer_has_every_manifest` compares the two lists.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/client/Cargo.toml crates/client/
+COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
-RUN mkdir src crates/idempotency/src \
-    && touch src/lib.rs crates/idempotency/src/lib.rs \
-    && echo 'fn main() {}' > src/main.rs \
+COPY examples/test_support/Cargo.toml examples/test_support/
+COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
+RUN for manifest in $(find . -name Cargo.toml); do \
+        package=$(dirname "$manifest") \
+        && mkdir -p "$package/src" \
+        && touch "$package/src/lib.rs" \
+        && echo 'fn main() {}' > "$package/src/main.rs" || exit; \
+    done \
     && cargo build --release --locked \
-    && rm -r src crates/idempotency/src
+    && find . -name src -not -path './target/*' -prune -exec rm -r {} +
 
 COPY .sqlx .sqlx
 COPY migrations migrations
 COPY crates crates
+COPY examples examples
 COPY src src
-# Cargo compares times, and a file from a checkout can be older than the empty file that it replaces.
-RUN touch src/lib.rs src/main.rs crates/*/src/lib.rs \
+# Cargo compares times, and a file from a checkout can be older than the empty one it replaces.
+RUN find src crates -name '*.rs' -exec touch {} + \
     && cargo build --release --locked
 
 # The Debian release of the build image, for the same C library. TLS and its root certificates are

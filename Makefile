@@ -19,11 +19,7 @@ help: ## list these targets
 .PHONY: run
 run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 	@scripts/install-postgres
-# A variable in the environment wins over .env. The shell reads .env, so a value with `&` or spaces
-# needs quotes.
-	@given=$$(export -p); \
-	if [ -f .env ]; then set -a; . ./.env; set +a; eval "$$given"; fi; \
-	exec cargo run --release --locked
+	@exec scripts/charge-once
 
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
@@ -43,7 +39,7 @@ browser-test: ## charge a card from Swagger UI, in Chromium
 	@scripts/browser-test
 
 .PHONY: check
-check: ## run everything that CI runs, about half an hour
+check: ## run everything that CI runs, about 15 minutes
 	@bash .ci/run
 
 .PHONY: compose-test

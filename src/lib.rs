@@ -18,10 +18,12 @@
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
 //!
-//! On the other end of the network, [`client`] keeps its half of the promise. It knows the rest of
-//! the crate as any client does: by its replies.
+//! On the other end of the network, `crates/client` keeps the client's half of the promise. It knows
+//! this crate by its replies only.
 //!
 //! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/docs/layers.rs`).
+
+pub mod cli;
 
 pub mod server;
 
@@ -44,12 +46,7 @@ pub mod processor;
 
 pub mod workers;
 
-pub mod accounts;
 pub mod config;
 pub mod database;
-pub mod operations;
 
 pub mod telemetry;
-
-#[cfg(feature = "client")]
-pub mod client;

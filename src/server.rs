@@ -13,11 +13,11 @@ use crate::{
     commands::{NetworkPhases, ProcessorOperations},
     config::{Config, ProcessorConfig},
     database::Database,
-    http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
+    http::{self, App, api_keys::ApiKeys, middleware::outermost, rate_limit::RateLimit},
     idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
-    operations,
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
     sagas::{CheckoutPhases, CheckoutSteps},
+    store,
     telemetry::RequestSpan,
     workers::{
         self,
@@ -148,7 +148,9 @@ pub async fn serve(
 /// Without PROCESSOR_URL, no process continues the operations that began with it, and their objects
 /// stay busy.
 async fn tell_of_unsettled_operations(database: &Database) {
-    match operations::list(database).await {
+    let unsettled =
+        database.read(|connection| Box::pin(store::operations::list_unsettled(connection)));
+    match unsettled.await {
         Ok(unsettled) if unsettled.is_empty() => {}
         Ok(unsettled) => tracing::error!(
             operations = unsettled.len(),

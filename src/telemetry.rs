@@ -2,9 +2,8 @@
 //!
 //! Promise: every line of a request carries its `req_…`. Never logged: bodies, idempotency keys,
 //! names of workflows, API keys, query strings, paths as sent (the route's pattern stands for them),
-//! and the URLs and secrets of webhooks.
-
-use std::io::IsTerminal;
+//! and the URLs and secrets of webhooks. A successful probe of `/livez` or `/readyz` is a line at
+//! DEBUG, every other request one at INFO.
 
 use actix_web::{
     HttpMessage,
@@ -15,30 +14,14 @@ use tracing::Span;
 use tracing_actix_web::RootSpanBuilder;
 use tracing_subscriber::EnvFilter;
 
-use crate::{config::ConfigError, domain::ids::RequestId};
+use crate::{config::Log, domain::ids::RequestId};
 
 /// Starts logging to standard error. Call it once.
-pub fn start() -> Result<(), ConfigError> {
-    let bad = |variable, expected: &str| ConfigError {
-        variable,
-        expected: expected.to_owned(),
-    };
-    let directives = std::env::var("RUST_LOG").unwrap_or_default();
-    let filter = match directives.trim() {
-        "" => EnvFilter::new("info"),
-        given => EnvFilter::try_new(given)
-            .map_err(|_| bad("RUST_LOG", "a filter such as info or charge_once=debug"))?,
-    };
-    let json = match std::env::var("LOG_FORMAT").unwrap_or_default().as_str() {
-        "json" => true,
-        "pretty" => false,
-        "" => !std::io::stderr().is_terminal(),
-        _ => return Err(bad("LOG_FORMAT", "pretty or json")),
-    };
+pub fn start(log: &Log) {
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(EnvFilter::new(&log.filter))
         .with_writer(std::io::stderr);
-    if json {
+    if log.json {
         subscriber
             .json()
             .flatten_event(true)
@@ -47,8 +30,10 @@ pub fn start() -> Result<(), ConfigError> {
     } else {
         subscriber.init();
     }
-    Ok(())
 }
+
+/// What load balancers and container engines ask every few seconds.
+const PROBES: [&str; 2] = ["/livez", "/readyz"];
 
 /// Opens the span of a request and closes it with one line.
 pub struct RequestSpan;
@@ -73,10 +58,16 @@ impl RootSpanBuilder for RequestSpan {
         _span: Span,
         outcome: &Result<ServiceResponse<B>, actix_web::Error>,
     ) {
-        let status = match outcome {
-            Ok(response) => response.status(),
-            Err(error) => error.as_response_error().status_code(),
+        let (status, route) = match outcome {
+            Ok(response) => (response.status(), response.request().match_pattern()),
+            Err(error) => (error.as_response_error().status_code(), None),
         };
-        tracing::info!(status = status.as_u16(), "answered");
+        let is_probe = route.is_some_and(|route| PROBES.contains(&route.as_str()));
+        // A probe that fails is worth a line, one that succeeds is not.
+        if is_probe && status.is_success() {
+            tracing::debug!(status = status.as_u16(), "answered");
+        } else {
+            tracing::info!(status = status.as_u16(), "answered");
+        }
     }
 }

@@ -229,7 +229,7 @@ fn must_have_taken_the_money(mode: Mode, ties: &Ties) -> Result<(), Rejection> {
         }
         (Mode::Phases, false) => "the charge was simulated, which takes no PROCESSOR_URL",
     };
-    Err(Rejection::Failed(Failure::unavailable(cause)))
+    Err(Rejection::Failed(Failure::unsupported(cause)))
 }
 
 /// While a processor's answer is out, nobody else may decide about the same money: only settled
@@ -262,12 +262,7 @@ fn unserializable(error: serde_json::Error) -> Rejection {
 /// A reply with a JSON body.
 fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
     let body = serde_json::to_vec(object).map_err(unserializable)?;
-    Ok(Reply {
-        status,
-        headers: vec![("content-type".into(), "application/json".into())],
-        body,
-        resource_id: None,
-    })
+    Ok(Reply::json(status, body))
 }
 
 /// The reply of an error that is a definite outcome.

@@ -16,7 +16,7 @@ use sqlx::{
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
 
 pub use crate::idempotency::GuardedConnection;
@@ -64,6 +64,19 @@ pub const SCHEMA: Schema = &[
 /// How long a start waits for a first connection: a database that is still starting beside us.
 const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);
 
+/// Pause between two attempts to make it.
+const FIRST_CONNECTION_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a refused connection means to the program that starts. A PostgreSQL that answers that it is
+/// starting is waited for in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenRefused {
+    /// A server may be started together with its database, which doesn't listen yet.
+    TryAgain,
+    /// A command works on the database of a running server.
+    GiveUp,
+}
+
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -75,7 +88,16 @@ pub enum StartError {
         "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
     )]
     Unreachable(#[source] sqlx::Error),
-    /// A server that forgets.
+    /// A connection without an answer.
+    #[error(
+        "the database accepts connections but said nothing within {seconds} seconds. Is \
+         DATABASE_URL right, and is it a PostgreSQL that runs there?"
+    )]
+    Silent {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
          crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
@@ -110,21 +132,22 @@ pub struct Database {
 /// A read: borrows the connection for as long as its future runs.
 pub type Reading<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
-/// The same for a write.
+/// A write: borrows the connection for as long as its future runs.
 pub type Writing<'c, T> = Reading<'c, T>;
 
 impl Database {
     /// Connects to `url`, checks that the server keeps what it acknowledges, and migrates if the
     /// configuration says so.
     pub async fn connect(url: &str, config: &Config) -> Result<Self, StartError> {
-        Self::connect_with(url, config, SCHEMA).await
+        Self::connect_with(url, config, SCHEMA, WhenRefused::TryAgain).await
     }
 
-    /// The same with another schema.
+    /// Connects as [`Database::connect`] does, with another schema or less patience.
     pub async fn connect_with(
         url: &str,
         config: &Config,
         schema: Schema,
+        when_refused: WhenRefused,
     ) -> Result<Self, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         let options = pin_session(options, &config.timeouts);
@@ -139,12 +162,8 @@ impl Database {
             runtime: Handle::current(),
             schema,
         };
-        let mut connection =
-            tokio::time::timeout(FIRST_CONNECTION_LIMIT, database.connect_patiently())
-                .await
-                .unwrap_or(Err(sqlx::Error::PoolTimedOut))
-                .map_err(StartError::Unreachable)?;
-        refuse_forgetful_server(&mut connection).await?;
+        let mut connection = database.first_connection(when_refused).await?;
+        ensure_durable(&mut connection).await?;
         if config.migrate_on_start {
             database.migrate().await?;
         }
@@ -180,6 +199,8 @@ impl Database {
             "SET statement_timeout = 0",
             "SET idle_in_transaction_session_timeout = 0",
             "SET lock_timeout = 0",
+            // sqlx makes its own table unless it exists, and PostgreSQL would notice each time.
+            "SET client_min_messages = warning",
         ] {
             sqlx::raw_sql(setting)
                 .execute(&mut connection)
@@ -198,7 +219,7 @@ impl Database {
         for migrations in self.schema {
             let versions = migrations.migrator.iter();
             let newest = versions.map(|migration| migration.version).max();
-            // A standby can't write: for this service it is as good as not there.
+            // A standby can't write, so this service can't use it.
             let query = sqlx::AssertSqlSafe(format!(
                 "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
                 migrations.table
@@ -228,7 +249,7 @@ impl Database {
         Ok(true)
     }
 
-    /// The same as [`Database::read`] for a read of several statements, which all see one moment.
+    /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
     pub async fn snapshot<T, F>(&self, read: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
@@ -300,27 +321,54 @@ impl Database {
         }
     }
 
-    /// A database that is starting refuses connections for a moment.
-    async fn connect_patiently(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut pause = tokio::time::interval(Duration::from_millis(200));
+    /// Waits for a database that is starting, and logs at once why there is something to wait for.
+    async fn first_connection(
+        &self,
+        when_refused: WhenRefused,
+    ) -> Result<PgConnection, StartError> {
+        let limit = FIRST_CONNECTION_LIMIT;
+        let until = Instant::now() + limit;
+        let mut is_told = false;
         loop {
-            pause.tick().await;
-            match self.connect_aside().await {
-                Err(sqlx::Error::Io(error))
-                    if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                // 57P03 is cannot_connect_now.
-                Err(sqlx::Error::Database(error))
-                    if error.code().is_some_and(|code| code == "57P03") => {}
-                outcome => return outcome,
+            let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    return Err(StartError::Silent {
+                        seconds: limit.as_secs(),
+                    });
+                }
+            };
+            let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
+            if is_late || !may_be_starting(&error, when_refused) {
+                return Err(StartError::Unreachable(error));
             }
+            if !is_told {
+                tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
+                is_told = true;
+            }
+            tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
         }
     }
 }
 
-/// Why a read gave nothing.
+/// Whether a database that fails like this may answer in a moment.
+fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
+    if let sqlx::Error::Io(error) = error {
+        return error.kind() == std::io::ErrorKind::ConnectionRefused
+            && when_refused == WhenRefused::TryAgain;
+    }
+    // 57P03 is cannot_connect_now.
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .is_some_and(|code| code == "57P03")
+}
+
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The database said so, or can't be reached.
+    /// The database refused, or can't be reached.
     #[error(transparent)]
     Database(sqlx::Error),
     /// No answer in time.
@@ -341,7 +389,7 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// Why a write is not done, or not known to be.
+/// Why a write failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The database said so, or can't be reached: nothing was written.
@@ -379,8 +427,8 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
         .options([("TimeZone", "UTC")])
 }
 
-/// Asks the session what it really has: a pooler may have dropped the pinned settings on the way.
-async fn refuse_forgetful_server(connection: &mut PgConnection) -> Result<(), StartError> {
+/// Reads the session's settings: a pooler may have dropped the pinned ones.
+async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
     for (setting, needed) in [
         ("fsync", "on"),
         ("synchronous_commit", "on"),

@@ -4,10 +4,11 @@
 //! executed" means that not one byte of the instruction can have been sent, or that the processor
 //! itself said so about this key.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
-use reqwest::{Method, StatusCode, Url, redirect};
+use charge_once_client::transport::{TlsError, http_client_builder};
+use reqwest::{Method, StatusCode, Url};
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -40,7 +41,7 @@ pub enum HttpProcessorError {
     Url,
     /// The TLS library refuses its default protocol versions.
     #[error("TLS could not be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    Tls(#[from] TlsError),
     /// The HTTP library refuses the settings.
     #[error("the HTTP client could not be set up: {0}")]
     Client(#[from] reqwest::Error),
@@ -74,16 +75,9 @@ impl HttpProcessor {
         // A third of the time: a failure to connect is distinguished from a missing reply, and time
         // is left for another attempt.
         let connect_limit = time_limit / 3;
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls()?)
+        let client = http_client_builder()?
             .connect_timeout(connect_limit)
             .pool_idle_timeout(IDLE_LIMIT)
-            // A proxy from the environment would be used instead of the configured address.
-            .no_proxy()
-            // A redirect would send the instruction to another server.
-            .redirect(redirect::Policy::none())
-            // Only this code knows when an attempt may be repeated.
-            .retry(reqwest::retry::never())
             .build()?;
         Ok(Self {
             client,
@@ -277,18 +271,6 @@ fn text(error: reqwest::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// TLS on ring and with Mozilla's certificates, both compiled in: a bare image has no others.
-fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
-    let roots = rustls::RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 //! Promise: it connects only to checked addresses, follows no redirect, ends within its time limit,
 //! and reads only the status of the reply.
 
-use std::{error::Error, net::SocketAddr, sync::Arc, time::Instant};
+use std::{error::Error, net::SocketAddr, time::Instant};
 
+use charge_once_client::transport::{TlsError, http_client_builder};
 use reqwest::{
     Client,
     dns::{Addrs, Name, Resolve, Resolving},
     header::CONTENT_TYPE,
-    redirect::Policy,
 };
 use url::Url;
 
@@ -32,7 +32,7 @@ const SIGNATURE_HEADER: &str = "stripe-signature";
 pub enum SenderError {
     /// The TLS library refuses its default protocol versions.
     #[error(transparent)]
-    Tls(#[from] rustls::Error),
+    Tls(#[from] TlsError),
     /// The client refuses its settings.
     #[error(transparent)]
     Client(#[from] reqwest::Error),
@@ -55,30 +55,16 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// TLS trusts the root certificates that are compiled in, on every machine the same.
+    /// A redirect could lead past every check of the URL, a proxy would resolve the name by itself,
+    /// and the schedule in the database counts every attempt: the builder allows none of them.
     pub fn new(webhooks: &Webhooks) -> Result<Self, SenderError> {
-        let roots = rustls::RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
+        let client = http_client_builder()?
             .user_agent(USER_AGENT)
             .timeout(webhooks.timeout)
             .dns_resolver(CheckedResolver {
                 allow_private: webhooks.allow_private,
             })
-            // A redirect would bypass every check of the URL.
-            .redirect(Policy::none())
-            // A proxy would resolve the name itself.
-            .no_proxy()
-            // Only the schedule in the database decides about retries, and it counts every attempt.
-            .retry(reqwest::retry::never())
-            // Each attempt resolves, checks and connects on its own.
+            // Each attempt resolves, checks and connects for itself.
             .pool_max_idle_per_host(0)
             .build()?;
         Ok(Self {

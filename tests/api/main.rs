@@ -13,7 +13,6 @@
 )]
 
 mod checkouts;
-#[cfg(feature = "client")]
 mod client;
 mod docs;
 mod http;

@@ -29,6 +29,21 @@ pub struct Request {
 }
 
 impl Request {
+    /// The request that `input` describes, with an id of its own and without a label. A duplicate
+    /// does not wait for it.
+    pub fn new(account_id: Uuid, key: IdempotencyKey, input: &FingerprintInput<'_>) -> Self {
+        Self {
+            account_id,
+            key,
+            fingerprint: Fingerprint::of(input),
+            method: input.method.to_owned(),
+            path: input.path.to_owned(),
+            label: None,
+            request_id: format!("req_{}", Uuid::now_v7().simple()),
+            wait: Duration::ZERO,
+        }
+    }
+
     /// Work that belongs to a larger request: `path` says which part, and is its key in a scope that
     /// no client can write. The same path is always the same request.
     pub fn reserved(
@@ -38,21 +53,17 @@ impl Request {
         wait: Duration,
     ) -> Result<Self, KeyError> {
         let nothing = Parameters::Canonical(b"{}");
+        let input = FingerprintInput {
+            method: "POST",
+            path: &path,
+            query: nothing,
+            media_type: "json",
+            parameters: nothing,
+        };
         Ok(Self {
-            account_id,
-            key: IdempotencyKey::reserved(&path)?,
-            fingerprint: Fingerprint::of(&FingerprintInput {
-                method: "POST",
-                path: &path,
-                query: nothing,
-                media_type: "json",
-                parameters: nothing,
-            }),
-            method: "POST".to_owned(),
-            path,
-            label: None,
             request_id,
             wait,
+            ..Self::new(account_id, IdempotencyKey::reserved(&path)?, &input)
         })
     }
 }

@@ -12,7 +12,7 @@ use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, json, request, set_up, stored};
+use support::{BookSeat, count, request, set_up, stored};
 use uuid::Uuid;
 
 const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
@@ -133,7 +133,7 @@ impl Command for SwallowsAnError {
             .await?;
         let swallowed = sqlx::query("SELECT 1 / 0").execute(tx).await;
         assert!(swallowed.is_err());
-        Ok(json(201, "{}"))
+        Ok(Reply::json(201, "{}"))
     }
 }
 

@@ -21,7 +21,7 @@ use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, json, request, set_up, stored};
+use support::{BookSeat, count, request, set_up, stored};
 use uuid::Uuid;
 
 /// `POST /parcels`: orders a courier, who is across a network.
@@ -101,7 +101,8 @@ impl ExternalEffect for Courier {
             .bind(tracking_number)
             .execute(tx)
             .await?;
-        Ok(json(201, &format!(r#"{{"tracking":"{tracking_number}"}}"#)))
+        let body = format!(r#"{{"tracking":"{tracking_number}"}}"#);
+        Ok(Reply::json(201, body))
     }
 
     async fn release(&self, tx: &mut PgConnection, parcel: &Parcel) -> Result<(), Failure> {

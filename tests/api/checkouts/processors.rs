@@ -119,7 +119,14 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
         .await
         .unwrap();
         let settled = Command::new(env!("CARGO_BIN_EXE_charge-once"))
-            .args(["operations", "settle", &id.to_string(), word, "--by", "Ada"])
+            .args([
+                "operations",
+                "resolve",
+                &id.to_string(),
+                word,
+                "--by",
+                "Ada",
+            ])
             .env("DATABASE_URL", &server.database.url)
             .env("DEV_API_KEY", API_KEY)
             .env("PROCESSOR_URL", &url)

@@ -113,6 +113,7 @@ async fn nobody_else_touches_the_order_or_the_charge_of_a_checkout_in_progress()
     ] {
         let busy = client.post_new(&path, &body).await;
         assert_eq!(busy.code(), "resource_busy", "{path}");
+        assert_eq!(busy.header("stripe-should-retry"), Some("true"), "{path}");
     }
     server.stop().await;
 }

@@ -437,10 +437,10 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     assert!(list.contains("refused, and co_"), "{list}");
     assert_eq!(list.lines().count(), 1, "the last one is enough: {list}");
     let id = list.split(' ').next().unwrap();
-    assert!(!operations(&["settle", id, "not-executed", "--by", "Ada"]).0);
-    assert!(operations(&["settle", id, "done", "--by", "Ada"]).0);
+    assert!(!operations(&["resolve", id, "not-executed", "--by", "Ada"]).0);
+    assert!(operations(&["resolve", id, "done", "--by", "Ada"]).0);
     assert!(
-        !operations(&["settle", id, "done", "--by", "Ada"]).0,
+        !operations(&["resolve", id, "done", "--by", "Ada"]).0,
         "once"
     );
     assert_eq!(operations(&["list"]).1, "");

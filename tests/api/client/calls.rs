@@ -1,10 +1,10 @@
 //! The client's half of the promise, against the real server and a network that fails.
 
-use charge_once::client::{
+use charge_once::http::openapi;
+use charge_once_client::{
     Capture, ChargeUpdate, Client, Error, ListQuery, MetadataUpdate, NewCharge, NewCheckout,
     NewOrder, NewRefund, NewWebhookEndpoint, Payment,
 };
-use charge_once::http::openapi;
 use tempfile::TempDir;
 
 use crate::support::{

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use charge_once::client::{
+use charge_once_client::{
     Checkout, Client, Clock, Error, FileKeyStore, Reason, Resumed, RetryPolicy, Trouble,
 };
 use tempfile::TempDir;

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use charge_once::client::{
+use charge_once_client::{
     Client, Error, FileKeyStore, Kept, KeyStore, KeyStoreError, NewCharge, Operation, Request,
     Resumed, Saved,
 };

@@ -227,6 +227,30 @@ async fn nothing_new_is_charged_past_what_needs_a_person_or_is_unknown() {
     assert_eq!(server.database.charges().await, 1);
 }
 
+#[tokio::test]
+async fn after_refused_connections_only_it_says_that_nothing_was_sent() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    let folder = TempDir::new().unwrap();
+    let arguments = [
+        "--amount",
+        "20",
+        "--deadline",
+        "1s",
+        "--store",
+        store(&folder),
+    ];
+    let unsent = run(&url, &arguments).await;
+    assert_eq!(unsent.code, Some(4), "{unsent:?}");
+    assert!(unsent.stderr.contains("nothing was sent"), "{unsent:?}");
+    assert!(!unsent.stderr.contains("may have happened"), "{unsent:?}");
+    assert_eq!(kept(&folder), 1, "the next run sends it");
+    // An earlier process may have sent what this one finds in the store.
+    let found = run(&url, &arguments).await;
+    assert!(found.stderr.contains("may have happened"), "{found:?}");
+}
+
 #[test]
 fn its_help_explains_the_exit_codes_and_where_the_api_key_comes_from() {
     let help = command("http://unused", &["--help"]).output().unwrap();
@@ -236,7 +260,7 @@ fn its_help_explains_the_exit_codes_and_where_the_api_key_comes_from() {
     }
     assert!(
         Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("examples/pay.rs")
+            .join("crates/client/examples/pay.rs")
             .exists()
     );
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use charge_once::client::{
+use charge_once_client::{
     Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed, RetryPolicy, Trouble,
 };
 use tempfile::TempDir;

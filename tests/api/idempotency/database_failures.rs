@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once::{
-    database::{Database, embedded::EmbeddedPostgres},
+    database::{Database, embedded},
     idempotency::{
         Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome,
         Parameters, Rejection, Reply, Request, Settings,
     },
 };
+use charge_once_embedded_postgres::EmbeddedPostgres;
 use sqlx::PgConnection;
 use tokio::sync::Barrier;
 use uuid::Uuid;
@@ -19,6 +20,7 @@ use crate::support::{
         one_charge_and_its_record,
     },
     pause_point::{PausePoint, Stage},
+    program::scratch,
 };
 
 /// A command of a test's own.
@@ -265,21 +267,11 @@ async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     assert_eq!((database.charges().await, database.records().await), (3, 3));
 }
 
-/// A folder that PostgreSQL's user can enter.
-fn scratch() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::Builder::new()
-        .prefix("charge-once-test-")
-        .tempdir_in("/tmp")
-        .unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    folder
-}
-
 #[tokio::test]
 async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     let folder = scratch();
-    let postgres = EmbeddedPostgres::start(folder.path(), None).await.unwrap();
+    let settings = embedded::settings(folder.path().to_owned(), None);
+    let postgres = EmbeddedPostgres::start(settings.clone()).await.unwrap();
     let url = postgres.url();
     Database::connect(&url, &config(&[])).await.unwrap();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
@@ -287,7 +279,7 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     let connected = Database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
-    charge_once::accounts::ensure_dev_key(&connected, crate::support::harness::API_KEY)
+    charge_once::cli::api_key::ensure_dev_key(&connected, crate::support::harness::API_KEY)
         .await
         .unwrap();
     let server = TestServer::start_on(database, &[]).await;
@@ -297,7 +289,7 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     assert_eq!(refused.status, 503);
     assert_eq!(server.client.get("/readyz").await.status, 503);
 
-    let postgres = EmbeddedPostgres::start(folder.path(), None).await.unwrap();
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
     eventually("the server is ready again", || async {
         server.client.get("/readyz").await.status == 200
     })

@@ -237,7 +237,7 @@ async fn a_refusal_keeps_its_key_while_a_valid_request_races_it() {
 async fn the_same_key_in_two_accounts_is_two_keys() {
     let server = TestServer::start().await;
     let database = server.database.connect(&[]).await;
-    let other_key = charge_once::accounts::create_key(&database, "other")
+    let other_key = charge_once::cli::api_key::create_key(&database, "other")
         .await
         .unwrap();
     let other = server.client.with_api_key(&other_key);
@@ -260,11 +260,11 @@ async fn rotating_the_api_key_keeps_the_replays() {
     let first = server.client.charge("key-1").await;
 
     let database = server.database.connect(&[]).await;
-    let new_key = charge_once::accounts::create_key(&database, "dev")
+    let new_key = charge_once::cli::api_key::create_key(&database, "dev")
         .await
         .unwrap();
     assert!(
-        charge_once::accounts::revoke_key(&database, API_KEY)
+        charge_once::cli::api_key::revoke_key(&database, API_KEY)
             .await
             .unwrap()
     );

@@ -1,6 +1,6 @@
 //! The Idempotency-Key header: what is a key, whose it is, and how long it lives.
 
-use charge_once::accounts;
+use charge_once::cli::api_key;
 use reqwest::Method;
 
 use crate::support::{
@@ -167,7 +167,7 @@ async fn a_key_belongs_to_its_account_so_another_account_has_its_own() {
 #[tokio::test]
 async fn rotating_the_api_key_does_not_split_the_idempotency_key() {
     let server = TestServer::start().await;
-    let rotated = client_of_account(&server, accounts::DEV_ACCOUNT).await;
+    let rotated = client_of_account(&server, api_key::DEV_ACCOUNT).await;
     let first = server.client.charge("key-1").await;
     rotated.charge("key-1").await.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);

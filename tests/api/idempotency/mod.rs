@@ -1,5 +1,6 @@
 //! A key, its record, and what a retry meets.
 
+mod copied_crate;
 mod database_failures;
 mod disconnects;
 mod duplicates;

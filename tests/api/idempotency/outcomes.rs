@@ -239,6 +239,7 @@ async fn a_body_that_does_not_arrive_in_time_is_408_and_leaves_the_key_free() {
     let reply = send_slowly(&server.client, "/charges", &headers).await;
     assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
     assert!(reply.contains("\"code\":\"request_timeout\""), "{reply}");
+    assert!(reply.contains("stripe-should-retry: true\r\n"), "{reply}");
     assert_nothing_stored(&server.database, "the body never arrived").await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
 }

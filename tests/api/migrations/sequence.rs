@@ -26,43 +26,43 @@ const FIRST_RELEASE: &[(&str, &str)] = &[
         "a7760627755a3894ae51eca41e56886e08eee1c196bc10d37ce4662094990e6c",
     ),
     (
-        "migrations/0002_accounts.sql",
+        "migrations/0001_accounts.sql",
         "1db76978c4f6a2b0f9a6e703f90f4f2f7f876b277ed1fefe408acdcd90d3a461",
     ),
     (
-        "migrations/0003_orders.sql",
+        "migrations/0002_orders.sql",
         "7d76f81c72243658e99f6792579243540988d74c0891581811c9adfbefc4ca98",
     ),
     (
-        "migrations/0004_charges.sql",
+        "migrations/0003_charges.sql",
         "1597790aed38c17d6f23b0da7d751aaa06236d9c67df448aebf9861cba79d8d8",
     ),
     (
-        "migrations/0005_refunds.sql",
+        "migrations/0004_refunds.sql",
         "42b7cbcb99f149e2c9c630865e00e34ab025a8cf1a5c4ecea07bd3622bd7e413",
     ),
     (
-        "migrations/0006_events.sql",
+        "migrations/0005_events.sql",
         "6568efdb4d664db923d4b3364fed82956c9497f27c75d64e99e52da3a52331c6",
     ),
     (
-        "migrations/0007_webhook_endpoints.sql",
+        "migrations/0006_webhook_endpoints.sql",
         "5447560d70252847908d15795d30ba3ddf756f0e92a49fab9d79d1e1ee5829c5",
     ),
     (
-        "migrations/0008_inventory.sql",
+        "migrations/0007_inventory.sql",
         "5606f7d1e559c225530317c631d8ab4543205c93c6c78382966c45c200b31e7a",
     ),
     (
-        "migrations/0009_checkouts.sql",
+        "migrations/0008_checkouts.sql",
         "622139210eda1ebfbdaf29445e632fdab6678f259293c12777e6c0e07be4e13d",
     ),
     (
-        "migrations/0010_operations.sql",
+        "migrations/0009_operations.sql",
         "d774b222065d6410a71af7173247b24b4dcb48adf6bccbc28fe11a58d3f33a0b",
     ),
     (
-        "migrations/0011_operators_words.sql",
+        "migrations/0010_operators_words.sql",
         "723f881426ebab599634e5d0cc13a477c5fee8bd155b3c17f8d86988a891b08a",
     ),
 ];

@@ -463,6 +463,7 @@ async fn who_meets_an_unsettled_operation_is_told_that_it_is_busy_and_nothing_is
             (409, "resource_busy"),
             "{path}"
         );
+        assert_eq!(busy.header("stripe-should-retry"), Some("true"), "{path}");
     }
     assert_eq!(world.database.records().await, records);
     assert_eq!(client.post("/refunds", "refund", &part).await.status, 201);

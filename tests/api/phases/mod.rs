@@ -2,6 +2,7 @@
 
 mod crash_table;
 mod library;
+mod mode_mismatch;
 mod operations;
 mod processor_client;
 mod processor_faults;

@@ -23,10 +23,10 @@ fn operations(database: &TestDatabase, arguments: &[&str]) -> Command {
     command
 }
 
-/// `charge-once operations settle`, beside the processor that was asked.
+/// `charge-once operations resolve`, beside the processor that was asked.
 fn settle(world: &World, id: Uuid, word: &str) -> Output {
     let id = id.to_string();
-    operations(&world.database, &["settle", &id, word, "--by", "Ada"])
+    operations(&world.database, &["resolve", &id, word, "--by", "Ada"])
         .env("PROCESSOR_URL", world.processor.url())
         .output()
         .unwrap()
@@ -187,25 +187,20 @@ async fn no_word_is_taken_against_the_processor_s_own() {
 async fn a_person_s_word_is_enough_where_the_processor_that_was_asked_is_gone() {
     let (world, id) = in_doubt_for_a_day("drop_after").await;
     let id = id.to_string();
-    let arguments = [
-        "settle",
-        &id,
-        "done",
-        "--by",
-        "Ada",
-        "--without-the-processor",
-    ];
+    let arguments = ["resolve", &id, "done", "--by", "Ada"];
     // From a shell that doesn't have the servers' settings, or has another's.
     for url in ["", "http://127.0.0.1:9"] {
-        let without = operations(&world.database, &arguments[..5])
+        let without = operations(&world.database, &arguments)
             .env("PROCESSOR_URL", url)
             .output();
         let refusal = refused(without.unwrap());
-        assert!(refusal.contains("--without-the-processor"), "{refusal}");
+        assert!(refusal.contains("PROCESSOR_NAME"), "{refusal}");
         assert!(refusal.contains(&world.processor.url()), "{refusal}");
     }
+    // Nothing answers there, and the name says that it is the one that was asked.
     let other = operations(&world.database, &arguments)
         .env("PROCESSOR_URL", "http://127.0.0.1:9")
+        .env("PROCESSOR_NAME", world.processor.url())
         .output();
     settled(&other.unwrap());
     assert_eq!(world.client().charge("key-1").await.status, 201);
@@ -277,10 +272,10 @@ async fn what_may_still_arrive_is_not_settled_as_if_it_never_would() {
 async fn a_word_has_a_name() {
     let database = TestDatabase::create().await;
     let id = Uuid::now_v7().to_string();
-    let nobody = operations(&database, &["settle", &id, "done"]).output();
+    let nobody = operations(&database, &["resolve", &id, "done"]).output();
     assert_eq!(nobody.unwrap().status.code(), Some(2));
     for name in ["", " ", &"a".repeat(101)] {
-        let arguments = ["settle", &id, "done", "--by", name];
+        let arguments = ["resolve", &id, "done", "--by", name];
         let output = operations(&database, &arguments).output().unwrap();
         assert!(refused(output).contains("--by must have"), "{name:?}");
     }

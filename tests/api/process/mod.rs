@@ -1,5 +1,5 @@
 //! The program: its command line, its configuration and its databases.
 
-mod embedded;
+mod first_use;
 mod program;
 mod session_defaults;

@@ -2,17 +2,14 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
-use charge_once::config::VARIABLES;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tempfile::TempDir;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::support::{
@@ -21,54 +18,11 @@ use crate::support::{
         one_charge_and_its_record,
     },
     pause_point::{PausePoint, Stage},
+    program::{
+        data_dir, exit_code, postgres_runs, printed_by, program, run, scratch, signal,
+        start_embedded, text,
+    },
 };
-
-/// The program with these variables and no others of ours.
-fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-    for variable in VARIABLES {
-        command.env_remove(variable.name);
-    }
-    command
-        .args(arguments)
-        .env("RUST_LOG", "error")
-        .envs(variables.iter().copied());
-    command
-}
-
-fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    program(arguments, variables).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Runs it to a successful end and returns what it printed.
-fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = run(arguments, variables);
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        text(&output.stderr)
-    );
-    text(&output.stdout)
-}
-
-fn signal(process: &Child, signal: Signal) {
-    let pid = i32::try_from(process.id()).unwrap();
-    kill(Pid::from_raw(pid), signal).unwrap();
-}
-
-async fn exit_code(process: &mut Child) -> Option<i32> {
-    let mut code = None;
-    eventually("the process ends", || {
-        code = process.try_wait().unwrap();
-        std::future::ready(code.is_some())
-    })
-    .await;
-    code.and_then(|status| status.code())
-}
 
 #[test]
 fn a_bad_value_stops_the_start_and_names_its_variable() {
@@ -88,7 +42,12 @@ fn a_bad_value_stops_the_start_and_names_its_variable() {
     ] {
         let folder = scratch();
         let data_dir = data_dir(&folder);
-        let output = run(&[], &[("DATA_DIR", data_dir.as_str()), (name, value)]);
+        let variables = [
+            ("BIND_ADDRESS", "127.0.0.1:0"),
+            ("DATA_DIR", data_dir.as_str()),
+            (name, value),
+        ];
+        let output = run(&[], &variables);
         let complaint = text(&output.stderr);
         assert!(!output.status.success(), "{name}={value}");
         assert!(complaint.contains(name), "{name}={value}: {complaint}");
@@ -96,14 +55,6 @@ fn a_bad_value_stops_the_start_and_names_its_variable() {
             !complaint.contains("secret"),
             "it shows the value: {complaint}"
         );
-    }
-}
-
-#[test]
-fn help_lists_every_variable() {
-    let help = printed_by(&["--help"], &[]);
-    for variable in VARIABLES {
-        assert!(help.contains(variable.name), "{}", variable.name);
     }
 }
 
@@ -154,7 +105,11 @@ async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_w
     let url = format!("postgres://nobody@127.0.0.1:{port}/nothing?sslmode=disable");
     let stopped = "charge-once: stopped before it was done\n";
     for (command, code, complaint) in [("serve", 0, ""), ("migrate", 1, stopped)] {
-        let mut process = program(&[command], &[("DATABASE_URL", &url)])
+        let variables = [
+            ("DATABASE_URL", url.as_str()),
+            ("BIND_ADDRESS", "127.0.0.1:0"),
+        ];
+        let mut process = program(&[command], &variables)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -227,7 +182,10 @@ async fn healthcheck_ends_with_0_where_a_server_is_ready_and_with_1_where_none_i
     let variables = [("BIND_ADDRESS", address.as_str())];
     assert_eq!(run(&["healthcheck"], &variables).status.code(), Some(0));
     server.kill();
-    assert_eq!(run(&["healthcheck"], &variables).status.code(), Some(1));
+    let failed = run(&["healthcheck"], &variables);
+    assert_eq!(failed.status.code(), Some(1));
+    let complaint = text(&failed.stderr);
+    assert!(complaint.contains(&format!("no server answers at {address}")));
 }
 
 #[tokio::test]
@@ -254,45 +212,6 @@ async fn two_processes_that_migrate_at_the_same_time_both_succeed() {
             > 0
     );
     assert_eq!(database.charges().await, 0);
-}
-
-/// A folder that PostgreSQL's user can enter.
-fn scratch() -> TempDir {
-    let folder = tempfile::Builder::new()
-        .prefix("charge-once-test-")
-        .tempdir_in("/tmp")
-        .unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    folder
-}
-
-fn data_dir(folder: &TempDir) -> String {
-    folder.path().join("data").to_str().unwrap().to_owned()
-}
-
-fn postgres_runs(data_dir: &str) -> bool {
-    Path::new(data_dir).join("pgdata/postmaster.pid").exists()
-}
-
-/// The program with a PostgreSQL of its own, and what its banner says.
-fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
-    let variables = [("BIND_ADDRESS", "127.0.0.1:0"), ("DATA_DIR", data_dir)];
-    let mut child = program(&[], &variables)
-        .env("DEV_API_KEY", API_KEY)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut banner = Vec::new();
-    for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
-        banner.push(line.unwrap());
-        if banner.last().unwrap().starts_with("curl ") {
-            break;
-        }
-    }
-    let address = banner[0].rsplit("http://").next().unwrap().parse().unwrap();
-    let client = Client::new(address);
-    (ServerProcess { client, child }, banner.join("\n"))
 }
 
 /// The process that `postmaster.pid` names, once it is written.
@@ -372,6 +291,11 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     signal(&server.child, Signal::SIGINT);
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
+
+    // The commands find what the server has left.
+    let variables = [("DATA_DIR", data_dir.as_str())];
+    assert!(printed_by(&["api-key", "list"], &variables).contains("dev"));
+    assert!(!postgres_runs(&data_dir), "it was started for the command");
 }
 
 /// The processor's data is not the API's, in whatever folder both were started.
@@ -410,4 +334,51 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
     assert_eq!(healthy(address), Some(1));
+}
+
+/// Runs the one command of docs/operations.md that begins with `program`, on this data.
+fn run_documented(program: &str, data_dir: &str) {
+    let document = include_str!("../../../docs/operations.md");
+    let command = document
+        .lines()
+        .find(|line| line.starts_with(&format!("{program} ")))
+        .unwrap();
+    let here = "$PWD/.charge-once";
+    assert!(command.contains(here), "{command}");
+    let postgres = Command::new("scripts/postgres-bin-dir").output().unwrap();
+    let path = format!("{}:/usr/bin:/bin", text(&postgres.stdout).trim());
+    let output = Command::new("sh")
+        .args(["-c", &command.replace(here, data_dir)])
+        .current_dir(Path::new(data_dir).parent().unwrap())
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_backup_of_the_private_postgres_restores_charges_and_keys_as_documented() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let stop = async |mut server: ServerProcess| {
+        signal(&server.child, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut server.child).await, Some(0));
+    };
+    let (server, _) = start_embedded(&data_dir);
+    let original = server.client.charge("key-1").await;
+    run_documented("pg_dump", &data_dir);
+    assert_eq!(server.client.charge("key-2").await.status, 201);
+    stop(server).await;
+    std::fs::remove_dir_all(&data_dir).unwrap();
+
+    let (server, _) = start_embedded(&data_dir);
+    run_documented("pg_restore", &data_dir);
+    stop(server).await;
+
+    let (server, _) = start_embedded(&data_dir);
+    let replay = server.client.charge("key-1").await;
+    replay.assert_replays(&original);
+    let after_the_backup = server.client.charge("key-2").await;
+    assert!(!after_the_backup.is_replay(), "the backup doesn't know it");
+    stop(server).await;
 }

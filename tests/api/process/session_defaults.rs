@@ -5,7 +5,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use charge_once::database::{Database, embedded::EmbeddedPostgres};
+use charge_once::database::{Database, embedded};
+use charge_once_embedded_postgres::EmbeddedPostgres;
 use sqlx::Connection;
 use uuid::Uuid;
 
@@ -50,11 +51,12 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
 async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     let folder = std::env::temp_dir().join(format!("charge-once-forgets-{}", Uuid::now_v7()));
     std::fs::create_dir(&folder).unwrap();
-    let embedded = EmbeddedPostgres::start(&folder, None).await.unwrap();
-    let (url, data) = (embedded.url(), folder.join("pgdata"));
+    let settings = embedded::settings(folder.clone(), None);
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
+    let (url, data) = (postgres.url(), folder.join("pgdata"));
     let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
     let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
-    embedded.stop().await.unwrap();
+    postgres.stop().await.unwrap();
 
     // A server that doesn't wait for the disk starts on that data.
     let owner = std::fs::metadata(&data).unwrap();

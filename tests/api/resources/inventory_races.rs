@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use charge_once::{
-    accounts::DEV_ACCOUNT,
+    cli::api_key::DEV_ACCOUNT,
     database::PgConnection,
     domain::{
         ids::AccountId,

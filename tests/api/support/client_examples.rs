@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use charge_once::client::{Client, Error, FileKeyStore, NewCharge, NewCheckout, Order, Payment};
+use charge_once_client::{Client, Error, FileKeyStore, NewCharge, NewCheckout, Order, Payment};
 
 /// As `docs/client.md` shows it.
 pub async fn buy_a_mug(url: &str, api_key: &str, folder: &Path) -> Result<(), Error> {

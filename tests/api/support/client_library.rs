@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use charge_once::client::{
+use charge_once_client::{
     Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, NewCharge, NewCheckout,
     NewItem, NewOrder, NewWebhookEndpoint, Request,
 };

@@ -2,17 +2,15 @@
 
 pub mod accounts;
 pub mod checkouts;
-#[cfg(feature = "client")]
 pub mod client_examples;
-#[cfg(feature = "client")]
 pub mod client_library;
 pub mod effects;
 pub mod harness;
-#[cfg(feature = "client")]
 pub mod http_proxy;
 pub mod pause_point;
 pub mod postgres_proxy;
 pub mod processor;
+pub mod program;
 pub mod racers;
 pub mod records;
 pub mod resources;

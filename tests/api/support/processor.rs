@@ -8,6 +8,7 @@ use std::{
 };
 
 use charge_once::{config::VARIABLES, processor::Instruction};
+use charge_once_client::transport::http_client_builder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -68,8 +69,6 @@ impl Processor {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut line)
             .unwrap();
-        // The program gives its own client a provider of cryptography; this one needs a default.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let address = line.trim().rsplit("http://").next().unwrap();
         Self {
             address: address
@@ -78,9 +77,9 @@ impl Processor {
             database,
             child,
             // No pool: a test that kills it must not meet a half-dead connection.
-            http: reqwest::Client::builder()
+            http: http_client_builder()
+                .unwrap()
                 .pool_max_idle_per_host(0)
-                .no_proxy()
                 .build()
                 .unwrap(),
         }

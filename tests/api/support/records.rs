@@ -1,6 +1,6 @@
 //! Idempotency records, as other processes leave them.
 
-use charge_once::accounts;
+use charge_once::cli::api_key;
 use sqlx::{Postgres, Transaction};
 
 use crate::support::harness::TestDatabase;
@@ -25,7 +25,7 @@ pub async fn hold_key(database: &TestDatabase, key: &str) -> Transaction<'static
                 now(), now() + interval '24 hours'
            FROM accounts WHERE name = $1",
     )
-    .bind(accounts::DEV_ACCOUNT)
+    .bind(api_key::DEV_ACCOUNT)
     .bind(key)
     .execute(&mut *tx)
     .await

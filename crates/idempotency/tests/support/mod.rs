@@ -11,8 +11,8 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
-    Command, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters,
-    Record, Rejection, Reply, Request, SessionLimits, Settings, migrate, pin_session,
+    Command, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters, Record, Rejection,
+    Reply, Request, SessionLimits, Settings, migrate, pin_session,
 };
 use sqlx::{
     PgConnection, PgPool,
@@ -54,39 +54,26 @@ impl Command for BookSeat {
         .await?;
         if booked.rows_affected() == 0 {
             // Stored like a success: every retry gets the same answer.
-            return Err(Rejection::Refused(json(400, r#"{"error":"seat_taken"}"#)));
+            return Err(Rejection::Refused(Reply::json(
+                400,
+                r#"{"error":"seat_taken"}"#,
+            )));
         }
-        Ok(json(201, r#"{"object":"booking"}"#))
-    }
-}
-
-pub fn json(status: u16, body: &str) -> Reply {
-    Reply {
-        status,
-        headers: vec![("content-type".into(), "application/json".into())],
-        body: body.into(),
-        resource_id: None,
+        Ok(Reply::json(201, r#"{"object":"booking"}"#))
     }
 }
 
 /// `POST {path}` with the canonical parameters `body`.
 pub fn request(account_id: Uuid, key: &str, path: &str, body: &str) -> Request {
-    Request {
-        account_id,
-        key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
-        fingerprint: Fingerprint::of(&FingerprintInput {
-            method: "POST",
-            path,
-            query: Parameters::Canonical(b"{}"),
-            media_type: "json",
-            parameters: Parameters::Canonical(body.as_bytes()),
-        }),
-        method: "POST".into(),
-        path: path.into(),
-        label: None,
-        request_id: Uuid::now_v7().to_string(),
-        wait: Duration::ZERO,
-    }
+    let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+    let input = FingerprintInput {
+        method: "POST",
+        path,
+        query: Parameters::Canonical(b"{}"),
+        media_type: "json",
+        parameters: Parameters::Canonical(body.as_bytes()),
+    };
+    Request::new(account_id, key, &input)
 }
 
 /// The record of an outcome that is definite, and whether it is a replay.

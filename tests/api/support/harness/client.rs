@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use charge_once_client::transport::http_client_builder;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header::HeaderMap};
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,12 +19,12 @@ pub struct Client {
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
-        // The program gives its own client a provider of cryptography; this one needs a default.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         // No pool of connections: a test that kills servers must not meet a half-dead one.
-        let http = reqwest::Client::builder()
+        let http = http_client_builder()
+            .unwrap()
             .pool_max_idle_per_host(0)
-            .no_proxy()
+            // As a browser does, for pages.
+            .redirect(reqwest::redirect::Policy::limited(3))
             .build()
             .unwrap();
         Self {

@@ -5,7 +5,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use charge_once::database::{Database, embedded::EmbeddedPostgres};
+use charge_once::database::{Database, embedded};
+use charge_once_embedded_postgres::EmbeddedPostgres;
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
 use tokio::sync::{OnceCell, oneshot};
 use uuid::Uuid;
@@ -44,10 +45,11 @@ async fn postgres() -> &'static Postgres {
 async fn start_postgres() -> String {
     let folder = std::env::temp_dir().join(format!("charge-once-test-{}", Uuid::now_v7().simple()));
     std::fs::create_dir_all(&folder).unwrap();
-    let embedded = EmbeddedPostgres::start(&folder, None).await.unwrap();
-    let url = embedded.url();
+    let settings = embedded::settings(folder.clone(), None);
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
+    let url = postgres.url();
     // Kept open for as long as this process lives; dropping it leaves PostgreSQL to the watchdog.
-    std::mem::forget(embedded);
+    std::mem::forget(postgres);
     watch_over(folder);
 
     let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -58,7 +60,7 @@ async fn start_postgres() -> String {
     let database = Database::connect(&database_url(&url, TEMPLATE), &config(&[]))
         .await
         .unwrap();
-    charge_once::accounts::ensure_dev_key(&database, API_KEY)
+    charge_once::cli::api_key::ensure_dev_key(&database, API_KEY)
         .await
         .unwrap();
     database.pool().close().await;

@@ -1,0 +1,331 @@
+//! One function for each call of the API.
+//!
+//! Promise: a function that changes something returns a [`Request`], which has its key already and
+//! has sent nothing yet. A function that reads just reads, and one that deletes, which needs no
+//! key, just deletes.
+
+use std::{
+    collections::BTreeMap,
+    marker::PhantomData,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Client,
+    error::Error,
+    lists::{ListQuery, Page, with_query},
+    objects::{
+        Charge, Checkout, Event, Inventory, KeyStatus, Order, Refund, WebhookDelivery,
+        WebhookEndpoint,
+    },
+    operation::{Method, Operation},
+    requests::{
+        Capture, ChargeUpdate, MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund,
+        NewWebhookEndpoint, Payment,
+    },
+    sending::{Message, Reply, send},
+};
+
+/// A change, prepared: sent never, once or several times, it happens at most once.
+#[derive(Debug)]
+#[must_use = "nothing happens until it is sent"]
+pub struct Request<T> {
+    client: Client,
+    operation: Operation,
+    was_sent: AtomicBool,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Request<T> {
+    /// Names the operation by something of your own that exists once for it, an order's number say.
+    /// The same name on another machine, or in another process, is the same operation.
+    pub fn with_key(mut self, key: impl Into<String>) -> Result<Self, Error> {
+        self.operation.set_key(key.into())?;
+        Ok(self)
+    }
+
+    /// Links the operation to others of the same workflow, a name of your own: [`Client::workflow`]
+    /// lists them. It belongs where it was first sent, and a retry moves nothing.
+    pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self, Error> {
+        self.operation.set_workflow(name.into())?;
+        Ok(self)
+    }
+
+    /// The idempotency key.
+    pub fn key(&self) -> &str {
+        self.operation.key()
+    }
+
+    /// What will be sent.
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// Sends until the outcome is known. After [`Error::GaveUp`], call it again: same key, same
+    /// bytes.
+    pub async fn send(&self) -> Result<T, Error> {
+        self.send_for_reply().await?.object()
+    }
+
+    /// Sends as [`Request::send`] does, and returns the reply as it came.
+    pub async fn send_for_reply(&self) -> Result<Reply, Error> {
+        let was_sent = self.was_sent.swap(true, Ordering::SeqCst);
+        self.client.execute(&self.operation, was_sent).await
+    }
+}
+
+impl Client {
+    /// Charges a card.
+    pub fn create_charge(&self, charge: &NewCharge) -> Result<Request<Charge>, Error> {
+        self.change("/charges".to_owned(), charge)
+    }
+
+    /// Reads a charge.
+    pub async fn retrieve_charge(&self, id: &str) -> Result<Charge, Error> {
+        self.read(below("/charges", id, "")?).await
+    }
+
+    /// Changes what is written on a charge, never its money.
+    pub fn update_charge(&self, id: &str, update: &ChargeUpdate) -> Result<Request<Charge>, Error> {
+        self.change(below("/charges", id, "")?, update)
+    }
+
+    /// Takes money that was promised.
+    pub fn capture_charge(&self, id: &str, capture: &Capture) -> Result<Request<Charge>, Error> {
+        self.change(below("/charges", id, "/capture")?, capture)
+    }
+
+    /// Lists charges; filters `customer`, `order`.
+    pub async fn list_charges(&self, query: &ListQuery) -> Result<Page<Charge>, Error> {
+        self.read(query.after("/charges")).await
+    }
+
+    /// Gives money back.
+    pub fn create_refund(&self, refund: &NewRefund) -> Result<Request<Refund>, Error> {
+        self.change("/refunds".to_owned(), refund)
+    }
+
+    /// Reads a refund.
+    pub async fn retrieve_refund(&self, id: &str) -> Result<Refund, Error> {
+        self.read(below("/refunds", id, "")?).await
+    }
+
+    /// Changes a refund's metadata.
+    pub fn update_refund(
+        &self,
+        id: &str,
+        update: &MetadataUpdate,
+    ) -> Result<Request<Refund>, Error> {
+        self.change(below("/refunds", id, "")?, update)
+    }
+
+    /// Lists refunds; filter `charge`.
+    pub async fn list_refunds(&self, query: &ListQuery) -> Result<Page<Refund>, Error> {
+        self.read(query.after("/refunds")).await
+    }
+
+    /// Lists the refunds of a charge.
+    pub async fn list_refunds_of_charge(
+        &self,
+        id: &str,
+        query: &ListQuery,
+    ) -> Result<Page<Refund>, Error> {
+        self.read(query.after(&below("/charges", id, "/refunds")?))
+            .await
+    }
+
+    /// Opens an order.
+    pub fn create_order(&self, order: &NewOrder) -> Result<Request<Order>, Error> {
+        self.change("/orders".to_owned(), order)
+    }
+
+    /// Reads an order.
+    pub async fn retrieve_order(&self, id: &str) -> Result<Order, Error> {
+        self.read(below("/orders", id, "")?).await
+    }
+
+    /// Changes an order's metadata.
+    pub fn update_order(&self, id: &str, update: &MetadataUpdate) -> Result<Request<Order>, Error> {
+        self.change(below("/orders", id, "")?, update)
+    }
+
+    /// Makes the order's one charge.
+    pub fn pay_order(&self, id: &str, payment: &Payment) -> Result<Request<Order>, Error> {
+        self.change(below("/orders", id, "/pay")?, payment)
+    }
+
+    /// Closes an open order for good.
+    pub fn cancel_order(&self, id: &str) -> Result<Request<Order>, Error> {
+        self.change(below("/orders", id, "/cancel")?, &serde_json::Map::new())
+    }
+
+    /// Lists orders; filters `customer`, `client_order_id`.
+    pub async fn list_orders(&self, query: &ListQuery) -> Result<Page<Order>, Error> {
+        self.read(query.after("/orders")).await
+    }
+
+    /// Sells: opens an order, charges it, and takes the items from the inventory, under one key.
+    /// What can't be completed is undone before it is refused: [`Error::Declined`], or
+    /// [`Error::Invalid`] with the code `out_of_stock`. What stopped on its way goes on where it
+    /// stopped.
+    pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>, Error> {
+        self.change("/checkouts".to_owned(), checkout)
+    }
+
+    /// Reads a checkout, as far as it is.
+    pub async fn retrieve_checkout(&self, id: &str) -> Result<Checkout, Error> {
+        self.read(below("/checkouts", id, "")?).await
+    }
+
+    /// Lists checkouts; filter `customer`.
+    pub async fn list_checkouts(&self, query: &ListQuery) -> Result<Page<Checkout>, Error> {
+        self.read(query.after("/checkouts")).await
+    }
+
+    /// Sets how many of a stock-keeping unit are there, to what was counted. A late retry may
+    /// overwrite what others have set since. After [`Error::GaveUp`], find out its outcome before
+    /// counting again.
+    pub fn set_inventory(&self, sku: &str, quantity: i64) -> Result<Request<Inventory>, Error> {
+        let level = BTreeMap::from([("quantity", quantity)]);
+        self.prepare(Method::Put, named("/inventory", sku)?, &level)
+    }
+
+    /// Reads how many are left.
+    pub async fn retrieve_inventory(&self, sku: &str) -> Result<Inventory, Error> {
+        self.read(named("/inventory", sku)?).await
+    }
+
+    /// Reads an event.
+    pub async fn retrieve_event(&self, id: &str) -> Result<Event, Error> {
+        self.read(below("/events", id, "")?).await
+    }
+
+    /// Lists events; filter `event_type`.
+    pub async fn list_events(&self, query: &ListQuery) -> Result<Page<Event>, Error> {
+        self.read(query.after("/events")).await
+    }
+
+    /// Has events sent to a URL. The answer holds the secret that they are signed with, and no
+    /// other answer does.
+    pub fn create_webhook_endpoint(
+        &self,
+        endpoint: &NewWebhookEndpoint,
+    ) -> Result<Request<WebhookEndpoint>, Error> {
+        self.change("/webhook_endpoints".to_owned(), endpoint)
+    }
+
+    /// Reads a webhook endpoint.
+    pub async fn retrieve_webhook_endpoint(&self, id: &str) -> Result<WebhookEndpoint, Error> {
+        self.read(below("/webhook_endpoints", id, "")?).await
+    }
+
+    /// Lists webhook endpoints.
+    pub async fn list_webhook_endpoints(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<WebhookEndpoint>, Error> {
+        self.read(query.after("/webhook_endpoints")).await
+    }
+
+    /// Has no more events sent there. `false`: there is no such endpoint, now; where an answer was
+    /// lost, an earlier attempt of this call may have deleted it.
+    pub async fn delete_webhook_endpoint(&self, id: &str) -> Result<bool, Error> {
+        let path = below("/webhook_endpoints", id, "")?;
+        match send(&self.inner, &Message::Delete(&path), false).await {
+            Ok(_) => Ok(true),
+            Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists what was to be sent to a webhook endpoint, with every attempt.
+    pub async fn list_webhook_deliveries(
+        &self,
+        endpoint: &str,
+        query: &ListQuery,
+    ) -> Result<Page<WebhookDelivery>, Error> {
+        self.read(query.after(&below("/webhook_endpoints", endpoint, "/deliveries")?))
+            .await
+    }
+
+    /// The operations of a workflow that the service has a record of, or is working on: all of
+    /// them, in the order of their first use. That one isn't there never means that a new key is
+    /// safe.
+    pub async fn workflow(&self, name: &str) -> Result<Vec<KeyStatus>, Error> {
+        let mut steps = Vec::<KeyStatus>::new();
+        loop {
+            let name = ("name", name.to_owned());
+            let after = steps
+                .last()
+                .map(|step| ("starting_after", step.key.clone()));
+            let query = with_query("/workflows", [name].into_iter().chain(after));
+            let page: Page<KeyStatus> = self.read(query).await?;
+            let is_last = !page.has_more || page.data.is_empty();
+            steps.extend(page.data);
+            if is_last {
+                return Ok(steps);
+            }
+        }
+    }
+
+    /// What the service knows about a key. That it knows nothing never means that a new key is
+    /// safe.
+    pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus, Error> {
+        self.read(with_query("/idempotency-keys", [("key", key.to_owned())]))
+            .await
+    }
+
+    fn change<T>(&self, path: String, parameters: &impl Serialize) -> Result<Request<T>, Error> {
+        self.prepare(Method::Post, path, parameters)
+    }
+
+    fn prepare<T>(
+        &self,
+        method: Method,
+        path: String,
+        parameters: &impl Serialize,
+    ) -> Result<Request<T>, Error> {
+        let now = self.inner.clock.unix_time();
+        Ok(Request {
+            client: self.clone(),
+            operation: Operation::new(&self.inner.server, method, path, parameters, now)?,
+            was_sent: AtomicBool::new(false),
+            answer: PhantomData,
+        })
+    }
+
+    async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {
+        let reply = send(&self.inner, &Message::Read(&path), false).await?;
+        reply.object()
+    }
+}
+
+/// Everything but the unreserved characters of RFC 3986, section 2.3.
+const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A path that ends with a name of the caller's, of any characters. Two names are no segment of a
+/// URL however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..`
+/// would be another path.
+fn named(collection: &str, name: &str) -> Result<String, Error> {
+    if ["", ".", ".."].contains(&name) {
+        return Err(Error::Unusable(format!("no path can name this: {name:?}")));
+    }
+    let segment = utf8_percent_encode(name, IN_A_SEGMENT);
+    Ok(format!("{collection}/{segment}"))
+}
+
+/// A path with an id in it. Ids are letters, digits and `_`; anything else could be another path.
+fn below(collection: &str, id: &str, verb: &str) -> Result<String, Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if id.is_empty() || !id.bytes().all(plain) {
+        return Err(Error::Unusable(format!("this is no id: {id:?}")));
+    }
+    Ok(format!("{collection}/{id}{verb}"))
+}

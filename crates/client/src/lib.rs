@@ -1,0 +1,295 @@
+//! The client's half of the promise.
+//!
+//! Promise: an operation has its key before it is first sent, and is sent again only under that key
+//! and byte for byte; with a [`KeyStore`] also by a process that is started after this one was
+//! killed. No call makes a second key for anything. What isn't known is said to be unknown.
+//!
+//! ```no_run
+//! # async fn pay() -> Result<(), charge_once_client::Error> {
+//! use charge_once_client::{Client, FileKeyStore, NewCharge};
+//!
+//! let client = Client::builder("http://127.0.0.1:8080", "sk_test_charge_once_dev")
+//!     .key_store(FileKeyStore::open("payments-in-progress")?)
+//!     .build()?;
+//! for resumed in client.resume().await? {
+//!     // What an earlier process began has an outcome now, or a person must look at it.
+//! }
+//! let payment = client.create_charge(&NewCharge::new(2000, "usd"))?;
+//! let charge = payment.send().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod calls;
+mod error;
+mod key_store;
+mod lists;
+mod objects;
+mod operation;
+mod requests;
+mod retry;
+mod sending;
+pub mod transport;
+
+pub use self::{
+    calls::Request,
+    error::{Error, GaveUp, Reason, Refusal, Trouble},
+    key_store::{FileKeyStore, Kept, KeyStore, KeyStoreError, Saved},
+    lists::{ListQuery, Page},
+    objects::*,
+    operation::Operation,
+    requests::*,
+    retry::{Clock, DEADLINE_MAX, RetryPolicy, SystemClock},
+    sending::Reply,
+};
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use reqwest::Url;
+
+use self::{
+    retry::Budget,
+    sending::{Message, send},
+};
+
+const USER_AGENT: &str = concat!("charge-once-client/", env!("CARGO_PKG_VERSION"));
+
+/// A client of one account on one service. Cheap to clone; clones share connections and the retry
+/// budget.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: String,
+    api_key: String,
+    http: reqwest::Client,
+    policy: RetryPolicy,
+    budget: Budget,
+    clock: Arc<dyn Clock>,
+    store: Option<Arc<dyn KeyStore>>,
+    on_retry: Option<Arc<OnRetry>>,
+}
+
+type OnRetry = dyn Fn(&Retry) + Send + Sync;
+
+/// A pause that begins now, before another attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// How often it was sent so far.
+    pub attempts: u32,
+    /// How long the pause is.
+    pub pause: Duration,
+    /// How the last attempt ended.
+    pub trouble: Trouble,
+}
+
+/// The outcome of an operation that was found in the store.
+#[derive(Debug)]
+pub enum Resumed {
+    /// It was sent again; [`Error::is_outcome`] says which errors are an end.
+    Sent {
+        /// What was sent.
+        operation: Operation,
+        /// What came back.
+        outcome: Result<Reply, Error>,
+    },
+    /// It was not sent: too old, or for another server. It stays in the store until a person has
+    /// found out its outcome ([`Client::look_up_key`], lists) and calls [`Client::forget`].
+    NotSent {
+        /// What was not sent.
+        operation: Operation,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The store holds something that can't be read, and keeps it.
+    Corrupt {
+        /// Where it is.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Sets a [`Client`] up.
+pub struct ClientBuilder {
+    server: String,
+    api_key: String,
+    policy: RetryPolicy,
+    clock: Arc<dyn Clock>,
+    store: Option<Arc<dyn KeyStore>>,
+    on_retry: Option<Arc<OnRetry>>,
+}
+
+impl ClientBuilder {
+    /// Keeps operations until their outcome is known. Without one, an operation ends with the
+    /// process, and its caller has to keep the key.
+    #[must_use]
+    pub fn key_store(mut self, store: impl KeyStore + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Other limits than the default ones.
+    #[must_use]
+    pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Called before each pause, to log or to show it.
+    #[must_use]
+    pub fn on_retry(mut self, observe: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
+        self.on_retry = Some(Arc::new(observe));
+        self
+    }
+
+    /// Another clock, for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The client. Nothing is sent yet.
+    pub fn build(self) -> Result<Client, Error> {
+        self.policy.check()?;
+        let http = http_client().map_err(|why| Error::Unusable(format!("HTTP client: {why}")))?;
+        Ok(Client {
+            inner: Arc::new(Inner {
+                server: server(&self.server)?,
+                api_key: self.api_key,
+                http,
+                budget: Budget::of(self.policy.budget),
+                policy: self.policy,
+                clock: self.clock,
+                store: self.store,
+                on_retry: self.on_retry,
+            }),
+        })
+    }
+}
+
+/// The URL of a service, without a trailing slash.
+fn server(text: &str) -> Result<String, Error> {
+    let usable = Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    });
+    if usable {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        let why = "the service's URL must be http:// or https://, a host, and nothing secret";
+        Err(Error::Unusable(why.to_owned()))
+    }
+}
+
+fn http_client() -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(transport::http_client_builder()?
+        .user_agent(USER_AGENT)
+        .build()?)
+}
+
+impl Client {
+    /// For the account of `api_key` on the service at `server`, with or without `/v1`.
+    pub fn builder(server: impl Into<String>, api_key: impl Into<String>) -> ClientBuilder {
+        ClientBuilder {
+            server: server.into(),
+            api_key: api_key.into(),
+            policy: RetryPolicy::default(),
+            clock: Arc::new(SystemClock::default()),
+            store: None,
+            on_retry: None,
+        }
+    }
+
+    /// Sends what earlier processes left unfinished, oldest first, each under its own key. Call it
+    /// at every start, before anything new.
+    pub async fn resume(&self) -> Result<Vec<Resumed>, Error> {
+        let kept = self.with_store(|store| store.unfinished()).await?;
+        let mut all = Vec::new();
+        for kept in kept.unwrap_or_default() {
+            all.push(match kept {
+                Kept::Corrupt { place, reason } => Resumed::Corrupt { place, reason },
+                Kept::Operation(operation) if operation.server != self.inner.server => {
+                    let reason = "it is for another server";
+                    Resumed::NotSent { operation, reason }
+                }
+                Kept::Operation(operation) => match self.execute(&operation, true).await {
+                    Err(Error::Expired(_)) => {
+                        let reason = "it is too old: its key may be forgotten";
+                        Resumed::NotSent { operation, reason }
+                    }
+                    outcome => Resumed::Sent { operation, outcome },
+                },
+            });
+        }
+        Ok(all)
+    }
+
+    /// Removes an operation from the store. Only for one whose outcome was found by other means.
+    pub async fn forget(&self, key: &str) -> Result<(), Error> {
+        let key = key.to_owned();
+        self.with_store(move |store| store.remove(&key)).await?;
+        Ok(())
+    }
+
+    /// Writes the operation down, sends it until its outcome is known, and crosses it out.
+    async fn execute(&self, operation: &Operation, was_sent: bool) -> Result<Reply, Error> {
+        if !self.may_send(operation) {
+            return Err(Error::Expired(Box::new(operation.clone())));
+        }
+        let to_save = operation.clone();
+        let saved = self.with_store(move |store| store.save(&to_save)).await?;
+        // The one that was there is the same request, but older.
+        let (operation, was_sent) = match &saved {
+            Some(Saved::Found(found)) if !self.may_send(found) => {
+                return Err(Error::Expired(Box::new(found.clone())));
+            }
+            Some(Saved::Found(found)) => (found, true),
+            Some(Saved::New) | None => (operation, was_sent),
+        };
+        let outcome = send(&self.inner, &Message::Change(operation), was_sent).await;
+        if outcome.as_ref().map_or_else(Error::is_outcome, |_| true) {
+            let key = operation.key.clone();
+            if let Err(error) = self.with_store(move |store| store.remove(&key)).await {
+                // The outcome matters more. A later `resume` gets it once more.
+                tracing::warn!(%error, "an operation that is done stays in the key store");
+            }
+        }
+        outcome
+    }
+
+    fn may_send(&self, operation: &Operation) -> bool {
+        let now = self.inner.clock.unix_time();
+        self.inner.policy.may_send(operation.created_at, now)
+    }
+
+    /// Waits for a disk where waiting is allowed. `None` without a store.
+    async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn KeyStore) -> Result<T, KeyStoreError> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let Some(store) = self.inner.store.clone() else {
+            return Ok(None);
+        };
+        match tokio::task::spawn_blocking(move || work(store.as_ref())).await {
+            Ok(done) => Ok(Some(done?)),
+            Err(_) => Err(Error::Unusable("the key store panicked".to_owned())),
+        }
+    }
+}
+
+/// Without the API key.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.inner.server)
+            .field("policy", &self.inner.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! What comes back.
+//!
+//! Promise: what a newer service adds to an object is ignored, so that an old client reads it.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::requests::Metadata;
+
+/// A charge.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Charge {
+    /// `ch_…`
+    pub id: String,
+    /// Minor units.
+    pub amount: i64,
+    /// Minor units taken.
+    pub amount_captured: i64,
+    /// Minor units given back.
+    pub amount_refunded: i64,
+    /// Whether the money was taken.
+    pub captured: bool,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// Why it failed.
+    pub failure_code: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// The order that it pays.
+    pub order: Option<String>,
+    /// Whether the money is promised or taken.
+    pub paid: bool,
+    /// Where the receipt goes.
+    pub receipt_email: Option<String>,
+    /// Whether all of it was given back.
+    pub refunded: bool,
+    /// On the card statement.
+    pub statement_descriptor: Option<String>,
+    /// `succeeded`, `pending` or `failed`.
+    pub status: String,
+}
+
+/// A refund.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Refund {
+    /// `re_…`
+    pub id: String,
+    /// Minor units.
+    pub amount: i64,
+    /// `ch_…`
+    pub charge: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// Why.
+    pub reason: Option<String>,
+    /// `succeeded`, …
+    pub status: String,
+}
+
+/// An order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Order {
+    /// `or_…`
+    pub id: String,
+    /// The sum, in minor units.
+    pub amount: i64,
+    /// The charge that paid it.
+    pub charge: Option<String>,
+    /// Your own id.
+    pub client_order_id: Option<String>,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// The lines.
+    pub items: Vec<Item>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// `open`, `paid`, `canceled` or `refunded`.
+    pub status: String,
+}
+
+/// A line of an order or a checkout.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Item {
+    /// Quantity times unit amount.
+    pub amount: i64,
+    /// For people.
+    pub description: Option<String>,
+    /// How many.
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    pub sku: Option<String>,
+    /// Minor units each.
+    pub unit_amount: i64,
+}
+
+/// An order, its charge and its items, and how far it is with them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Checkout {
+    /// `co_…`
+    pub id: String,
+    /// The sum of the items, in minor units.
+    pub amount: i64,
+    /// The charge, a declined one too, once there is one.
+    pub charge: Option<String>,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Your own reference.
+    pub customer: Option<String>,
+    /// Why it is canceled: the code of the error that was answered.
+    pub failure_code: Option<String>,
+    /// Why it is canceled, for people.
+    pub failure_message: Option<String>,
+    /// The lines.
+    pub items: Vec<Item>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// The order, once there is one.
+    pub order: Option<String>,
+    /// The refund of a charge that was given back.
+    pub refund: Option<String>,
+    /// `in_progress`, `completed` or `canceled`.
+    pub status: String,
+    /// What was run, and what is to be.
+    pub steps: Vec<CheckoutStep>,
+}
+
+/// One step of a checkout.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CheckoutStep {
+    /// `create_order`, `create_charge`, `allocate_inventory`, `create_refund` or `cancel_order`.
+    pub name: String,
+    /// `pending`, `done`, `refused` or `skipped`.
+    pub state: String,
+    /// The id of what it made or changed, once it ended.
+    pub resource: Option<String>,
+    /// How often a process began to run it.
+    pub attempts: i64,
+}
+
+/// How many of one stock-keeping unit are there.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Inventory {
+    /// What is left to sell.
+    pub quantity: i64,
+    /// Your stock-keeping unit.
+    pub sku: String,
+    /// When it was last set or taken from, in unix seconds.
+    pub updated: i64,
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Event {
+    /// `evt_…`
+    pub id: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// `charge.succeeded`, …
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// What it happened to.
+    pub data: EventData,
+    /// What made it happen.
+    pub request: EventRequest,
+}
+
+/// What an event happened to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EventData {
+    /// The object as it was right after.
+    pub object: serde_json::Value,
+}
+
+/// The request that made an event happen.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EventRequest {
+    /// The `req_…` that executed.
+    pub id: String,
+    /// The key it executed under.
+    pub idempotency_key: String,
+}
+
+/// Where events are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookEndpoint {
+    /// `we_…`
+    pub id: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// For people.
+    pub description: Option<String>,
+    /// `charge.succeeded`, …, or `*` for all.
+    pub enabled_events: Vec<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// What events are signed with: only in the answer to its creation.
+    pub secret: Option<WebhookSecret>,
+    /// `enabled`
+    pub status: String,
+    /// Where.
+    pub url: String,
+}
+
+/// What events are signed with. It shows itself only where [`WebhookSecret::reveal`] is called, so
+/// that no log line can hold it by accident.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookSecret(String);
+
+impl WebhookSecret {
+    /// `whsec_…`, as signatures are checked with it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whsec_…")
+    }
+}
+
+/// The delivery of an event to an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookDelivery {
+    /// `whd_…`
+    pub id: String,
+    /// Those that ended, the oldest first.
+    pub attempts: Vec<WebhookAttempt>,
+    /// Unix seconds.
+    pub created: i64,
+    /// When the endpoint took it, in unix seconds.
+    pub delivered: Option<i64>,
+    /// `we_…`
+    pub endpoint: String,
+    /// `evt_…`
+    pub event: String,
+    /// `charge.succeeded`, …
+    pub event_type: String,
+    /// Unix seconds, at the earliest.
+    pub next_attempt: Option<i64>,
+    /// `pending`, `succeeded` or `failed`.
+    pub status: String,
+}
+
+/// One attempt to deliver an event.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WebhookAttempt {
+    /// When it began, in unix seconds.
+    pub at: i64,
+    /// What the endpoint answered.
+    pub response_status: Option<u16>,
+    /// Why there is no answer that counts.
+    pub error: Option<String>,
+    /// Milliseconds.
+    pub duration_ms: i64,
+}
+
+/// What the service knows about a key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KeyStatus {
+    /// The key.
+    pub key: String,
+    /// `completed` or `in_flight`.
+    pub status: String,
+    /// Of its request.
+    pub method: Option<String>,
+    /// Of its request.
+    pub path: Option<String>,
+    /// Of its request: SHA-256, in hexadecimal.
+    pub fingerprint: Option<String>,
+    /// The status that every retry gets.
+    pub response_status: Option<u16>,
+    /// The id of what was made.
+    pub resource: Option<String>,
+    /// The `req_…` that executed.
+    pub request: Option<String>,
+    /// What it is linked to.
+    pub workflow: Option<String>,
+    /// Unix seconds; `None` while nothing of it is committed.
+    pub created: Option<i64>,
+    /// Unix seconds.
+    pub expires: Option<i64>,
+}

@@ -1,0 +1,239 @@
+//! Sends a request until its outcome is known, or gives up and says so.
+//!
+//! Promise: every attempt is the same bytes under the same key. Only a 2xx or a refusal that
+//! settles all attempts is returned as an outcome; no error of the network is.
+
+use std::{error::Error as _, time::Duration};
+
+use reqwest::{
+    Method,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Inner, Retry,
+    error::{Error, GaveUp, Reason, Refusal, Trouble},
+    operation::{self, Operation},
+    retry::{Verdict, retry_after, verdict},
+};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_WORKFLOW: HeaderName = HeaderName::from_static("idempotency-workflow");
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// On stored outcomes only.
+const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// A reply as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// Whether it is the first reply again.
+    pub replayed: bool,
+    /// Whether the service keeps it under the key: it is then the answer to every attempt.
+    pub stored: bool,
+    /// `req_…`
+    pub request_id: Option<String>,
+    /// JSON.
+    pub body: Vec<u8>,
+    pub(super) should_retry: Option<bool>,
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Reply {
+    fn new(status: u16, headers: &HeaderMap, body: Vec<u8>, now: Duration) -> Self {
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        Self {
+            status,
+            replayed: text(&REPLAYED) == Some("true"),
+            stored: headers.contains_key(&EXPIRES),
+            request_id: text(&REQUEST_ID).map(str::to_owned),
+            should_retry: text(&SHOULD_RETRY).and_then(|value| value.parse().ok()),
+            retry_after: text(&RETRY_AFTER).and_then(|value| retry_after(value, now)),
+            body,
+        }
+    }
+
+    /// The object in it.
+    pub fn object<T: DeserializeOwned>(self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| Error::Unreadable {
+            reply: Box::new(self),
+            error,
+        })
+    }
+
+    /// A 2xx of the service has an object. A 2xx without one comes from a proxy in between, and
+    /// taking it for an outcome would forget a payment.
+    fn has_an_object(&self) -> bool {
+        serde_json::from_slice(&self.body)
+            .is_ok_and(|body: serde_json::Value| body.get("object").is_some())
+    }
+}
+
+/// What is sent.
+pub(super) enum Message<'a> {
+    /// Changes nothing; no key, and may be repeated at will.
+    Read(&'a str),
+    /// Needs no key: done twice, it does nothing more.
+    Delete(&'a str),
+    /// A change.
+    Change(&'a Operation),
+}
+
+impl Message<'_> {
+    fn key(&self) -> Option<String> {
+        match self {
+            Self::Read(_) | Self::Delete(_) => None,
+            Self::Change(operation) => Some(operation.key.clone()),
+        }
+    }
+}
+
+/// Sends until there is an outcome. `was_sent` says that an earlier attempt may have been received,
+/// or may still be on its way.
+pub(super) async fn send(
+    inner: &Inner,
+    message: &Message<'_>,
+    mut was_sent: bool,
+) -> Result<Reply, Error> {
+    let until = inner.clock.monotonic() + inner.policy.deadline;
+    let mut attempts = 0;
+    let mut sent = was_sent;
+    loop {
+        attempts += 1;
+        let left = until.saturating_sub(inner.clock.monotonic());
+        let attempt = attempt(inner, message, left.min(inner.policy.attempt_timeout)).await;
+        sent |= !matches!(attempt, Err(Trouble::NotConnected(_)));
+        let gave_up = |reason, last| {
+            Err(Error::GaveUp(Box::new(GaveUp {
+                key: message.key(),
+                attempts,
+                sent,
+                reason,
+                last,
+            })))
+        };
+        let (trouble, asked_for) = match attempt {
+            Ok(reply) => match verdict(reply.status, reply.should_retry) {
+                Verdict::Done if reply.has_an_object() => {
+                    inner.budget.answered();
+                    return Ok(reply);
+                }
+                Verdict::Refused => {
+                    inner.budget.answered();
+                    let refusal = Refusal::of(&reply);
+                    // An earlier attempt may have been executed, or arrive after this one.
+                    if was_sent && !reply.stored && message.key().is_some() {
+                        return gave_up(Reason::EarlierAttempt, Trouble::Answered(refusal));
+                    }
+                    return Err(refusal.into_error());
+                }
+                Verdict::Done => {
+                    was_sent = true;
+                    let why = "an answer that is not the service's".to_owned();
+                    (Trouble::NoAnswer(why), None)
+                }
+                Verdict::Unsettled { retry } => {
+                    // A rate limit comes before the key is looked at.
+                    was_sent |= reply.status != 429;
+                    let trouble = Trouble::Answered(Refusal::of(&reply));
+                    if !retry {
+                        return gave_up(Reason::ToldNotTo, trouble);
+                    }
+                    (trouble, reply.retry_after)
+                }
+            },
+            Err(trouble) => {
+                was_sent |= !matches!(trouble, Trouble::NotConnected(_));
+                (trouble, None)
+            }
+        };
+        let pause = inner.policy.pause(attempts, asked_for);
+        if inner.clock.monotonic().saturating_add(pause) >= until {
+            return gave_up(Reason::Deadline, trouble);
+        }
+        // A call that waits for a request in flight asks a service that works: no outage grows.
+        let in_flight = matches!(&trouble, Trouble::Answered(refusal) if refusal.status == 409);
+        if !in_flight && !inner.budget.take() {
+            return gave_up(Reason::Budget, trouble);
+        }
+        if let Some(on_retry) = &inner.on_retry {
+            on_retry(&Retry {
+                attempts,
+                pause,
+                trouble,
+            });
+        }
+        inner.clock.sleep(pause).await;
+    }
+}
+
+/// One request and its whole reply.
+async fn attempt(
+    inner: &Inner,
+    message: &Message<'_>,
+    timeout: Duration,
+) -> Result<Reply, Trouble> {
+    let to = |method, path: &str| {
+        inner
+            .http
+            .request(method, format!("{}{path}", inner.server))
+    };
+    let request = match message {
+        Message::Read(path) => to(Method::GET, path),
+        Message::Delete(path) => to(Method::DELETE, path),
+        Message::Change(operation) => {
+            let method = match operation.method {
+                operation::Method::Post => Method::POST,
+                operation::Method::Put => Method::PUT,
+            };
+            let url = format!("{}{}", operation.server, operation.path);
+            let mut request = inner
+                .http
+                .request(method, url)
+                .header(IDEMPOTENCY_KEY, &operation.key)
+                .header(CONTENT_TYPE, "application/json")
+                .body(operation.body.clone());
+            if let Some(workflow) = &operation.workflow {
+                request = request.header(IDEMPOTENCY_WORKFLOW, workflow);
+            }
+            request
+        }
+    };
+    let sent = request
+        .bearer_auth(&inner.api_key)
+        .header(ACCEPT, HeaderValue::from_static("application/json"))
+        .timeout(timeout)
+        .send();
+    let response = sent.await.map_err(trouble)?;
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    // A reply whose end is missing is no reply.
+    let body = response.bytes().await.map_err(trouble)?.to_vec();
+    Ok(Reply::new(status, &headers, body, inner.clock.unix_time()))
+}
+
+fn trouble(error: reqwest::Error) -> Trouble {
+    let not_connected = error.is_connect();
+    let what = if error.is_timeout() {
+        "no answer in time"
+    } else if not_connected {
+        "could not connect"
+    } else {
+        "the answer was lost"
+    };
+    let mut why = what.to_owned();
+    // The causes without the URL.
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        why.push_str(&format!(": {source}"));
+        cause = source.source();
+    }
+    if not_connected {
+        Trouble::NotConnected(why)
+    } else {
+        Trouble::NoAnswer(why)
+    }
+}

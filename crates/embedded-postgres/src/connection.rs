@@ -1,0 +1,71 @@
+//! Connecting through the socket, and creating the database on the first connection.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+
+use super::data_dir::PORT;
+
+/// The database that every cluster has, for creating the caller's from.
+const MAINTENANCE_DATABASE: &str = "postgres";
+
+/// How long one attempt to connect through the socket may take. PostgreSQL answers in
+/// milliseconds unless the machine is overloaded.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// PostgreSQL's code for connecting to a database that does not exist.
+const INVALID_CATALOG_NAME: &str = "3D000";
+
+/// PostgreSQL's code for creating a database that exists.
+const DUPLICATE_DATABASE: &str = "42P04";
+
+/// PostgreSQL's code for creating a database that another session is creating just now.
+const UNIQUE_VIOLATION: &str = "23505";
+
+/// Connects to the database, creating it if it does not exist. The error says what is missing.
+pub(super) async fn ensure_database(socket_dir: &Path, name: &str) -> Result<(), String> {
+    match tokio::time::timeout(CONNECT_LIMIT, connect_or_create(socket_dir, name)).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("it accepts connections but does not answer".to_owned()),
+    }
+}
+
+async fn connect_or_create(socket_dir: &Path, name: &str) -> Result<(), sqlx::Error> {
+    match options_for(socket_dir, name, name).connect().await {
+        Ok(connection) => return connection.close().await,
+        Err(error) if has_code(&error, INVALID_CATALOG_NAME) => {}
+        Err(error) => return Err(error),
+    }
+    let mut connection: PgConnection = options_for(socket_dir, name, MAINTENANCE_DATABASE)
+        .connect()
+        .await?;
+    let quoted = name.replace('"', "\"\"");
+    let statement = AssertSqlSafe(format!("CREATE DATABASE \"{quoted}\""));
+    match sqlx::raw_sql(statement).execute(&mut connection).await {
+        Ok(_) => {}
+        // Another process that attached at the same moment was faster.
+        Err(error)
+            if has_code(&error, DUPLICATE_DATABASE) || has_code(&error, UNIQUE_VIOLATION) => {}
+        Err(error) => return Err(error),
+    }
+    connection.close().await
+}
+
+fn has_code(error: &sqlx::Error, code: &str) -> bool {
+    error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code)
+        .is_some_and(|found| found == code)
+}
+
+/// The options for one database, complete so that `PGHOST` and its siblings do not matter.
+pub(super) fn options_for(socket_dir: &Path, role: &str, database: &str) -> PgConnectOptions {
+    PgConnectOptions::new_without_pgpass()
+        .socket(socket_dir)
+        .port(PORT)
+        .username(role)
+        .database(database)
+        .ssl_mode(PgSslMode::Disable)
+}

@@ -1,0 +1,68 @@
+//! What the caller decides.
+
+use std::path::PathBuf;
+
+use super::locate;
+
+/// Where a private PostgreSQL keeps its data, and what it is called.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name of the database, and of its one role, which owns everything in it. The role has no
+    /// password: only users who can enter the socket's folder can connect.
+    pub database: String,
+    /// The folder for the data; created if it does not exist.
+    pub data_dir: PathBuf,
+    /// Where the data goes when this process runs as root and PostgreSQL's user can't reach a new
+    /// `data_dir`: a folder that every user can reach and that survives a restart of the machine.
+    /// A warning is logged then. Two programs must not share one.
+    pub fallback_dir: PathBuf,
+    /// The folder with PostgreSQL's programs. `None` searches PATH, `pg_config` and the usual
+    /// folders of Linux distributions and macOS for the newest version.
+    pub bin_dir: Option<PathBuf>,
+    /// What error messages call these settings.
+    pub names: Names,
+}
+
+impl Settings {
+    /// A database in `data_dir`, with `/var/lib/<database>` to fall back to.
+    #[must_use]
+    pub fn new(database: &str, data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            database: database.to_owned(),
+            data_dir: data_dir.into(),
+            fallback_dir: PathBuf::from("/var/lib").join(database),
+            bin_dir: None,
+            names: Names::default(),
+        }
+    }
+
+    /// Whether a database was made there before, in the fallback folder included. Changes nothing.
+    #[must_use]
+    pub fn has_database(&self) -> bool {
+        locate::has_database(self)
+    }
+}
+
+/// What error messages call the settings: usually the names of environment variables.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// The program that uses this crate.
+    pub program: &'static str,
+    /// [`Settings::data_dir`]
+    pub data_dir: &'static str,
+    /// [`Settings::bin_dir`]
+    pub bin_dir: &'static str,
+    /// What a person without an installed PostgreSQL can do instead, as an instruction.
+    pub alternative: &'static str,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            program: "the program",
+            data_dir: "data_dir",
+            bin_dir: "bin_dir",
+            alternative: "use a PostgreSQL that is already running",
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The consumer's half of webhooks: an event may be delivered several times, and has one effect.
+//!
+//! Promise: 200 means that the effect is committed. The event's id and its effect are written in
+//! one transaction, so a crash leaves both or neither, and a later delivery can complete the work.
+
+mod signature;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use serde::Deserialize;
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+pub use signature::{TOLERANCE_SECONDS, verify};
+
+/// The part of an event that is used here.
+#[derive(Deserialize)]
+struct Event {
+    id: String,
+    r#type: String,
+    data: EventData,
+}
+
+#[derive(Deserialize)]
+struct EventData {
+    object: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Charge {
+    amount_captured: i64,
+    currency: String,
+}
+
+/// Connects, and brings the tables up to date.
+pub async fn connect(database_url: &str) -> Result<PgPool, sqlx::Error> {
+    let options: PgConnectOptions = database_url.parse()?;
+    let pinned = options.options([
+        // 200 promises that the effect survives a crash, whatever the role's default is.
+        ("synchronous_commit", "on"),
+        // With the wait below and two statements, less than the sender's limit of 10 seconds.
+        ("statement_timeout", "3s"),
+    ]);
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_secs(2))
+        .connect_with(pinned)
+        .await?;
+    sqlx::migrate!().run(&pool).await?;
+    Ok(pool)
+}
+
+/// `POST /webhooks`. `secret` is the endpoint's, with its `whsec_`.
+pub fn app(pool: PgPool, secret: String) -> Router {
+    Router::new()
+        .route("/webhooks", post(receive))
+        .with_state((pool, secret))
+}
+
+/// Takes the body as bytes: JSON that is parsed and written again has another signature.
+async fn receive(
+    State((pool, secret)): State<(PgPool, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, ReceiveError> {
+    let now = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    let header = headers.get("stripe-signature");
+    let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
+    verify(&secret, header, &body, now.cast_signed()).map_err(ReceiveError::Signature)?;
+    let event: Event = serde_json::from_slice(&body)?;
+    // A task of its own: a sender that hangs up cancels this function, and canceling sqlx's
+    // `begin` halfway gives a connection back to the pool inside a transaction.
+    tokio::spawn(async move { handle_once(&pool, &event).await }).await??;
+    Ok(StatusCode::OK)
+}
+
+/// Commits the event's id and its effect. Where the id is known, it changes nothing.
+async fn handle_once(pool: &PgPool, event: &Event) -> Result<(), ReceiveError> {
+    let mut tx = pool.begin().await?;
+    // While another transaction holds the same id, the INSERT waits for it to end. After a commit
+    // it inserts nothing; after a rollback it inserts, and this delivery has the effect.
+    let inserted =
+        sqlx::query("INSERT INTO handled_events (id, type) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+            .bind(&event.id)
+            .bind(&event.r#type)
+            .execute(&mut *tx)
+            .await?;
+    if inserted.rows_affected() == 1 {
+        apply(&mut tx, event).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+/// The effect, in SQL only: an e-mail or a call to another service can't be rolled back. Write a
+/// row here that says what to do, and let a job do it after the commit.
+async fn apply(tx: &mut PgConnection, event: &Event) -> Result<(), ReceiveError> {
+    // An event that isn't wanted is acknowledged all the same, or it would come back for days.
+    if matches!(&*event.r#type, "charge.succeeded" | "charge.captured") {
+        let charge = Charge::deserialize(&event.data.object)?;
+        sqlx::query(
+            "INSERT INTO revenue (currency, amount) VALUES ($1, $2)
+             ON CONFLICT (currency) DO UPDATE SET amount = revenue.amount + excluded.amount",
+        )
+        .bind(charge.currency)
+        .bind(charge.amount_captured)
+        .execute(tx)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Why a delivery is not acknowledged. The sender delivers again after any answer but a 2xx.
+#[derive(Debug, thiserror::Error)]
+enum ReceiveError {
+    #[error("the signature is refused: {0}")]
+    Signature(&'static str),
+    #[error("the event can't be read: {0}")]
+    Event(#[from] serde_json::Error),
+    #[error("the database failed: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("the task ended early: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl IntoResponse for ReceiveError {
+    fn into_response(self) -> Response {
+        tracing::warn!("webhook not acknowledged: {self}");
+        match self {
+            Self::Signature(_) | Self::Event(_) => StatusCode::BAD_REQUEST,
+            Self::Database(_) | Self::Task(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+        .into_response()
+    }
+}

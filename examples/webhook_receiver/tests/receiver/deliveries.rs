@@ -1,0 +1,144 @@
+//! One event, several deliveries.
+
+use example_test_support::eventually;
+use sqlx::{Connection, PgConnection};
+
+use crate::support::{Receiver, charge_succeeded};
+
+/// How many sessions of this database wait for a lock of this kind.
+async fn waiting_for(connection: &mut PgConnection, kind: &str) -> i64 {
+    sqlx::query_scalar(
+        "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = $1",
+    )
+    .bind(kind)
+    .fetch_one(connection)
+    .await
+    .unwrap()
+}
+
+/// Two deliveries of one event, stopped where one is at its effect and the other waits for it.
+struct TwoDeliveries {
+    /// Keeps every effect waiting until its transaction ends.
+    gate: PgConnection,
+    statuses: [tokio::task::JoinHandle<u16>; 2],
+}
+
+impl TwoDeliveries {
+    async fn of(receiver: &'static Receiver) -> Self {
+        let options = receiver.pool.connect_options();
+        let mut gate = PgConnection::connect_with(&options).await.unwrap();
+        sqlx::raw_sql("BEGIN; LOCK TABLE revenue")
+            .execute(&mut gate)
+            .await
+            .unwrap();
+        let statuses = [(); 2]
+            .map(|()| tokio::spawn(async { receiver.deliver(&charge_succeeded("evt_1")).await }));
+        eventually("one is at its effect, the other waits for it", || async {
+            let mut connection = receiver.pool.acquire().await.unwrap();
+            waiting_for(&mut connection, "relation").await == 1
+                && waiting_for(&mut connection, "transactionid").await == 1
+        })
+        .await;
+        Self { gate, statuses }
+    }
+
+    /// Lets the effects through; returns both statuses, the lower one first.
+    async fn finish(mut self) -> [u16; 2] {
+        sqlx::raw_sql("COMMIT")
+            .execute(&mut self.gate)
+            .await
+            .unwrap();
+        let [one, other] = self.statuses;
+        let mut statuses = [one.await.unwrap(), other.await.unwrap()];
+        statuses.sort_unstable();
+        statuses
+    }
+}
+
+async fn lasting_receiver() -> &'static Receiver {
+    Box::leak(Box::new(Receiver::start().await))
+}
+
+#[tokio::test]
+async fn a_redelivery_has_no_second_effect() {
+    let receiver = Receiver::start().await;
+    for _ in 0..3 {
+        assert_eq!(receiver.deliver(&charge_succeeded("evt_1")).await, 200);
+        assert_eq!(receiver.effects().await, (1, 2000));
+    }
+    assert_eq!(receiver.deliver(&charge_succeeded("evt_2")).await, 200);
+    assert_eq!(receiver.effects().await, (2, 4000));
+}
+
+#[tokio::test]
+async fn fifty_deliveries_of_one_event_at_once_have_one_effect() {
+    let receiver = lasting_receiver().await;
+    let deliveries: Vec<_> = (0..50)
+        .map(|_| tokio::spawn(async { receiver.deliver(&charge_succeeded("evt_1")).await }))
+        .collect();
+    for delivery in deliveries {
+        assert_eq!(delivery.await.unwrap(), 200);
+    }
+    assert_eq!(receiver.effects().await, (1, 2000));
+}
+
+#[tokio::test]
+async fn a_delivery_waits_for_the_one_at_its_effect_and_then_does_nothing() {
+    let receiver = lasting_receiver().await;
+    let deliveries = TwoDeliveries::of(receiver).await;
+    assert_eq!(deliveries.finish().await, [200, 200]);
+    assert_eq!(receiver.effects().await, (1, 2000));
+}
+
+#[tokio::test]
+async fn a_delivery_that_waited_for_one_that_failed_has_the_effect() {
+    let receiver = lasting_receiver().await;
+    let deliveries = TwoDeliveries::of(receiver).await;
+    receiver
+        .execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event = 'relation'",
+        )
+        .await;
+    assert_eq!(deliveries.finish().await, [200, 500]);
+    assert_eq!(receiver.effects().await, (1, 2000));
+}
+
+#[tokio::test]
+async fn after_a_failed_effect_the_event_is_unknown_and_a_redelivery_has_the_effect() {
+    let receiver = Receiver::start().await;
+    receiver
+        .execute("ALTER TABLE revenue ADD CONSTRAINT nothing_is_earned CHECK (amount = 0)")
+        .await;
+    assert_eq!(receiver.deliver(&charge_succeeded("evt_1")).await, 500);
+    assert_eq!(receiver.effects().await, (0, 0));
+
+    receiver
+        .execute("ALTER TABLE revenue DROP CONSTRAINT nothing_is_earned")
+        .await;
+    assert_eq!(receiver.deliver(&charge_succeeded("evt_1")).await, 200);
+    assert_eq!(receiver.effects().await, (1, 2000));
+}
+
+#[tokio::test]
+async fn an_event_of_another_type_is_acknowledged_without_an_effect() {
+    let receiver = Receiver::start().await;
+    let order = r#"{"id":"evt_1","type":"order.created","data":{"object":{"amount":2000}}}"#;
+    assert_eq!(receiver.deliver(order).await, 200);
+    assert_eq!(receiver.effects().await, (1, 0));
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_refused_and_leaves_nothing() {
+    let receiver = Receiver::start().await;
+    for body in [
+        "",
+        "no JSON",
+        r#"{"type":"charge.succeeded","data":{"object":{}}}"#,
+        r#"{"id":"evt_1","type":"charge.succeeded","data":{"object":{}}}"#,
+    ] {
+        assert_eq!(receiver.deliver(body).await, 400, "{body}");
+    }
+    assert_eq!(receiver.effects().await, (0, 0));
+}

@@ -1,0 +1,157 @@
+//! `charge-once api-key`: accounts and their API keys.
+//!
+//! Promise: a key is random, shown once, and stored as its hash.
+
+use std::io::IsTerminal;
+
+use rand::distr::{Alphanumeric, SampleString};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use super::{BoxError, print, say, session};
+use crate::{
+    config::Config,
+    database::Database,
+    store::{self, api_keys::hash},
+};
+
+/// The account of the embedded mode.
+pub const DEV_ACCOUNT: &str = "dev";
+
+/// Marks keys that can't move real money, so that secret scanners and people recognize them.
+const PREFIX: &str = "sk_test_";
+
+/// Random characters in a key: 32 of 62 letters and digits are 190 bits.
+const RANDOM_CHARS: usize = 32;
+
+/// Longest name of an account.
+const ACCOUNT_MAX_CHARS: usize = 100;
+
+/// What is done with API keys.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Makes a key and shows it, once.
+    Create {
+        /// The account of the key; it is created if it doesn't exist.
+        #[arg(long, default_value = DEV_ACCOUNT)]
+        account: String,
+    },
+    /// Lists all keys, without their secret parts.
+    List,
+    /// Revokes a key, read from standard input so that it stays out of the shell's history.
+    Revoke,
+}
+
+pub(super) fn run(command: Command) -> Result<(), BoxError> {
+    let config = Config::from_env()?;
+    match command {
+        Command::Create { account } => {
+            if account.is_empty() || account.chars().count() > ACCOUNT_MAX_CHARS {
+                return Err("--account must have 1 to 100 characters".into());
+            }
+            session::once(&config, async |database| {
+                let key = create_key(database, &account).await?;
+                print(&format!(
+                    "{key}\nIt is shown only now: only its hash is stored."
+                ))
+            })
+        }
+        Command::List => session::once(&config, async |database| list(database).await),
+        Command::Revoke => {
+            let key = read_key()?;
+            session::once(&config, async |database| {
+                if revoke_key(database, &key).await? {
+                    print("Revoked. Servers stop accepting it within 5 seconds.")
+                } else {
+                    Err("there is no such key, or it was revoked before".into())
+                }
+            })
+        }
+    }
+}
+
+/// Asks for the key before anything is started, while Ctrl-C still ends the program.
+fn read_key() -> Result<String, BoxError> {
+    if std::io::stdin().is_terminal() {
+        print("Type or paste the key to revoke, then Enter:")?;
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+async fn list(database: &Database) -> Result<(), BoxError> {
+    let keys = list_keys(database).await?;
+    if keys.is_empty() {
+        say("there are no API keys; make one with: charge-once api-key create");
+    }
+    for key in keys {
+        let state = key
+            .revoked_at
+            .map_or("active".to_owned(), |at| format!("revoked {at:.0}"));
+        print(&format!(
+            "…{}  {}  made {}  {state}",
+            key.last4, key.account, key.created_at
+        ))?;
+    }
+    Ok(())
+}
+
+/// A key could not be made, listed or revoked.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountsError {
+    /// The database refused, or can't be reached.
+    #[error("the database refused: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The dev key exists and belongs to another account, or was revoked.
+    #[error(
+        "DEV_API_KEY must be a key that is new, or the account dev's own and not revoked: choose \
+         another one"
+    )]
+    KeyTaken,
+}
+
+/// Makes a key for the account `name`, and the account if there is none. Returns the key: it can't
+/// be shown again.
+pub async fn create_key(database: &Database, name: &str) -> Result<String, AccountsError> {
+    let random = Alphanumeric.sample_string(&mut rand::rng(), RANDOM_CHARS);
+    let key = format!("{PREFIX}{random}");
+    store_key(database, name, &key).await?;
+    Ok(key)
+}
+
+/// Makes sure that `key` belongs to the account `dev`.
+pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
+    store_key(database, DEV_ACCOUNT, key).await
+}
+
+async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), AccountsError> {
+    let hash = hash(key);
+    let last4: String = key
+        .chars()
+        .skip(key.chars().count().saturating_sub(4))
+        .collect();
+    let mut connection = database.connect_aside().await?;
+    let mut tx = connection.begin().await?;
+    store::api_keys::insert_account(&mut tx, Uuid::now_v7(), name).await?;
+    let account = store::api_keys::find_account_by_name(&mut tx, name).await?;
+    if !store::api_keys::insert(&mut tx, &hash, account, &last4).await?
+        && store::api_keys::find_account(&mut tx, &hash).await? != Some(account)
+    {
+        return Err(AccountsError::KeyTaken);
+    }
+    tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
+/// Every key with its account. Only hashes of the keys are stored.
+pub async fn list_keys(database: &Database) -> Result<Vec<store::api_keys::ApiKey>, AccountsError> {
+    let mut connection = database.connect_aside().await?;
+    Ok(store::api_keys::list(&mut connection).await?)
+}
+
+/// Revokes a key. `false` if there is none, or if it was revoked before.
+pub async fn revoke_key(database: &Database, key: &str) -> Result<bool, AccountsError> {
+    let mut connection = database.connect_aside().await?;
+    Ok(store::api_keys::revoke(&mut connection, &hash(key)).await?)
+}

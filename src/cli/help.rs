@@ -1,0 +1,105 @@
+//! Which variables each command reads, for its `--help`.
+
+use crate::config::{VARIABLES, help_text};
+
+/// Where the API's database is. Every command that works on it reads these.
+const DATABASE: &[&str] = &[
+    "DATABASE_URL",
+    "DATA_DIR",
+    "PG_BIN_DIR",
+    "MIGRATE_ON_START",
+    "POOL_WAIT",
+    "STATEMENT_TIMEOUT",
+    "DATABASE_DEADLINE",
+];
+
+/// How the card processor across a network is asked.
+const PROCESSOR_CALLS: &[&str] = &[
+    "PROCESSOR_URL",
+    "PROCESSOR_NAME",
+    "PROCESSOR_TIMEOUT",
+    "PROCESSOR_KEY_WINDOW",
+    "IDEMPOTENCY_LEASE",
+];
+
+/// What only the card processor's simulator reads.
+const SIMULATOR_ONLY: &[&str] = &[
+    "PROCESSOR_BIND_ADDRESS",
+    "PROCESSOR_DATABASE_URL",
+    "PROCESSOR_DATA_DIR",
+];
+
+/// What the simulator shares with the API.
+const SIMULATOR_TOO: &[&str] = &[
+    "PROCESSOR_KEY_WINDOW",
+    "PG_BIN_DIR",
+    "POOL_CONNECTIONS",
+    "POOL_WAIT",
+    "STATEMENT_TIMEOUT",
+    "DATABASE_DEADLINE",
+    "IDLE_IN_TRANSACTION_TIMEOUT",
+    "WORKERS",
+    "DRAIN_TIMEOUT",
+];
+
+const LOGS: &[&str] = &["LOG_FORMAT", "RUST_LOG"];
+
+/// Whether a command reads a variable. Without a command the program serves, and its help is for
+/// the whole program.
+fn reads(command: &str, variable: &str) -> bool {
+    let is_in = |lists: &[&[&str]]| lists.iter().any(|list| list.contains(&variable));
+    match command {
+        "charge-once" => true,
+        "serve" => !is_in(&[SIMULATOR_ONLY]),
+        "processor" => is_in(&[SIMULATOR_ONLY, SIMULATOR_TOO, LOGS]),
+        "migrate" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
+        "sweep" | "api-key" => is_in(&[DATABASE, LOGS]),
+        "operations" => variable == "IDEMPOTENCY_TTL" || is_in(&[DATABASE, PROCESSOR_CALLS, LOGS]),
+        "healthcheck" => ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS"].contains(&variable),
+        // `pay` is a client: it describes its own two. The others print what was compiled in.
+        _ => false,
+    }
+}
+
+/// Adds the variables of each command to its help, and to that of the commands below it.
+pub(super) fn with_variables(program: clap::Command) -> clap::Command {
+    let name = program.get_name().to_owned();
+    with_variables_of(&name, program).mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        with_variables_of(&name, command).mut_subcommands(|below| with_variables_of(&name, below))
+    })
+}
+
+fn with_variables_of(name: &str, command: clap::Command) -> clap::Command {
+    if VARIABLES.iter().any(|variable| reads(name, variable.name)) {
+        command.after_help(help_text(|variable| reads(name, variable)))
+    } else {
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_variable_and_every_variable_is_read_by_a_command() {
+        for list in [
+            DATABASE,
+            PROCESSOR_CALLS,
+            SIMULATOR_ONLY,
+            SIMULATOR_TOO,
+            LOGS,
+        ] {
+            for name in list {
+                assert!(VARIABLES.iter().any(|known| known.name == *name), "{name}");
+            }
+        }
+        for variable in VARIABLES {
+            let read_by = ["serve", "processor"]
+                .into_iter()
+                .any(|command| reads(command, variable.name));
+            assert!(read_by, "{}", variable.name);
+        }
+    }
+}

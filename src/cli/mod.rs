@@ -1,0 +1,122 @@
+//! The command line: `serve` and the commands beside it, one file each.
+//!
+//! Promise: what a command prints for programs goes to standard output, and what it says to people
+//! goes to standard error. A command that needs a server's database never makes one.
+
+pub mod api_key;
+mod config_table;
+mod healthcheck;
+mod help;
+mod migrate;
+mod openapi;
+pub mod operations;
+mod pay;
+mod processor;
+mod serve;
+mod session;
+mod sweep;
+
+use std::{
+    error::Error,
+    io::Write,
+    net::{SocketAddr, TcpListener},
+    process::ExitCode,
+};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// Any error, for the person at the terminal.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A payments API in which a retried request never charges twice.
+#[derive(Debug, Parser)]
+#[command(name = "charge-once", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// One command with its arguments.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serves the API (the default).
+    Serve,
+    /// Serves the card processor's simulator, with its own database; see docs/processor.md.
+    Processor,
+    /// Migrates the database schema.
+    Migrate,
+    /// Removes expired idempotency keys once, and prints how many there were.
+    Sweep,
+    /// Makes, lists and revokes API keys.
+    #[command(subcommand)]
+    ApiKey(api_key::Command),
+    /// Lists and resolves operations that a card processor has not answered.
+    #[command(subcommand)]
+    Operations(operations::Command),
+    /// Prints the OpenAPI document.
+    Openapi,
+    /// Prints the table of environment variables in Markdown.
+    ConfigTable,
+    /// Asks the server at BIND_ADDRESS whether it is ready; exit code 0 if it is.
+    Healthcheck(healthcheck::Arguments),
+    /// Charges a test card through a running service; killed and run again with --store, once.
+    Pay(pay::Arguments),
+}
+
+/// Reads the command line; a mistake in it, and `--help`, end the process.
+pub fn parse() -> Command {
+    let matches = help::with_variables(CommandLine::command()).get_matches();
+    CommandLine::from_arg_matches(&matches)
+        .unwrap_or_else(|error| error.exit())
+        .command
+        .unwrap_or(Command::Serve)
+}
+
+/// Runs a command to its end.
+pub fn run(command: Command) -> Result<ExitCode, BoxError> {
+    match command {
+        Command::Serve => serve::run(),
+        Command::Processor => processor::run(),
+        Command::Migrate => migrate::run(),
+        Command::Sweep => sweep::run(),
+        Command::ApiKey(command) => api_key::run(command),
+        Command::Operations(command) => operations::run(command),
+        Command::Openapi => openapi::run(),
+        Command::ConfigTable => config_table::run(),
+        Command::Healthcheck(arguments) => healthcheck::run(&arguments),
+        // Only `pay` has more exit codes than success and failure.
+        Command::Pay(arguments) => return pay::run(&arguments),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// To people, on standard error.
+pub fn say(text: &str) {
+    // Nothing to do if standard error is gone.
+    let _ = writeln!(std::io::stderr(), "charge-once: {text}");
+}
+
+/// To standard output. A closed output is not an error.
+fn print(text: &str) -> Result<(), BoxError> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Takes the port before anything else is started, so that a port in use is told at once.
+/// Connections wait until the server accepts them.
+fn listen(variable: &str, address: SocketAddr) -> Result<TcpListener, BoxError> {
+    TcpListener::bind(address).map_err(|error| {
+        format!("{variable} must be an address that is free ({address}): {error}").into()
+    })
+}
+
+/// An address that a client on this machine can use: a wildcard isn't one.
+fn reachable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("http://localhost:{}", address.port())
+    } else {
+        format!("http://{address}")
+    }
+}

@@ -1,0 +1,314 @@
+//! `charge-once operations`: what an operator can do about operations whose outcome is unknown.
+//!
+//! Promise: an operator's resolution takes the path of the processor's own answer, under a lease of
+//! its own, so it never crosses with a process that still works on the operation. The processor is
+//! asked once more first, and a resolution that contradicts it is refused. The name of the person
+//! is kept.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{BoxError, print, say, session};
+use crate::{
+    commands::{ProcessorOperations, RefundedElsewhere},
+    config::Config,
+    database::Database,
+    domain::{
+        ids::RequestId,
+        operation::{Answer, Operation},
+        test_cards::{Decline, DeclineCode},
+    },
+    idempotency::{
+        CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
+    },
+    processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, SimulatedProcessor},
+    store::{self, operations::Unsettled},
+};
+
+pub use crate::domain::operation::Word;
+
+/// How old an operation must be before a person may resolve it. By then the reconciler, whose
+/// pauses are five minutes at most, has asked a dozen times.
+///
+/// It, or a client's retry, may have sent it again a moment ago. So a resolution that nothing
+/// happened needs an operation that was last sent this long ago: by then no attempt is still on its
+/// way through a network.
+pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
+
+/// Longest name of a person.
+const NAME_MAX_CHARS: usize = 100;
+
+/// How long an operation is sent again without PROCESSOR_URL: as long as processors remember keys
+/// by default.
+const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
+
+/// An operator knows that it was declined, not why.
+const DECLINED: Decline = Decline {
+    code: DeclineCode::CardDeclined,
+    decline_code: Some("generic_decline"),
+    message: "Your card was declined.",
+};
+
+/// What is done about operations in doubt.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Lists the operations that wait for an answer, and refused refunds that checkouts wait for.
+    List,
+    /// Resolves one that is at least an hour old, after you have asked the processor's operator for
+    /// its outcome.
+    ///
+    /// With PROCESSOR_URL the processor is looked up first, and an outcome that contradicts it is
+    /// refused; so are `declined` and `not-executed` while the operation may still be sent again. A
+    /// refused refund that a checkout waits for is resolved by `done` at any age, once you have
+    /// returned the money yourself.
+    Resolve {
+        /// The operation's id, which is the key that the processor got.
+        id: Uuid,
+        /// What the processor did.
+        #[arg(value_enum)]
+        outcome: OperationOutcome,
+        /// Your name: 1 to 100 characters, kept with the operation.
+        #[arg(long, value_name = "NAME")]
+        by: String,
+    },
+}
+
+/// The outcome of an operation, as a person enters it.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum OperationOutcome {
+    /// It was executed.
+    Done,
+    /// It was declined.
+    Declined,
+    /// It was not executed, by no attempt, and will not be: the key becomes free.
+    NotExecuted,
+}
+
+pub(super) fn run(command: Command) -> Result<(), BoxError> {
+    let config = Config::from_env()?;
+    match command {
+        Command::List => session::once(&config, async |database| show(database).await),
+        Command::Resolve { id, outcome, by } => {
+            if by.trim().is_empty() || by.chars().count() > NAME_MAX_CHARS {
+                return Err("--by must have 1 to 100 characters".into());
+            }
+            let word = match outcome {
+                OperationOutcome::Done => Word::Done,
+                OperationOutcome::Declined => Word::Declined,
+                OperationOutcome::NotExecuted => Word::NotExecuted,
+            };
+            session::once(&config, async |database| {
+                if settle(database, &config, id, Statement { word, by }).await? {
+                    print("Resolved. A retry with its idempotency key is answered by it.")
+                } else {
+                    let why = "there is no such operation in flight any more, or another process \
+                               is at work on it";
+                    Err(why.into())
+                }
+            })
+        }
+    }
+}
+
+async fn show(database: &Database) -> Result<(), BoxError> {
+    let unsettled = list(database).await?;
+    if unsettled.is_empty() {
+        say("no operations are in flight");
+    }
+    for waiting in unsettled {
+        let standing = match (waiting.refused_to, waiting.in_doubt) {
+            (Some(checkout), _) => format!("refused, and {checkout} waits for it"),
+            (None, true) => format!("in doubt, taken over {} times", waiting.takeovers),
+            (None, false) => "not yet in doubt".to_owned(),
+        };
+        print(&format!(
+            "{}  {}  {}  {}  since {:.0}  {standing}",
+            waiting.id, waiting.account, waiting.verb, waiting.charge, waiting.created_at,
+        ))?;
+    }
+    Ok(())
+}
+
+/// A manual resolution of an operation.
+#[derive(Debug)]
+pub struct Statement {
+    /// The outcome.
+    pub word: Word,
+    /// The person's name: 1 to 100 characters, stored with the operation.
+    pub by: String,
+}
+
+/// Why an operation was not resolved.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operations can't be read.
+    #[error(transparent)]
+    Read(#[from] crate::database::ReadError),
+    /// The retention or the lease can't be used.
+    #[error("IDEMPOTENCY_TTL or IDEMPOTENCY_LEASE can't be used: {0}")]
+    Settings(#[from] sqlx::error::BoxDynError),
+    /// The processor can't be asked.
+    #[error("PROCESSOR_URL can't be used: {0}")]
+    Processor(#[from] HttpProcessorError),
+    /// It must not be resolved with this outcome, or the outcome can't be stored.
+    #[error("{0}")]
+    Failed(std::sync::Arc<str>),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.cause)
+    }
+}
+
+/// The operations that wait for an answer, and the refused refunds that checkouts wait for; oldest
+/// first, at most 1000.
+pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
+    let unsettled = database
+        .read(|connection| Box::pin(store::operations::list_unsettled(connection)))
+        .await?;
+    Ok(unsettled)
+}
+
+/// Resolves an operation with a person's outcome. `false` if it is not in doubt, or if another
+/// process works on it.
+pub async fn settle(
+    database: &Database,
+    config: &Config,
+    id: Uuid,
+    Statement { word, by: person }: Statement,
+) -> Result<bool, Error> {
+    let settings = Settings {
+        retention: config.idempotency_ttl,
+        database_deadline: config.timeouts.database_deadline,
+    };
+    let idempotency = Idempotency::new(database.pool().clone(), settings)?;
+    let processor = match &config.processor {
+        None => None,
+        Some(processor) => {
+            let client = HttpProcessor::new(&processor.url, processor.timeout)?;
+            Some((client, processor.name.as_str()))
+        }
+    };
+    // The processor is not asked to execute anything.
+    let operations = ProcessorOperations {
+        processor: SimulatedProcessor::new(config.pool_connections),
+        name: "an operator's word".to_owned(),
+        send_again_within: Duration::ZERO,
+        by_the_word_of: Some(person.clone()),
+    };
+    let call_limit = match &config.processor {
+        None => config.timeouts.database_deadline,
+        // It has a limit of its own, which is to fire first.
+        Some(processor) => processor.timeout * 2,
+    };
+    let lease = LeaseSettings {
+        lease: call_limit + config.timeouts.idle_in_transaction * 2,
+        call_limit,
+    };
+    let phases = Phases::new(idempotency.clone(), operations, lease)?;
+    let processor = processor.as_ref().map(|(client, name)| (client, *name));
+    let sent_again_within = match &config.processor {
+        None => SENT_AGAIN_WITHIN,
+        Some(processor) => processor.send_again_within,
+    };
+    let settled = phases.resolve(id, async |operation| {
+        if operation.age < BY_HAND_AFTER {
+            return CallOutcome::Unknown(Failure::unavailable(
+                "it is younger than an hour: leave it to the reconciler, which asks the processor",
+            ));
+        }
+        let asked = processor.filter(|(_, name)| *name == operation.processor);
+        let said = match asked {
+            Some((client, _)) => look_up(client, operation).await,
+            None => {
+                return CallOutcome::Unknown(Failure::unavailable(format!(
+                    "it was sent to {}: set PROCESSOR_URL to its address, and PROCESSOR_NAME to \
+                     this name, even if nothing answers there any more",
+                    operation.processor
+                )));
+            }
+        };
+        let is_no = matches!(word, Word::Declined | Word::NotExecuted);
+        if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
+            return CallOutcome::Unknown(Failure::unavailable(
+                "it may have been sent again within the last hour, and still be on its way: take this \
+                 word an hour after it is only looked up",
+            ));
+        }
+        weigh(word, said)
+    });
+    if settled.await? {
+        return Ok(true);
+    }
+    match word {
+        Word::Done => refunded_elsewhere(database, &idempotency, id, person).await,
+        Word::Declined | Word::NotExecuted => Ok(false),
+    }
+}
+
+/// Resolves a refund that the processor refused and that a canceled checkout waits for: a person
+/// has returned the money elsewhere. `false` if no checkout waits for it.
+async fn refunded_elsewhere(
+    database: &Database,
+    idempotency: &Idempotency,
+    id: Uuid,
+    person: String,
+) -> Result<bool, Error> {
+    let waiting = list(database).await?;
+    let refused = waiting.iter().find(|waiting| waiting.id == id);
+    let Some((account, checkout)) =
+        refused.and_then(|refused| Some((refused.account, refused.refused_to?)))
+    else {
+        return Ok(false);
+    };
+    let path = format!("/checkouts/{checkout}/refunded_elsewhere");
+    let request_id = RequestId(Uuid::now_v7()).to_string();
+    let request = Request::reserved(account.0, path, request_id, Duration::ZERO)
+        .map_err(Failure::internal)?;
+    let command = RefundedElsewhere {
+        account,
+        checkout,
+        operation: id,
+        person,
+    };
+    match idempotency.run(request, command).await {
+        Outcome::Stored { .. } => Ok(true),
+        Outcome::InUse | Outcome::Reused | Outcome::Unfinished => Ok(false),
+        Outcome::Failed(failure) => Err(failure.into()),
+    }
+}
+
+/// The definite answer of the processor that was asked, if it has one.
+async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Answer> {
+    match processor.look_up(operation.id).await {
+        Asked::Answered(answer) => Some(answer),
+        Asked::NotExecuted(cause) | Asked::Unknown(cause) => {
+            tracing::warn!(%cause, "the processor says nothing definite: the word alone counts");
+            None
+        }
+    }
+}
+
+/// The processor's answer if there is one, and the person's outcome otherwise.
+fn weigh(word: Word, said: Option<Answer>) -> CallOutcome<Answer> {
+    match (word, said) {
+        (Word::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),
+        (Word::Declined, None) => CallOutcome::Answered(Answer::Declined(DECLINED)),
+        // It knows why.
+        (Word::Declined, Some(answer @ Answer::Declined(_))) => CallOutcome::Answered(answer),
+        (Word::NotExecuted, None) => {
+            CallOutcome::NotExecuted(Failure::unavailable("by an operator's word"))
+        }
+        (Word::Declined | Word::NotExecuted, Some(Answer::Done)) => contradicted("done"),
+        (Word::Done | Word::NotExecuted, Some(Answer::Declined(_))) => contradicted("declined"),
+    }
+}
+
+fn contradicted(by: &str) -> CallOutcome<Answer> {
+    CallOutcome::Unknown(Failure::unavailable(format!(
+        "the processor says \"{by}\", so nothing was resolved; a server that runs with PROCESSOR_URL \
+         resolves it by that answer, or say the same"
+    )))
+}

@@ -1,0 +1,221 @@
+//! `charge-once pay`: the client library from the command line.
+//!
+//! Promise: killed at any moment and run again with the same arguments and store, it has charged
+//! once. Its exit code says whether that is known.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use charge_once_client::{
+    Charge, Client, Error, FileKeyStore, KeyStoreError, NewCharge, Reply, Request, Resumed,
+    RetryPolicy,
+};
+
+use super::{BoxError, print, say};
+use crate::domain::money::Currency;
+
+/// Where the API key is read from: an argument would be seen by every user of the machine.
+const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
+
+const AFTER_HELP: &str = "\
+Environment variables:
+  CHARGE_ONCE_API_KEY
+      Your API key. There is no argument for it, because other users could see that.
+  CHARGE_ONCE_URL [default: http://127.0.0.1:8080]
+      Where the service is, unless --url says so.
+
+With --store, the request and its key are on disk before they are sent. A run begins with what
+earlier runs left unfinished, each under its own key. If that was the same charge, it is this one,
+and nothing new is charged. One folder is for one account.
+
+Exit codes:
+  0  charged; the charge is on standard output
+  1  it could not start; nothing was sent
+  2  refused: the request can't be done as it is
+  3  declined by the card's issuer
+  4  not known, or not sent: run it again with the same store, or with the same --key
+  5  something in the store needs a person: it is too old to be sent again, or can't be read";
+
+const NOT_STARTED: u8 = 1;
+const REFUSED: u8 = 2;
+const DECLINED: u8 = 3;
+const UNKNOWN: u8 = 4;
+const NEEDS_A_PERSON: u8 = 5;
+
+/// What to charge, and how to ask for it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Arguments {
+    /// In major units: 20.00, or 2000 in a currency without decimals.
+    #[arg(long)]
+    amount: String,
+    /// ISO 4217 code.
+    #[arg(long)]
+    currency: String,
+    /// A test token.
+    #[arg(long, default_value = "tok_visa")]
+    source: String,
+    /// Where the service is.
+    #[arg(long, env = "CHARGE_ONCE_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// The idempotency key, if the payment already has a name, such as an order's number.
+    #[arg(long)]
+    key: Option<String>,
+    /// A folder that stores unfinished payments for the next run.
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// How long to try; at most an hour.
+    #[arg(long, default_value = "60s", value_parser = humantime::parse_duration)]
+    deadline: Duration,
+}
+
+/// Runs it to its exit code.
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, BoxError> {
+    let code = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(pay(arguments));
+    Ok(code.unwrap_or_else(|error| failed(&error)).into())
+}
+
+async fn pay(arguments: &Arguments) -> Result<u8, Error> {
+    let amount = match Currency::parse(&arguments.currency) {
+        Some(currency) => currency.minor_units(&arguments.amount),
+        None => {
+            say("--currency must be the ISO 4217 code of a currency in use, such as usd");
+            return Ok(REFUSED);
+        }
+    };
+    let amount = match amount {
+        Ok(amount) => amount,
+        Err(error) => {
+            say(&format!("--amount: {error}"));
+            return Ok(REFUSED);
+        }
+    };
+    let client = client(arguments)?;
+    let mut request = client.create_charge(&NewCharge {
+        source: Some(arguments.source.clone()),
+        ..NewCharge::new(amount, arguments.currency.clone())
+    })?;
+    if let Some(key) = &arguments.key {
+        request = request.with_key(key.clone())?;
+    }
+    match finish_earlier_runs(&client, &request, arguments.key.is_some()).await? {
+        Earlier::Nothing => {}
+        Earlier::ThisCharge(outcome) => return Ok(show(outcome)),
+        Earlier::InTheWay(code) => {
+            say("nothing new was charged");
+            return Ok(code);
+        }
+    }
+    // After a kill, this key still finds the outcome.
+    say(&format!("charging under the key {}", request.key()));
+    Ok(show(request.send_for_reply().await))
+}
+
+fn client(arguments: &Arguments) -> Result<Client, Error> {
+    let api_key = std::env::var(API_KEY_VARIABLE)
+        .map_err(|_| Error::Unusable(format!("set {API_KEY_VARIABLE} to your API key")))?;
+    let mut builder = Client::builder(&arguments.url, api_key)
+        .retry_policy(RetryPolicy {
+            deadline: arguments.deadline,
+            ..RetryPolicy::default()
+        })
+        .on_retry(|retry| {
+            let (trouble, pause) = (&retry.trouble, retry.pause.as_millis());
+            say(&format!("{trouble}; again with the same key in {pause} ms"));
+        });
+    if let Some(folder) = &arguments.store {
+        builder = builder.key_store(FileKeyStore::open(folder)?);
+    }
+    builder.build()
+}
+
+/// What the store knew.
+enum Earlier {
+    Nothing,
+    /// The same charge was unfinished, and this is its outcome.
+    ThisCharge(Result<Reply, Error>),
+    /// It isn't known whether something was charged, so nothing new is charged.
+    InTheWay(u8),
+}
+
+async fn finish_earlier_runs(
+    client: &Client,
+    request: &Request<Charge>,
+    key_is_given: bool,
+) -> Result<Earlier, Error> {
+    let (mut earlier, mut needs_a_person) = (Earlier::Nothing, false);
+    for resumed in client.resume().await? {
+        match resumed {
+            Resumed::Corrupt { place, reason } => {
+                say(&format!(
+                    "{place} can't be read ({reason}); it may hold a charge: look for it, then \
+                     remove the file"
+                ));
+                needs_a_person = true;
+            }
+            Resumed::NotSent { operation, reason } => {
+                say(&format!(
+                    "{} {}{} under the key {} was not sent again: {reason}; look up what became \
+                     of it, then remove it from the store",
+                    operation.method(),
+                    operation.server(),
+                    operation.path(),
+                    operation.key()
+                ));
+                needs_a_person = true;
+            }
+            Resumed::Sent { operation, outcome } => {
+                say(&match &outcome {
+                    Ok(reply) => format!("finished {}: HTTP {}", operation.key(), reply.status),
+                    Err(error) => format!("resumed {}: {error}", operation.key()),
+                });
+                let is_this = operation.asks_the_same_as(request.operation())
+                    && (!key_is_given || operation.key() == request.key());
+                let is_unknown = matches!(&outcome, Err(error) if !error.is_outcome());
+                // The outcome of this charge must be reported now: the store has removed it.
+                if is_this && !matches!(earlier, Earlier::ThisCharge(_)) {
+                    earlier = Earlier::ThisCharge(outcome);
+                } else if is_unknown && matches!(earlier, Earlier::Nothing) {
+                    earlier = Earlier::InTheWay(UNKNOWN);
+                }
+            }
+        }
+    }
+    Ok(match earlier {
+        Earlier::Nothing | Earlier::InTheWay(_) if needs_a_person => {
+            Earlier::InTheWay(NEEDS_A_PERSON)
+        }
+        Earlier::Nothing => Earlier::Nothing,
+        Earlier::ThisCharge(outcome) => Earlier::ThisCharge(outcome),
+        Earlier::InTheWay(code) => Earlier::InTheWay(code),
+    })
+}
+
+fn show(outcome: Result<Reply, Error>) -> u8 {
+    match outcome {
+        Ok(reply) => {
+            // The charge is made, whether or not its reader is still there.
+            let _ = print(&String::from_utf8_lossy(&reply.body));
+            0
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &Error) -> u8 {
+    say(&error.to_string());
+    match error {
+        Error::Declined(_) => DECLINED,
+        Error::Invalid(_)
+        | Error::Unauthenticated(_)
+        | Error::KeyReused(_)
+        | Error::Unusable(_)
+        | Error::Store(KeyStoreError::OtherRequest) => REFUSED,
+        // `Unreadable` is for callers that read the charge. Here it means that the charge was made.
+        Error::GaveUp(_) | Error::Unreadable { .. } => UNKNOWN,
+        Error::Expired(_) | Error::Store(KeyStoreError::Corrupt { .. }) => NEEDS_A_PERSON,
+        Error::Store(KeyStoreError::Io { .. }) => NOT_STARTED,
+    }
+}

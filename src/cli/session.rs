@@ -1,0 +1,136 @@
+//! What all commands with a database share: logs, signals, and the private PostgreSQL.
+//!
+//! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
+//! ends gracefully when it is told to stop; everything else ends at once.
+
+use std::pin::Pin;
+
+use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
+use futures_util::FutureExt;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
+
+use super::BoxError;
+use crate::{
+    config::{Config, DatabaseLocation},
+    database::{Database, SCHEMA, Schema, WhenRefused},
+    telemetry,
+};
+
+/// What a command says that was told to stop before it was done.
+const STOPPED_EARLY: &str = "stopped before it was done";
+
+/// Resolves when the process is told to stop.
+pub(super) type Stop = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Runs a server, which returns once it has stopped. A private PostgreSQL is made if need be.
+pub(super) fn serve(
+    config: &Config,
+    location: &DatabaseLocation,
+    schema: Schema,
+    work: impl AsyncFnOnce(Database, Stop) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    block_on(config, async |mut stop| {
+        with_postgres(location, async |url| {
+            tokio::select! {
+                connected = Database::connect_with(&url, config, schema, WhenRefused::TryAgain) => {
+                    work(connected?, stop).await
+                }
+                // A server that is told to stop has done what it was told.
+                () = &mut stop => Ok(()),
+            }
+        })
+        .await
+    })
+}
+
+/// Does one thing in the database of a server, which need not be running now.
+pub(super) fn once(
+    config: &Config,
+    work: impl AsyncFnOnce(&Database) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    if let DatabaseLocation::Embedded(settings) = &config.database {
+        refuse_an_empty_folder(settings)?;
+    }
+    block_on(config, async |stop| {
+        with_postgres(&config.database, async |url| {
+            let work = async {
+                let refused = WhenRefused::GiveUp;
+                let database = Database::connect_with(&url, config, SCHEMA, refused).await?;
+                work(&database).await
+            };
+            tokio::select! {
+                done = work => done,
+                () = stop => Err(STOPPED_EARLY.into()),
+            }
+        })
+        .await
+    })
+}
+
+/// A cluster that a command creates would not contain what the command needs.
+fn refuse_an_empty_folder(settings: &Settings) -> Result<(), BoxError> {
+    if settings.has_database() {
+        return Ok(());
+    }
+    let folder = std::path::absolute(&settings.data_dir)?;
+    let message = format!(
+        "no server has run here: {} ({}) holds no database. Set DATA_DIR or DATABASE_URL as the \
+         server has it",
+        settings.names.data_dir,
+        folder.display()
+    );
+    Err(message.into())
+}
+
+/// Starts the logs and the runtime, and listens for signals before anything is started that a
+/// signal should stop.
+fn block_on(
+    config: &Config,
+    work: impl AsyncFnOnce(Stop) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    telemetry::start(&config.log);
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(async { work(stop_signal()?).await })
+}
+
+/// Starts the private PostgreSQL if there is to be one, keeps it running for as long as the work
+/// takes, and stops it.
+async fn with_postgres(
+    location: &DatabaseLocation,
+    work: impl AsyncFnOnce(String) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    let settings = match location {
+        DatabaseLocation::Url(url) => return work(url.clone()).await,
+        DatabaseLocation::Embedded(settings) => settings.clone(),
+    };
+    let mut postgres = EmbeddedPostgres::start(settings).await?;
+    let url = postgres.url();
+    let (ended, has_ended) = oneshot::channel::<()>();
+    let work = async {
+        let outcome = work(url).await;
+        drop(ended);
+        outcome
+    };
+    let keep_running = postgres.keep_running(has_ended.map(drop));
+    let (outcome, ()) = tokio::join!(work, keep_running);
+    let stopped = postgres.stop().await.map_err(BoxError::from);
+    // The first error is the one that the person needs to read.
+    outcome.and(stopped)
+}
+
+/// Resolves at the first SIGTERM or SIGINT.
+fn stop_signal() -> Result<Stop, BoxError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(Box::pin(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }))
+}

@@ -1,0 +1,311 @@
+//! Configuration, by environment variables only.
+//!
+//! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in
+//! `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
+//! once, and each one names its variable and what the value should be.
+
+mod database;
+mod log;
+mod names;
+mod processor;
+mod source;
+mod timeouts;
+mod variables;
+mod webhooks;
+
+use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
+
+use self::{processor::Calls, source::Source};
+
+pub use self::{
+    database::{DEFAULT_DEV_API_KEY, DatabaseLocation},
+    log::Log,
+    processor::{ProcessorConfig, ProcessorService},
+    source::{ConfigError, ConfigErrors},
+    timeouts::Timeouts,
+    variables::{VARIABLES, Variable, help_text, markdown_table},
+    webhooks::Webhooks,
+};
+
+/// The whole configuration, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `BIND_ADDRESS`
+    pub bind_address: SocketAddr,
+    /// `DATABASE_URL` or `DATA_DIR`
+    pub database: DatabaseLocation,
+    /// The dev account's key, if there is to be one.
+    pub dev_api_key: Option<String>,
+    /// `IDEMPOTENCY_TTL`
+    pub idempotency_ttl: Duration,
+    /// `IDEMPOTENCY_LEASE`
+    pub lease: Duration,
+    /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
+    pub processor: Option<ProcessorConfig>,
+    /// `EXPIRY_SWEEP_INTERVAL`
+    pub expiry_sweep_interval: Duration,
+    /// `IN_FLIGHT_WAIT_V1`
+    pub in_flight_wait_v1: Duration,
+    /// `POOL_CONNECTIONS`
+    pub pool_connections: u32,
+    /// The timeout ladder.
+    pub timeouts: Timeouts,
+    /// `BODY_LIMIT`, bytes.
+    pub body_limit: usize,
+    /// `RATE_LIMIT`, requests per second; `None` is no limit.
+    pub rate_limit: Option<NonZeroU32>,
+    /// `WORKERS`; `None` is one for each core.
+    pub workers: Option<usize>,
+    /// `MIGRATE_ON_START`
+    pub migrate_on_start: bool,
+    /// `DRAIN_TIMEOUT`
+    pub drain_timeout: Duration,
+    /// `WEBHOOK_…`
+    pub webhooks: Webhooks,
+    /// `RUST_LOG`, `LOG_FORMAT`
+    pub log: Log,
+    /// For `charge-once processor` only.
+    pub processor_service: ProcessorService,
+}
+
+impl Config {
+    /// Reads and checks the process's environment, misspelled names included.
+    pub fn from_env() -> Result<Self, ConfigErrors> {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        Self::read(&|name| std::env::var(name).ok(), names)
+    }
+
+    /// Reads and checks variables from anywhere else.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigErrors> {
+        Self::read(&lookup, std::iter::empty())
+    }
+
+    /// Reads every variable before it gives up, so that every error is recorded.
+    fn read(
+        lookup: &dyn Fn(&str) -> Option<String>,
+        names: impl Iterator<Item = String>,
+    ) -> Result<Self, ConfigErrors> {
+        let source = Source::new(lookup);
+        names::check(&source, names);
+        let bind_address = source.address("BIND_ADDRESS");
+        let database = database::location(&source);
+        let dev_api_key = database::dev_api_key(&source, database.as_ref());
+        let idempotency_ttl = timeouts::idempotency_ttl(&source);
+        let expiry_sweep_interval = source.duration("EXPIRY_SWEEP_INTERVAL");
+        let in_flight_wait_v1 = timeouts::in_flight_wait(&source);
+        let pool_connections =
+            source.number("POOL_CONNECTIONS", 2..=1000, "a number from 2 to 1000");
+        let timeouts = Timeouts::read(&source);
+        let calls = Calls::read(&source, timeouts.as_ref());
+        let processor = ProcessorConfig::read(&source, calls.as_ref());
+        let body_limit = source.number(
+            "BODY_LIMIT",
+            1024..=1_048_576,
+            "a number of bytes, 1024 to 1048576",
+        );
+        let rate_limit = source.number(
+            "RATE_LIMIT",
+            0..=1_000_000,
+            "a number of requests per second, 0 to 1000000",
+        );
+        let workers = source.number("WORKERS", 0..=1024, "a number from 0 to 1024");
+        let migrate_on_start = source.truth("MIGRATE_ON_START");
+        let drain_timeout = source.duration("DRAIN_TIMEOUT");
+        let webhooks = Webhooks::read(&source);
+        let log = Log::read(&source);
+        let processor_service = ProcessorService::read(&source, calls.as_ref());
+        let all = || {
+            Some(Self {
+                bind_address: bind_address?,
+                database: database?,
+                dev_api_key: dev_api_key?,
+                idempotency_ttl: idempotency_ttl?,
+                lease: calls?.lease,
+                processor: processor?,
+                expiry_sweep_interval: expiry_sweep_interval?,
+                in_flight_wait_v1: in_flight_wait_v1?,
+                pool_connections: pool_connections?,
+                timeouts: timeouts?,
+                body_limit: body_limit?,
+                rate_limit: NonZeroU32::new(rate_limit?),
+                workers: workers.map(|workers| (workers > 0).then_some(workers))?,
+                migrate_on_start: migrate_on_start?,
+                drain_timeout: drain_timeout?,
+                webhooks: webhooks?,
+                log: log?,
+                processor_service: processor_service?,
+            })
+        };
+        source.finish(all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use super::*;
+
+    fn config(variables: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+        Config::from_lookup(|name| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn variables_of(errors: &ConfigErrors) -> Vec<&'static str> {
+        errors.0.iter().map(ConfigError::variable).collect()
+    }
+
+    #[test]
+    fn every_error_is_told_at_once_and_none_hides_behind_another() {
+        let errors = config(&[
+            ("BIND_ADDRESS", "here"),
+            ("POOL_WAIT", "long"),
+            ("STATEMENT_TIMEOUT", "0s"),
+            ("IDEMPOTENCY_LEASE", "soon"),
+            ("PROCESSOR_URL", "processor:8081"),
+            ("PROCESSOR_NAME", &"a".repeat(256)),
+            ("WEBHOOK_TIMEOUT", "61s"),
+            ("WEBHOOK_RETRY_MAX", "9s"),
+            ("LOG_FORMAT", "xml"),
+            ("PROCESSOR_BIND_ADDRESS", "8081"),
+        ])
+        .unwrap_err();
+        let expected = [
+            "BIND_ADDRESS",
+            "POOL_WAIT",
+            "STATEMENT_TIMEOUT",
+            "IDEMPOTENCY_LEASE",
+            "PROCESSOR_URL",
+            "PROCESSOR_NAME",
+            "WEBHOOK_TIMEOUT",
+            "WEBHOOK_RETRY_MAX",
+            "LOG_FORMAT",
+            "PROCESSOR_BIND_ADDRESS",
+        ];
+        assert_eq!(variables_of(&errors), expected);
+        let told = errors.to_string();
+        assert!(told.starts_with("10 settings can't be used:\n  BIND_ADDRESS must be"));
+        assert_eq!(told.lines().count(), 11, "{told}");
+        // Two steps of the ladder at once.
+        let ladder = [("STATEMENT_TIMEOUT", "9s"), ("REQUEST_TIMEOUT", "6s")];
+        let errors = config(&ladder).unwrap_err();
+        assert_eq!(
+            variables_of(&errors),
+            ["DATABASE_DEADLINE", "REQUEST_TIMEOUT"]
+        );
+    }
+
+    #[test]
+    fn localhost_is_an_address() {
+        for (given, means) in [
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("LocalHost:1", "127.0.0.1:1"),
+            ("[::1]:8080", "[::1]:8080"),
+        ] {
+            let config = config(&[("BIND_ADDRESS", given)]).unwrap();
+            assert_eq!(config.bind_address.to_string(), means);
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_a_valid_configuration() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
+        assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
+        assert_eq!(config.timeouts.before_work(), Duration::from_secs(2));
+        assert_eq!(config.rate_limit, NonZeroU32::new(1000));
+    }
+
+    #[test]
+    fn a_rate_limit_of_0_is_none() {
+        assert_eq!(config(&[("RATE_LIMIT", "0")]).unwrap().rate_limit, None);
+    }
+
+    #[test]
+    fn with_a_database_url_no_dev_key_exists_unless_it_is_given() {
+        let url = ("DATABASE_URL", "postgres://u@h/d");
+        assert_eq!(config(&[url]).unwrap().dev_api_key, None);
+        let key = ("DEV_API_KEY", "sk_test_12345678");
+        assert_eq!(
+            config(&[url, key]).unwrap().dev_api_key.as_deref(),
+            Some(key.1)
+        );
+    }
+
+    #[test]
+    fn a_bad_value_names_its_variable() {
+        for (name, value) in [
+            ("BIND_ADDRESS", "localhost"),
+            ("BIND_ADDRESS", "localhost:http"),
+            ("BIND_ADDRESS", "example.com:8080"),
+            ("DATABASE_URL", "mysql://x"),
+            ("DEV_API_KEY", "secret"),
+            ("IDEMPOTENCY_TTL", "a day"),
+            ("IDEMPOTENCY_TTL", "59s"),
+            ("IDEMPOTENCY_TTL", "500d"),
+            ("ALLOW_SHORT_TTL", "yes"),
+            ("EXPIRY_SWEEP_INTERVAL", "0s"),
+            ("IN_FLIGHT_WAIT_V1", "31s"),
+            ("POOL_CONNECTIONS", "1"),
+            ("POOL_WAIT", "-1s"),
+            ("STATEMENT_TIMEOUT", "1s"),
+            ("DATABASE_DEADLINE", "3s"),
+            ("IDLE_IN_TRANSACTION_TIMEOUT", "5s"),
+            ("REQUEST_TIMEOUT", "6s"),
+            ("BODY_LIMIT", "64KiB"),
+            ("RATE_LIMIT", "10/s"),
+            ("RATE_LIMIT", "-1"),
+            ("RATE_LIMIT", "1000001"),
+            ("WORKERS", "many"),
+            ("MIGRATE_ON_START", "1"),
+            ("DRAIN_TIMEOUT", ""),
+            ("WEBHOOK_ALLOW_PRIVATE", "yes"),
+            ("WEBHOOK_TIMEOUT", "61s"),
+            ("WEBHOOK_RETRY_MIN", "0s"),
+            ("WEBHOOK_RETRY_MAX", "9s"),
+            ("WEBHOOK_RETRY_MAX", "8d"),
+            ("WEBHOOK_POLL_INTERVAL", "often"),
+            ("PROCESSOR_BIND_ADDRESS", "8081"),
+            ("PROCESSOR_DATABASE_URL", "mysql://x"),
+            ("PROCESSOR_KEY_WINDOW", "0s"),
+            ("PROCESSOR_KEY_WINDOW", "401d"),
+            ("LOG_FORMAT", "xml"),
+            ("RUST_LOG", "charge_once=loud"),
+        ] {
+            match config(&[(name, value)]) {
+                Err(errors) => assert_eq!(variables_of(&errors), [name], "{value}"),
+                Ok(_) => assert!(value.is_empty(), "{name}={value} was accepted"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_processor_s_memory_of_keys_must_outlast_a_lease_by_far() {
+        let with = |window| {
+            let url = (
+                "PROCESSOR_URL",
+                "https://user:secret@processor.example:8443/v2",
+            );
+            config(&[url, ("PROCESSOR_KEY_WINDOW", window)]).map(|config| config.processor.unwrap())
+        };
+        let errors = with("41s").unwrap_err();
+        assert_eq!(variables_of(&errors), ["PROCESSOR_KEY_WINDOW"]);
+        let processor = with("24h").unwrap();
+        // Less an hour of the day, the lease, and one call.
+        let within = Duration::from_secs(23 * 3600 - 40);
+        assert_eq!(processor.send_again_within, within);
+        assert_eq!(processor.name, "https://processor.example:8443");
+    }
+
+    #[test]
+    fn a_short_retention_needs_to_be_allowed() {
+        let short = [("IDEMPOTENCY_TTL", "2s"), ("ALLOW_SHORT_TTL", "true")];
+        assert_eq!(
+            config(&short).unwrap().idempotency_ttl,
+            Duration::from_secs(2)
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Misspelled variables.
+//!
+//! A setting with a misspelled name would be ignored silently, and its default would apply. Only
+//! near misses are refused, because an environment has many variables of other programs.
+
+use strsim::osa_distance;
+
+use super::{
+    source::{ConfigError, Source},
+    variables::VARIABLES,
+};
+
+/// Names from this length on may differ by two letters; shorter ones only by one.
+const LONG_NAME: usize = 10;
+
+/// Records every one of `names` that is nearly a variable of ours which is itself unset.
+pub(super) fn check(source: &Source<'_>, names: impl Iterator<Item = String>) {
+    let mut misspelled: Vec<_> = names
+        .filter_map(|name| Some((meant_by(source, &name)?, name)))
+        .collect();
+    misspelled.sort();
+    for (meant, name) in misspelled {
+        source.record(ConfigError::Name { name, meant });
+    }
+}
+
+fn meant_by(source: &Source<'_>, name: &str) -> Option<&'static str> {
+    let upper = name.to_uppercase();
+    let candidates = VARIABLES.iter().map(|variable| variable.name);
+    let (distance, meant) = candidates
+        .map(|known| (osa_distance(&upper, known), known))
+        .min()?;
+    let allowed = if meant.len() < LONG_NAME { 1 } else { 2 };
+    // The name itself, and one whose neighbor is set: that neighbor wasn't misspelled.
+    let is_other = name == meant || source.optional(meant).is_some();
+    (distance <= allowed && !is_other).then_some(meant)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use super::*;
+
+    fn misspelled(names: &[&str], set: &[&str]) -> Vec<(String, &'static str)> {
+        let lookup = |name: &str| set.contains(&name).then(|| "set".to_owned());
+        let source = Source::new(&lookup);
+        check(&source, names.iter().map(|name| (*name).to_owned()));
+        source
+            .finish(Some(()))
+            .map_or_else(|errors| errors.0, |()| Vec::new())
+            .into_iter()
+            .map(|error| match error {
+                ConfigError::Name { name, meant } => (name, meant),
+                ConfigError::Value { variable, .. } => (String::new(), variable),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_near_miss_of_a_variable_that_is_unset_is_named() {
+        for (name, meant) in [
+            ("RATE_LIMITT", "RATE_LIMIT"),
+            ("rate_limit", "RATE_LIMIT"),
+            ("WORKER", "WORKERS"),
+            ("DATABSE_URL", "DATABASE_URL"),
+            ("DATA_BASE_URL", "DATABASE_URL"),
+            ("IDEMPOTENCY_TLL", "IDEMPOTENCY_TTL"),
+            ("BIND_ADRESS", "BIND_ADDRESS"),
+            ("PROCESSOR-URL", "PROCESSOR_URL"),
+        ] {
+            assert_eq!(misspelled(&[name], &[]), [(name.to_owned(), meant)]);
+            assert_eq!(misspelled(&[name], &[meant]), [], "{meant} is set");
+        }
+    }
+
+    #[test]
+    fn a_strange_environment_is_no_concern() {
+        let strange = [
+            "PATH",
+            "HOME",
+            "PORT",
+            "HOST",
+            "PGDATA",
+            "PGHOST",
+            "DATABASE",
+            "DATABASE_PORT",
+            "DATA",
+            "RUST_BACKTRACE",
+            "LOG_LEVEL",
+            "TIMEOUT",
+            "XDG_DATA_DIRS",
+            "WORKSPACE",
+            "LIMIT",
+            "CHARGE_ONCE_URL",
+            "CHARGE_ONCE_API_KEY",
+            "NODE_ENV",
+            "API_KEY",
+            "",
+        ];
+        assert_eq!(misspelled(&strange, &[]), []);
+        let ours: Vec<_> = VARIABLES.iter().map(|variable| variable.name).collect();
+        assert_eq!(misspelled(&ours, &[]), []);
+    }
+}

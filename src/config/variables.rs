@@ -1,0 +1,254 @@
+//! Every environment variable, described once: `--help` and the table in the documentation are made
+//! from this list.
+
+use std::fmt::Write;
+
+/// One environment variable.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// The value it has when it is unset or empty; `None` if that is a state of its own.
+    pub default: Option<&'static str>,
+    /// What it is, its unit, and why one would change it.
+    pub about: &'static str,
+}
+
+const fn variable(
+    name: &'static str,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> Variable {
+    Variable {
+        name,
+        default,
+        about,
+    }
+}
+
+/// Every variable that charge-once reads.
+pub const VARIABLES: &[Variable] = &[
+    variable(
+        "BIND_ADDRESS",
+        Some("127.0.0.1:8080"),
+        "Address and port to listen on; localhost is 127.0.0.1.",
+    ),
+    variable(
+        "DATABASE_URL",
+        None,
+        "PostgreSQL 15 or later, as postgres://user:password@host/database. Unset: \
+         charge-once runs a private PostgreSQL in DATA_DIR.",
+    ),
+    variable(
+        "DATA_DIR",
+        Some("./.charge-once"),
+        "Folder of the private PostgreSQL's data.",
+    ),
+    variable(
+        "PG_BIN_DIR",
+        None,
+        "Folder of PostgreSQL's programs (initdb, postgres), if charge-once does not find \
+         them.",
+    ),
+    variable(
+        "DEV_API_KEY",
+        None,
+        "An API key for the account dev: sk_test_ and at least 8 more characters. Unset: \
+         sk_test_charge_once_dev with the private PostgreSQL, none with DATABASE_URL.",
+    ),
+    variable(
+        "IDEMPOTENCY_TTL",
+        Some("24h"),
+        "How long a key and its outcome are kept after the key's first use; 60s to 400d.",
+    ),
+    variable(
+        "ALLOW_SHORT_TTL",
+        Some("false"),
+        "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.",
+    ),
+    variable(
+        "PROCESSOR_URL",
+        None,
+        "The card processor, as http://host:port or https://…. Unset: this process simulates \
+         it, and every payment is one transaction.",
+    ),
+    variable(
+        "PROCESSOR_NAME",
+        None,
+        "The name of the card processor in stored charges. Only the processor that took the \
+         money returns it. Set it to the old scheme, host and port before the processor's \
+         address changes. Unset: scheme, host and port of PROCESSOR_URL.",
+    ),
+    variable(
+        "PROCESSOR_TIMEOUT",
+        Some("10s"),
+        "Longest time for one call to the card processor at PROCESSOR_URL.",
+    ),
+    variable(
+        "IDEMPOTENCY_LEASE",
+        Some("30s"),
+        "How long a request of several transactions holds its key before another process may \
+         continue it: a checkout, or a payment with PROCESSOR_URL. Longer than \
+         PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.",
+    ),
+    variable(
+        "EXPIRY_SWEEP_INTERVAL",
+        Some("60s"),
+        "Pause between two sweeps of expired keys.",
+    ),
+    variable(
+        "IN_FLIGHT_WAIT_V1",
+        Some("10s"),
+        "How long a duplicate under /v1 waits for the first request's reply; at most 30s.",
+    ),
+    variable(
+        "POOL_CONNECTIONS",
+        Some("10"),
+        "Size of the connection pool; 2 to 1000.",
+    ),
+    variable(
+        "POOL_WAIT",
+        Some("1s"),
+        "Longest wait for a pooled connection, then 503.",
+    ),
+    variable(
+        "STATEMENT_TIMEOUT",
+        Some("3s"),
+        "Longest time one SQL statement may take.",
+    ),
+    variable(
+        "DATABASE_DEADLINE",
+        Some("5s"),
+        "Longest time from BEGIN to COMMIT, then 503.",
+    ),
+    variable(
+        "IDLE_IN_TRANSACTION_TIMEOUT",
+        Some("6s"),
+        "Time after which PostgreSQL ends a transaction whose client is gone.",
+    ),
+    variable(
+        "REQUEST_TIMEOUT",
+        Some("8s"),
+        "Longest time for a request of one transaction. Waiting for another request with the \
+         same key comes on top. Looking up the API key and reading the body share the time \
+         that POOL_WAIT and DATABASE_DEADLINE leave.",
+    ),
+    variable(
+        "BODY_LIMIT",
+        Some("65536"),
+        "Largest request body, in bytes; 1024 to 1048576.",
+    ),
+    variable(
+        "RATE_LIMIT",
+        Some("1000"),
+        "Requests per second, and per burst, that each process accepts from one account. \
+         Beyond it the reply is 429. 0 means no limit.",
+    ),
+    variable(
+        "WORKERS",
+        Some("0"),
+        "HTTP worker threads; 0 means one for each core.",
+    ),
+    variable(
+        "MIGRATE_ON_START",
+        Some("true"),
+        "Migrates the schema at the start. A lock in the database makes this safe with \
+         several replicas.",
+    ),
+    variable(
+        "DRAIN_TIMEOUT",
+        Some("20s"),
+        "How long requests in flight may take to finish after SIGTERM.",
+    ),
+    variable(
+        "WEBHOOK_ALLOW_PRIVATE",
+        Some("false"),
+        "Allows webhooks to private and local addresses, for development. In production this \
+         would open a way into your network.",
+    ),
+    variable(
+        "WEBHOOK_TIMEOUT",
+        Some("10s"),
+        "Longest time for one attempt to deliver a webhook; at most 60s. If a replica dies, \
+         another one takes over three times as long after the attempt began.",
+    ),
+    variable(
+        "WEBHOOK_RETRY_MIN",
+        Some("5s"),
+        "Shortest pause after a failed attempt to deliver a webhook. Pauses double, with jitter.",
+    ),
+    variable(
+        "WEBHOOK_RETRY_MAX",
+        Some("8h"),
+        "Longest pause between two attempts to deliver a webhook, at least twice the shortest; at \
+         most 7d. After 24 attempts the delivery has failed.",
+    ),
+    variable(
+        "WEBHOOK_POLL_INTERVAL",
+        Some("1s"),
+        "How often each replica looks for webhooks to deliver.",
+    ),
+    variable(
+        "PROCESSOR_BIND_ADDRESS",
+        Some("127.0.0.1:8081"),
+        "Address and port that `charge-once processor` listens on.",
+    ),
+    variable(
+        "PROCESSOR_DATABASE_URL",
+        None,
+        "The database of `charge-once processor`, which no other program uses. Unset: a \
+         private PostgreSQL in PROCESSOR_DATA_DIR.",
+    ),
+    variable(
+        "PROCESSOR_DATA_DIR",
+        Some("./.charge-once-processor"),
+        "Folder of the data of the private PostgreSQL of `charge-once processor`.",
+    ),
+    variable(
+        "PROCESSOR_KEY_WINDOW",
+        Some("24h"),
+        "How long the processor remembers a key; also used by `charge-once processor`. Later, \
+         the same instruction would be a new one, so it is not sent again.",
+    ),
+    variable(
+        "LOG_FORMAT",
+        None,
+        "pretty or json. Unset: pretty on a terminal, else json.",
+    ),
+    variable(
+        "RUST_LOG",
+        Some("info"),
+        "Which log lines are written, in the syntax of tracing's EnvFilter.",
+    ),
+];
+
+/// The table for `docs/configuration.md`.
+pub fn markdown_table() -> String {
+    let mut table = String::from("| variable | default | what it is |\n|---|---|---|\n");
+    for Variable {
+        name,
+        default,
+        about,
+    } in VARIABLES
+    {
+        let default = default.map_or("(unset)".to_owned(), |default| format!("`{default}`"));
+        // Writing to a String can't fail.
+        let _ = writeln!(table, "| `{name}` | {default} | {about} |");
+    }
+    table
+}
+
+/// Describes the variables that `is_shown` for `--help`.
+pub fn help_text(is_shown: impl Fn(&str) -> bool) -> String {
+    let mut text = String::from("Environment variables:\n");
+    for Variable {
+        name,
+        default,
+        about,
+    } in VARIABLES.iter().filter(|variable| is_shown(variable.name))
+    {
+        let default = default.map_or(String::new(), |default| format!(" [default: {default}]"));
+        let _ = writeln!(text, "  {name}{default}\n      {about}");
+    }
+    text
+}

@@ -1,0 +1,84 @@
+//! `crates/idempotency` as a reader copies it: into a workspace that has nothing else.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::harness::TestDatabase;
+
+/// A server that nobody runs. The crate's queries are checked against its own `.sqlx/`, so a build
+/// that asked this server would fail.
+const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A workspace whose only member is a copy of the folder. Always in one place, so that the next run
+/// finds the dependencies compiled.
+fn empty_workspace() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let workspace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("copied-crate");
+    let _ = fs::remove_dir_all(&workspace);
+    fs::create_dir(&workspace).unwrap();
+    copy(
+        &root.join("crates/idempotency"),
+        &workspace.join("idempotency"),
+    );
+    let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"idempotency\"]\n";
+    fs::write(workspace.join("Cargo.toml"), manifest).unwrap();
+    // Cargo removes what the crate doesn't need from it, and downloads nothing.
+    fs::copy(root.join("Cargo.lock"), workspace.join("Cargo.lock")).unwrap();
+    workspace
+}
+
+/// `cargo test` in the workspace, with every warning an error.
+fn cargo_test(workspace: &Path, arguments: &[&str], database_url: &str) {
+    let mut cargo = Command::new(env!("CARGO"));
+    // What the outer Cargo, its user and CI have set for this repository's own build.
+    for (name, _) in std::env::vars() {
+        if name.starts_with("CARGO_") && name != "CARGO_HOME" || name.starts_with("SQLX_") {
+            cargo.env_remove(name);
+        }
+    }
+    let output = cargo
+        .arg("test")
+        .args(arguments)
+        .current_dir(workspace)
+        .env(
+            "CARGO_TARGET_DIR",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/copied-crate-target"),
+        )
+        .env("CARGO_NET_OFFLINE", "true")
+        .env("RUSTFLAGS", "-Dwarnings")
+        .env("DATABASE_URL", database_url)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "cargo test {arguments:?}: {}{}",
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
+    );
+}
+
+#[tokio::test]
+async fn the_crate_compiles_and_passes_its_tests_alone_without_an_edit_or_a_warning() {
+    let database = TestDatabase::create_empty().await;
+    let workspace = empty_workspace();
+    for features in ["--no-default-features", "--all-features"] {
+        cargo_test(&workspace, &[features, "--no-run"], NOWHERE);
+        cargo_test(&workspace, &[features], &database.url);
+    }
+}

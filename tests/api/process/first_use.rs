@@ -1,0 +1,202 @@
+//! What a person meets who uses the program for the first time, or in the wrong place.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    path::Path,
+    process::Stdio,
+};
+
+use charge_once::config::VARIABLES;
+use nix::sys::signal::Signal;
+
+use crate::support::{
+    harness::{ServerProcess, TestDatabase},
+    program::{data_dir, exit_code, printed_by, program, run, scratch, signal, text},
+};
+
+/// An address that nothing listens on.
+fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// What a command says that fails.
+fn complaint_of(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = run(arguments, variables);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+    text(&output.stderr)
+}
+
+#[test]
+fn all_of_a_bad_configuration_is_told_at_once_and_a_misspelled_variable_is_named() {
+    let variables = [
+        ("BIND_ADDRESS", "nowhere"),
+        ("RATE_LIMITT", "0"),
+        ("LOG_FORMAT", "xml"),
+        // No variable of ours, and none that is nearly one.
+        ("SOME_OTHER_PROGRAM", "1"),
+    ];
+    for command in ["serve", "processor", "migrate", "healthcheck"] {
+        let complaint = complaint_of(&[command], &variables);
+        let lines: Vec<_> = complaint.lines().collect();
+        assert_eq!(lines.len(), 4, "{complaint}");
+        assert_eq!(lines[0], "charge-once: 3 settings can't be used:");
+        let unknown = "  unknown variable RATE_LIMITT; did you mean RATE_LIMIT?";
+        assert_eq!(lines[1], unknown);
+        assert!(lines[2].starts_with("  BIND_ADDRESS must be an IP address"));
+        assert_eq!(lines[3], "  LOG_FORMAT must be pretty or json");
+    }
+}
+
+#[test]
+fn help_shows_each_command_s_variables() {
+    let help = printed_by(&["--help"], &[]);
+    for variable in VARIABLES {
+        assert!(help.contains(variable.name), "{}", variable.name);
+    }
+    for (command, shown, hidden) in [
+        (&["serve"][..], "RATE_LIMIT", "PROCESSOR_DATA_DIR"),
+        (&["processor"], "PROCESSOR_DATA_DIR", "RATE_LIMIT"),
+        (&["migrate"], "DATABASE_URL", "RATE_LIMIT"),
+        (&["sweep"], "DATABASE_URL", "RATE_LIMIT"),
+        (&["api-key"], "DATABASE_URL", "RATE_LIMIT"),
+        (&["api-key", "create"], "DATA_DIR", "RATE_LIMIT"),
+        (&["operations", "list"], "DATABASE_URL", "RATE_LIMIT"),
+        (&["operations", "resolve"], "PROCESSOR_URL", "RATE_LIMIT"),
+        (&["healthcheck"], "BIND_ADDRESS", "DATABASE_URL"),
+        (&["pay"], "CHARGE_ONCE_URL", "DATABASE_URL"),
+    ] {
+        let help = printed_by(&[command, &["--help"]].concat(), &[]);
+        let (_, variables) = help.split_once("Environment variables:").unwrap();
+        assert!(variables.contains(&format!("  {shown}")), "{command:?}");
+        assert!(!variables.contains(&format!("  {hidden}")), "{command:?}");
+    }
+}
+
+#[test]
+fn a_command_where_no_server_has_run_refuses_and_makes_nothing() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let id = uuid::Uuid::nil().to_string();
+    for arguments in [
+        &["api-key", "list"][..],
+        &["api-key", "create"],
+        &["operations", "list"],
+        &["operations", "resolve", &id, "done", "--by", "Ada"],
+        &["sweep"],
+        &["migrate"],
+    ] {
+        let complaint = complaint_of(arguments, &[("DATA_DIR", &data_dir)]);
+        assert!(complaint.contains("no server has run here"), "{complaint}");
+        assert!(complaint.contains(&data_dir), "{complaint}");
+        assert!(complaint.contains("DATABASE_URL"), "{complaint}");
+        assert!(!Path::new(&data_dir).exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_told_before_a_database_is_made() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (command, bind_address, folder_variable) in [
+        ("serve", "BIND_ADDRESS", "DATA_DIR"),
+        ("processor", "PROCESSOR_BIND_ADDRESS", "PROCESSOR_DATA_DIR"),
+    ] {
+        let folder = scratch();
+        let data_dir = data_dir(&folder);
+        let variables = [
+            (bind_address, address.as_str()),
+            (folder_variable, data_dir.as_str()),
+        ];
+        let complaint = complaint_of(&[command], &variables);
+        assert!(complaint.contains(bind_address), "{complaint}");
+        assert!(complaint.contains(&address), "{complaint}");
+        assert!(complaint.contains("in use"), "{complaint}");
+        assert!(!Path::new(&data_dir).exists(), "{command}");
+    }
+}
+
+/// A server may be started together with its database, so it waits, but says at once for what.
+#[tokio::test]
+async fn an_unreachable_database_is_told_at_once() {
+    let url = format!("postgres://nobody@{}/nothing", closed_port());
+    let variables = [
+        ("DATABASE_URL", url.as_str()),
+        ("BIND_ADDRESS", "127.0.0.1:0"),
+        ("RUST_LOG", "warn"),
+    ];
+    let complaint = complaint_of(&["migrate"], &variables);
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(complaint.contains("refused") && complaint.contains("DATABASE_URL"));
+
+    let mut server = program(&["serve"], &variables)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("refused"), "{line}");
+    assert_eq!(server.try_wait().unwrap(), None, "it still waits");
+    signal(&server, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server).await, Some(0));
+}
+
+#[tokio::test]
+async fn empty_lists_say_so_to_people_and_print_nothing_for_programs() {
+    let database = TestDatabase::create().await;
+    sqlx::raw_sql("DELETE FROM api_keys")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    for (command, says) in [
+        ("api-key", "there are no API keys"),
+        ("operations", "no operations are in flight"),
+    ] {
+        let output = run(&[command, "list"], &[("DATABASE_URL", &database.url)]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(text(&output.stdout), "");
+        assert!(text(&output.stderr).contains(says), "{output:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_current_schema_is_nothing_to_notice() {
+    let database = TestDatabase::create().await;
+    let variables = [
+        ("DATABASE_URL", database.url.as_str()),
+        ("RUST_LOG", "info"),
+    ];
+    let output = run(&["migrate"], &variables);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[tokio::test]
+async fn a_successful_probe_is_no_line_in_the_log() {
+    let database = TestDatabase::create().await;
+    let folder = scratch();
+    let log = folder.path().join("log");
+    let mut server = ServerProcess::start_logging_to(
+        File::create(&log).unwrap(),
+        &database,
+        &[("RUST_LOG", "info"), ("LOG_FORMAT", "json")],
+    );
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(server.client.get(path).await.status, 200);
+    }
+    assert_eq!(server.client.get("/charges").await.status, 200);
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    let mut text = String::new();
+    File::open(&log).unwrap().read_to_string(&mut text).unwrap();
+    let answered: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("answered"))
+        .collect();
+    assert_eq!(answered.len(), 1, "{text}");
+    assert!(answered[0].contains("/charges"), "{text}");
+}

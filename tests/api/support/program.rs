@@ -1,0 +1,103 @@
+//! `charge-once` as a person starts it.
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use charge_once::config::VARIABLES;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+use super::harness::{API_KEY, Client, ServerProcess, eventually};
+
+/// The program with these variables and no others of ours.
+pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+    for variable in VARIABLES {
+        command.env_remove(variable.name);
+    }
+    command
+        .args(arguments)
+        .env("RUST_LOG", "error")
+        .envs(variables.iter().copied());
+    command
+}
+
+pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    program(arguments, variables).output().unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs it to a successful end and returns what it printed.
+pub fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = run(arguments, variables);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// A folder that PostgreSQL's user can enter.
+pub fn scratch() -> TempDir {
+    let folder = tempfile::Builder::new()
+        .prefix("charge-once-test-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+pub fn data_dir(folder: &TempDir) -> String {
+    folder.path().join("data").to_str().unwrap().to_owned()
+}
+
+pub fn postgres_runs(data_dir: &str) -> bool {
+    Path::new(data_dir).join("pgdata/postmaster.pid").exists()
+}
+
+/// The program with a PostgreSQL of its own, and what its banner says.
+pub fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
+    let variables = [("BIND_ADDRESS", "127.0.0.1:0"), ("DATA_DIR", data_dir)];
+    let mut child = program(&[], &variables)
+        .env("DEV_API_KEY", API_KEY)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut banner = Vec::new();
+    for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
+        banner.push(line.unwrap());
+        if banner.last().unwrap().starts_with("curl ") {
+            break;
+        }
+    }
+    let address = banner[0].rsplit("http://").next().unwrap().parse().unwrap();
+    let client = Client::new(address);
+    (ServerProcess { client, child }, banner.join("\n"))
+}
+
+pub fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).unwrap();
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+pub async fn exit_code(process: &mut Child) -> Option<i32> {
+    let mut code = None;
+    eventually("the process ends", || {
+        code = process.try_wait().unwrap();
+        std::future::ready(code.is_some())
+    })
+    .await;
+    code.and_then(|status| status.code())
+}
