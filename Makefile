@@ -39,7 +39,7 @@ browser-test: ## charge a card from Swagger UI, in Chromium
 	@scripts/browser-test
 
 .PHONY: check
-check: ## run everything that CI runs, about half an hour
+check: ## run everything that CI runs, about 15 minutes
 	@bash .ci/run
 
 .PHONY: compose-test

@@ -13,7 +13,7 @@ use crate::{
     commands::{NetworkPhases, ProcessorOperations},
     config::{Config, ProcessorConfig},
     database::Database,
-    http::{self, App, api_keys::ApiKeys, outermost::outermost, rate_limit::RateLimit},
+    http::{self, App, api_keys::ApiKeys, middleware::outermost, rate_limit::RateLimit},
     idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
     processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
     sagas::{CheckoutPhases, CheckoutSteps},

@@ -94,8 +94,8 @@ pub struct StepView {
     /// The id of what it made or changed, once it ended.
     #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
     pub resource: Option<String>,
-    /// How often it was somebody's to run: once when it is next, and once more whenever somebody goes
-    /// on with the checkout after a crash or a failure.
+    /// How often a run set out for it: once when it becomes the next step, and once more whenever
+    /// the checkout is taken up again after a crash or a failure.
     #[schema(example = 1)]
     pub attempts: i32,
 }

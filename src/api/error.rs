@@ -5,7 +5,10 @@
 
 use serde::Serialize;
 
-use crate::domain::test_cards::{Decline, DeclineCode};
+use crate::domain::{
+    ids::ID_CHARS,
+    test_cards::{Decline, DeclineCode},
+};
 
 macro_rules! error_codes {
     ($($name:ident = $code:literal, $status:literal, $kind:ident: $explanation:literal;)+) => {
@@ -69,7 +72,7 @@ error_codes! {
     ChargeNotCaptured = "charge_not_captured", 400, InvalidRequest:
         "The charge was not captured, so there is no part of it to give back. A refund of its whole amount releases it.";
     CaptureAmountTooLarge = "capture_amount_too_large", 400, InvalidRequest:
-        "More would be captured than was authorised.";
+        "More would be captured than was authorized.";
     RefundAmountTooLarge = "refund_amount_too_large", 400, InvalidRequest:
         "More would be refunded than was captured.";
     OrderAlreadyPaid = "order_already_paid", 400, InvalidRequest:
@@ -151,11 +154,14 @@ impl ErrorCode {
         format!("/errors#{}", self.as_str())
     }
 
-    /// `Stripe-Should-Retry`: whether the same request with the same key may end otherwise.
+    /// `Stripe-Should-Retry`: whether the same request with the same key is safe to send again and
+    /// may then end otherwise.
     pub fn should_retry(self) -> bool {
         matches!(
             self,
-            Self::IdempotencyKeyInUse
+            Self::RequestTimeout
+                | Self::IdempotencyKeyInUse
+                | Self::ResourceBusy
                 | Self::RateLimited
                 | Self::InternalError
                 | Self::ServiceUnavailable
@@ -206,6 +212,25 @@ impl ApiError {
         Self::new(code, code.explanation())
     }
 
+    /// A refusal of the parameter `param`, which the message names where it may be repeated.
+    pub fn about(code: ErrorCode, param: Option<String>, message: &str) -> Self {
+        match param {
+            None => Self::new(code, message),
+            Some(param) => {
+                Self::new(code, format!("Invalid parameter: {param}. {message}")).with_param(param)
+            }
+        }
+    }
+
+    /// The account has no object with the id in `param`, whose kind begins with `prefix`; text that
+    /// is no such id is answered alike.
+    pub fn missing(param: &str, prefix: &str) -> Self {
+        let message = format!(
+            "This account has no such object. An id here is {prefix}_ and {ID_CHARS} characters."
+        );
+        Self::new(ErrorCode::ResourceMissing, message).with_param(param.to_owned())
+    }
+
     /// The decline that left the failed charge `charge`.
     pub fn declined(decline: Decline, charge: String) -> Self {
         Self {
@@ -224,7 +249,8 @@ impl ApiError {
         self
     }
 
-    /// The body: `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
+    /// The body:
+    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope {
             error: EnvelopeError {

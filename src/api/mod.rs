@@ -6,6 +6,8 @@
 //! the entities in `domain/`, and neither HTTP nor the database.
 
 pub mod card_numbers;
+pub mod card_search;
+pub mod charge_views;
 pub mod charges;
 pub mod checkouts;
 pub mod dialect;
@@ -13,8 +15,10 @@ pub mod error;
 pub mod events;
 pub mod inventory;
 pub mod list;
+mod metadata;
 pub mod names;
 pub mod orders;
+pub mod param_path;
 pub mod params;
 pub mod refunds;
 pub mod source;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    charges::ChargeView,
+    charge_views::ChargeView,
     error::{ApiError, ErrorCode},
     list::Expandable,
     names::OrderStatusView,

@@ -4,23 +4,16 @@
 //! parameter is ignored, and everything has a limit. The order of checks is the order in which a
 //! command reads its fields, so a bad request gets the same refusal every time.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
-};
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
 use super::{
-    card_numbers::{ParamPath, Step},
     error::{ApiError, ErrorCode},
+    param_path::{ParamPath, Step},
 };
 use crate::domain::{
     change::Change,
-    metadata::{
-        METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata,
-        MetadataChange, TooManyKeys,
-    },
     money::{AMOUNT_MAX, Currency},
 };
 
@@ -33,12 +26,8 @@ pub const DESCRIPTION_MAX_CHARS: usize = 1_000;
 const EXPAND_MAX: usize = 20;
 const EXPANDABLE_MAX_CHARS: usize = 100;
 
-impl From<TooManyKeys> for ApiError {
-    fn from(TooManyKeys: TooManyKeys) -> Self {
-        let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
-        Self::new(ErrorCode::ParameterInvalid, message).with_param("metadata".to_owned())
-    }
-}
+/// How alike a misspelled parameter must be to the known one: 0 is not at all, 1 is the same.
+const LIKENESS_MIN: f64 = 0.9;
 
 /// How the parameters were written. It decides what an integer and a boolean look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +69,7 @@ impl Params {
 pub struct Fields<'a> {
     encoding: Encoding,
     members: &'a Map<String, Value>,
-    place: ParamPath<'a>,
+    pub(super) place: ParamPath<'a>,
     read: BTreeSet<&'static str>,
 }
 
@@ -100,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A value that the request names, `null` and the empty string included.
-    fn take_given(&mut self, name: &'static str) -> Option<&'a Value> {
+    pub(super) fn take_given(&mut self, name: &'static str) -> Option<&'a Value> {
         self.read.insert(name);
         self.members.get(name)
     }
@@ -110,26 +99,24 @@ impl<'a> Fields<'a> {
     }
 
     /// A refusal of the field `name`.
-    pub fn invalid(&self, name: &str, message: impl Into<String>) -> ApiError {
-        ApiError::new(ErrorCode::ParameterInvalid, message).with_param(self.param(name))
+    pub fn invalid(&self, name: &str, message: impl AsRef<str>) -> ApiError {
+        invalid(self.param(name), message.as_ref())
     }
 
     /// A refusal of one element of the list `name`.
-    pub fn invalid_element(
-        &self,
-        name: &str,
-        index: usize,
-        message: impl Into<String>,
-    ) -> ApiError {
+    pub fn invalid_element(&self, name: &str, index: usize, message: impl AsRef<str>) -> ApiError {
         let list = self.place.within(Step::Name(name));
-        ApiError::new(ErrorCode::ParameterInvalid, message)
-            .with_param(list.within(Step::Index(index)).to_param())
+        invalid(list.within(Step::Index(index)).to_param(), message.as_ref())
     }
 
     /// The refusal of a required field that is not there.
     pub fn missing(&self, name: &str) -> ApiError {
-        ApiError::new(ErrorCode::ParameterMissing, "This parameter is required.")
-            .with_param(self.param(name))
+        let param = self.param(name);
+        let message = match &param {
+            None => "A parameter is required.".to_owned(),
+            Some(param) => format!("Missing parameter: {param}."),
+        };
+        ApiError::new(ErrorCode::ParameterMissing, message).with_param(param)
     }
 
     /// An integer within `range`. In a form it is written `0|[1-9][0-9]*`.
@@ -232,7 +219,8 @@ impl<'a> Fields<'a> {
         Ok(text.map_or(Change::Keep, Change::Set))
     }
 
-    /// A list of `sizes` strings of at most `chars_max` Unicode scalar values each. Absent is empty.
+    /// A list of `sizes` strings of at most `chars_max` Unicode scalar values each. Absent is
+    /// empty.
     pub fn texts(
         &mut self,
         name: &'static str,
@@ -304,10 +292,7 @@ impl<'a> Fields<'a> {
         let read_one = |(index, value): (usize, &Value)| {
             let place = list.within(Step::Index(index));
             let Value::Object(members) = value else {
-                return Err(
-                    ApiError::new(ErrorCode::ParameterInvalid, "Must be an object.")
-                        .with_param(place.to_param()),
-                );
+                return Err(invalid(place.to_param(), "Must be an object."));
             };
             let mut fields = Fields::new(self.encoding, members, place);
             let one = read(&mut fields)?;
@@ -315,52 +300,6 @@ impl<'a> Fields<'a> {
             Ok(one)
         };
         values.iter().enumerate().map(read_one).collect()
-    }
-
-    /// `metadata` on a create: strings by name. An empty or `null` value means absent.
-    pub fn metadata(&mut self) -> Result<Metadata, ApiError> {
-        Ok(self.metadata_change()?.apply(Metadata::new())?)
-    }
-
-    /// `metadata` on an update: an empty or `null` value unsets its name, and in the place of the
-    /// whole object all names.
-    pub fn metadata_change(&mut self) -> Result<MetadataChange, ApiError> {
-        let members = match self.take_given("metadata") {
-            None => return Ok(MetadataChange::Merge(BTreeMap::new())),
-            Some(value) if is_empty(value) => return Ok(MetadataChange::Clear),
-            Some(Value::Object(members)) => members,
-            Some(_) => return Err(self.invalid("metadata", "Must be an object of strings.")),
-        };
-        let root = self.place.within(Step::Name("metadata"));
-        let mut changes = BTreeMap::new();
-        for (key, value) in members {
-            let refuse = |message: String| {
-                ApiError::new(ErrorCode::ParameterInvalid, message)
-                    .with_param(root.within(Step::Name(key)).to_param())
-            };
-            // With brackets no form could ever name it again, to unset it.
-            let is_bracketed = key.contains(['[', ']']);
-            if key.is_empty() || key.chars().count() > METADATA_KEY_MAX_CHARS || is_bracketed {
-                return Err(refuse(format!(
-                    "Keys have 1 to {METADATA_KEY_MAX_CHARS} characters, none of them a bracket."
-                )));
-            }
-            let change = match value {
-                value if is_empty(value) => None,
-                Value::String(text) if text.chars().count() > METADATA_VALUE_MAX_CHARS => {
-                    let limit = METADATA_VALUE_MAX_CHARS;
-                    return Err(refuse(format!("Values have at most {limit} characters.")));
-                }
-                Value::String(text) => Some(text.clone()),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::Array(_)
-                | Value::Object(_) => return Err(refuse("Values are strings.".into())),
-            };
-            changes.insert(key.clone(), change);
-        }
-        Ok(MetadataChange::Merge(changes))
     }
 
     /// Whether `expand` asks for `expandable`, the one reference that this endpoint can show as a
@@ -376,25 +315,40 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses the first member that nobody read: call it after the last field.
+    /// Refuses the first member that was not read. Call it after the last field.
     pub fn finish(self) -> Result<(), ApiError> {
-        match self
-            .members
-            .keys()
-            .find(|name| !self.read.contains(name.as_str()))
-        {
-            None => Ok(()),
-            Some(unknown) => Err(ApiError::new(
-                ErrorCode::ParameterUnknown,
-                "This endpoint has no such parameter.",
-            )
-            .with_param(self.param(unknown))),
-        }
+        let mut names = self.members.keys();
+        let Some(unknown) = names.find(|name| !self.read.contains(name.as_str())) else {
+            return Ok(());
+        };
+        let param = self.param(unknown);
+        let message = match (&param, self.similar(unknown)) {
+            (None, _) => "This endpoint has no such parameter.".to_owned(),
+            (Some(param), None) => format!("Unknown parameter: {param}."),
+            (Some(param), Some(known)) => {
+                format!("Unknown parameter: {param}. Did you mean {known}?")
+            }
+        };
+        Err(ApiError::new(ErrorCode::ParameterUnknown, message).with_param(param))
+    }
+
+    /// The known parameter that `unknown` is probably a misspelling of.
+    fn similar(&self, unknown: &str) -> Option<&'static str> {
+        let likeness = |known: &str| strsim::jaro_winkler(known, unknown);
+        let known = self.read.iter().copied();
+        known
+            .filter(|known| likeness(known) >= LIKENESS_MIN)
+            .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
     }
 }
 
+/// A refusal of a parameter.
+pub(super) fn invalid(param: Option<String>, message: &str) -> ApiError {
+    ApiError::about(ErrorCode::ParameterInvalid, param, message)
+}
+
 /// `null` or the empty string.
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_str().is_some_and(str::is_empty)
 }
 

@@ -1,6 +1,6 @@
 //! Refunds as clients send and see them.
 
-pub use super::charges::RefundView;
+pub use super::charge_views::RefundView;
 use super::{
     error::ApiError,
     params::{Params, REFERENCE_MAX_CHARS},

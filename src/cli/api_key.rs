@@ -32,11 +32,11 @@ const ACCOUNT_MAX_CHARS: usize = 100;
 pub enum Command {
     /// Makes a key and shows it, once.
     Create {
-        /// The account that it speaks for; made if there is none.
+        /// The account of the key; it is created if it doesn't exist.
         #[arg(long, default_value = DEV_ACCOUNT)]
         account: String,
     },
-    /// Lists all keys, as far as they are known.
+    /// Lists all keys, without their secret parts.
     List,
     /// Revokes a key, read from standard input so that it stays out of the shell's history.
     Revoke,

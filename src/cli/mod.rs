@@ -43,14 +43,14 @@ pub enum Command {
     Serve,
     /// Serves the card processor's simulator, with its own database; see docs/processor.md.
     Processor,
-    /// Brings the database schema up to date.
+    /// Migrates the database schema.
     Migrate,
     /// Removes expired idempotency keys once, and prints how many there were.
     Sweep,
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
     ApiKey(api_key::Command),
-    /// Shows and resolves what a card processor was asked and has not answered.
+    /// Lists and resolves operations that a card processor has not answered.
     #[command(subcommand)]
     Operations(operations::Command),
     /// Prints the OpenAPI document.
@@ -84,7 +84,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Openapi => openapi::run(),
         Command::ConfigTable => config_table::run(),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
-        // It alone has more to say than yes or no.
+        // Only `pay` has more exit codes than success and failure.
         Command::Pay(arguments) => return pay::run(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -96,7 +96,7 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "charge-once: {text}");
 }
 
-/// To standard output; a reader that has gone is no error.
+/// To standard output. A closed output is not an error.
 fn print(text: &str) -> Result<(), BoxError> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -28,19 +28,19 @@ use crate::{
 
 pub use crate::domain::operation::Word;
 
-/// How old an operation must be to be settled by a person. By then the reconciler, whose pauses are
-/// five minutes at most, has asked a dozen times.
+/// How old an operation must be before a person may resolve it. By then the reconciler, whose
+/// pauses are five minutes at most, has asked a dozen times.
 ///
-/// It, or a client's retry, may have sent it again a moment ago. So a word by which nothing
-/// happened takes an operation that was last sent this long ago: by then no attempt is still on its
+/// It, or a client's retry, may have sent it again a moment ago. So a resolution that nothing
+/// happened needs an operation that was last sent this long ago: by then no attempt is still on its
 /// way through a network.
 pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
 /// Longest name of a person.
 const NAME_MAX_CHARS: usize = 100;
 
-/// For how long an operation is sent again where PROCESSOR_URL doesn't say: as long as processors
-/// remember keys by default.
+/// How long an operation is sent again without PROCESSOR_URL: as long as processors remember keys
+/// by default.
 const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// An operator knows that it was declined, not why.
@@ -55,13 +55,13 @@ const DECLINED: Decline = Decline {
 pub enum Command {
     /// Lists the operations that wait for an answer, and refused refunds that checkouts wait for.
     List,
-    /// Resolves one that is at least an hour old, after you have asked the processor's operator
-    /// what became of it.
+    /// Resolves one that is at least an hour old, after you have asked the processor's operator for
+    /// its outcome.
     ///
     /// With PROCESSOR_URL the processor is looked up first, and an outcome that contradicts it is
     /// refused; so are `declined` and `not-executed` while the operation may still be sent again. A
     /// refused refund that a checkout waits for is resolved by `done` at any age, once you have
-    /// given the money back yourself.
+    /// returned the money yourself.
     Resolve {
         /// The operation's id, which is the key that the processor got.
         id: Uuid,
@@ -74,12 +74,12 @@ pub enum Command {
     },
 }
 
-/// What the processor did, as an operator says it.
+/// The outcome of an operation, as a person enters it.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub enum OperationOutcome {
     /// It was executed.
     Done,
-    /// It was refused for good.
+    /// It was declined.
     Declined,
     /// It was not executed, by no attempt, and will not be: the key becomes free.
     NotExecuted,
@@ -130,16 +130,16 @@ async fn show(database: &Database) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What a person says of an operation.
+/// A manual resolution of an operation.
 #[derive(Debug)]
 pub struct Statement {
-    /// What became of it.
+    /// The outcome.
     pub word: Word,
-    /// Who says so: 1 to 100 characters, kept with the operation.
+    /// The person's name: 1 to 100 characters, stored with the operation.
     pub by: String,
 }
 
-/// Why nothing came of it.
+/// Why an operation was not resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operations can't be read.
@@ -151,7 +151,7 @@ pub enum Error {
     /// The processor can't be asked.
     #[error("PROCESSOR_URL can't be used: {0}")]
     Processor(#[from] HttpProcessorError),
-    /// It is not to be settled by this word, or the outcome can't be written.
+    /// It must not be resolved with this outcome, or the outcome can't be stored.
     #[error("{0}")]
     Failed(std::sync::Arc<str>),
 }
@@ -171,7 +171,8 @@ pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
     Ok(unsettled)
 }
 
-/// Settles one by a person's word. `false`: nothing waits for it, or another process works on it.
+/// Resolves an operation with a person's outcome. `false` if it is not in doubt, or if another
+/// process works on it.
 pub async fn settle(
     database: &Database,
     config: &Config,
@@ -190,7 +191,7 @@ pub async fn settle(
             Some((client, processor.name.as_str()))
         }
     };
-    // Nobody is asked to execute anything.
+    // The processor is not asked to execute anything.
     let operations = ProcessorOperations {
         processor: SimulatedProcessor::new(config.pool_connections),
         name: "an operator's word".to_owned(),
@@ -247,8 +248,8 @@ pub async fn settle(
     }
 }
 
-/// What a canceled checkout waits for was refused by the processor, for good as far as it is
-/// concerned; a person has given the money back all the same. `false`: no checkout waits for it.
+/// Resolves a refund that the processor refused and that a canceled checkout waits for: a person
+/// has returned the money elsewhere. `false` if no checkout waits for it.
 async fn refunded_elsewhere(
     database: &Database,
     idempotency: &Idempotency,
@@ -290,7 +291,7 @@ async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Ans
     }
 }
 
-/// The processor's answer where there is one, and the word only where there is none.
+/// The processor's answer if there is one, and the person's outcome otherwise.
 fn weigh(word: Word, said: Option<Answer>) -> CallOutcome<Answer> {
     match (word, said) {
         (Word::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),

@@ -45,7 +45,7 @@ const NEEDS_A_PERSON: u8 = 5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Arguments {
-    /// In major units, as people write it: 20.00, or 2000 of a currency without decimals.
+    /// In major units: 20.00, or 2000 in a currency without decimals.
     #[arg(long)]
     amount: String,
     /// ISO 4217 code.
@@ -57,10 +57,10 @@ pub struct Arguments {
     /// Where the service is.
     #[arg(long, env = "CHARGE_ONCE_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// The idempotency key, if the payment has a name already, an order's number say.
+    /// The idempotency key, if the payment already has a name, such as an order's number.
     #[arg(long)]
     key: Option<String>,
-    /// A folder that remembers what is unfinished, for the next run.
+    /// A folder that stores unfinished payments for the next run.
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// How long to try; at most an hour.
@@ -134,9 +134,9 @@ fn client(arguments: &Arguments) -> Result<Client, Error> {
 /// What the store knew.
 enum Earlier {
     Nothing,
-    /// The same charge was unfinished, and this became of it.
+    /// The same charge was unfinished, and this is its outcome.
     ThisCharge(Result<Reply, Error>),
-    /// It isn't known whether something was charged, so nothing new is.
+    /// It isn't known whether something was charged, so nothing new is charged.
     InTheWay(u8),
 }
 
@@ -174,7 +174,7 @@ async fn finish_earlier_runs(
                 let is_this = operation.asks_the_same_as(request.operation())
                     && (!key_is_given || operation.key() == request.key());
                 let is_unknown = matches!(&outcome, Err(error) if !error.is_outcome());
-                // What became of this charge has to be told now: the store has forgotten it.
+                // The outcome of this charge must be reported now: the store has removed it.
                 if is_this && !matches!(earlier, Earlier::ThisCharge(_)) {
                     earlier = Earlier::ThisCharge(outcome);
                 } else if is_unknown && matches!(earlier, Earlier::Nothing) {
@@ -213,7 +213,7 @@ fn failed(error: &Error) -> u8 {
         | Error::KeyReused(_)
         | Error::Unusable(_)
         | Error::Store(KeyStoreError::OtherRequest) => REFUSED,
-        // Unreadable is for those who read the charge; here it would mean that it was made.
+        // `Unreadable` is for callers that read the charge. Here it means that the charge was made.
         Error::GaveUp(_) | Error::Unreadable { .. } => UNKNOWN,
         Error::Expired(_) | Error::Store(KeyStoreError::Corrupt { .. }) => NEEDS_A_PERSON,
         Error::Store(KeyStoreError::Io { .. }) => NOT_STARTED,

@@ -1,4 +1,4 @@
-//! What every command with a database shares: logs, signals, and the private PostgreSQL.
+//! What all commands with a database share: logs, signals, and the private PostgreSQL.
 //!
 //! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
 //! ends gracefully when it is told to stop; everything else ends at once.
@@ -70,7 +70,7 @@ pub(super) fn once(
     })
 }
 
-/// A cluster that a command makes would hold nothing that the command was called for.
+/// A cluster that a command creates would not contain what the command needs.
 fn refuse_an_empty_folder(settings: &Settings) -> Result<(), BoxError> {
     if settings.has_database() {
         return Ok(());
@@ -119,7 +119,7 @@ async fn with_postgres(
     let keep_running = postgres.keep_running(has_ended.map(drop));
     let (outcome, ()) = tokio::join!(work, keep_running);
     let stopped = postgres.stop().await.map_err(BoxError::from);
-    // What went wrong first is what the person needs to read.
+    // The first error is the one that the person needs to read.
     outcome.and(stopped)
 }
 

@@ -229,7 +229,7 @@ fn must_have_taken_the_money(mode: Mode, ties: &Ties) -> Result<(), Rejection> {
         }
         (Mode::Phases, false) => "the charge was simulated, which takes no PROCESSOR_URL",
     };
-    Err(Rejection::Failed(Failure::unavailable(cause)))
+    Err(Rejection::Failed(Failure::unsupported(cause)))
 }
 
 /// While a processor's answer is out, nobody else may decide about the same money: only settled

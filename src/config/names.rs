@@ -1,7 +1,7 @@
 //! Misspelled variables.
 //!
-//! A setting with a misspelled name would be left out without a word, and its default would hold.
-//! Only near misses are refused: an environment is full of variables that are not ours.
+//! A setting with a misspelled name would be ignored silently, and its default would apply. Only
+//! near misses are refused, because an environment has many variables of other programs.
 
 use strsim::osa_distance;
 

@@ -1,4 +1,4 @@
-//! Reads variables and collects what is wrong with them, so that a person can mend all of it at
+//! Reads variables and collects what is wrong with them, so that a person can fix all of it at
 //! once.
 //!
 //! Promise: a function that returns `None` has recorded why.
@@ -23,7 +23,7 @@ pub enum ConfigError {
         /// What it should be.
         expected: String,
     },
-    /// Its name is nearly one of ours, so the setting that was meant would be left out.
+    /// Its name is nearly one of ours, so the intended setting would be ignored.
     #[error("unknown variable {name}; did you mean {meant}?")]
     Name {
         /// The name that is set.

@@ -12,7 +12,7 @@ const TTL_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
 const IN_FLIGHT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Each longer than the one before, so that the innermost limit fires first and is told apart.
+/// Each is longer than the one before, so that the innermost limit fires first and is identified.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     /// `POOL_WAIT`

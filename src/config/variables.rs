@@ -36,18 +36,19 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "DATABASE_URL",
         None,
-        "PostgreSQL 15 or later, as postgres://user:password@host/database. Unset: charge-once \
-         runs a private PostgreSQL of its own in DATA_DIR.",
+        "PostgreSQL 15 or later, as postgres://user:password@host/database. Unset: \
+         charge-once runs a private PostgreSQL in DATA_DIR.",
     ),
     variable(
         "DATA_DIR",
         Some("./.charge-once"),
-        "Where the private PostgreSQL keeps its data.",
+        "Folder of the private PostgreSQL's data.",
     ),
     variable(
         "PG_BIN_DIR",
         None,
-        "Folder of PostgreSQL's programs (initdb, postgres), if they are not found by themselves.",
+        "Folder of PostgreSQL's programs (initdb, postgres), if charge-once does not find \
+         them.",
     ),
     variable(
         "DEV_API_KEY",
@@ -58,37 +59,37 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "IDEMPOTENCY_TTL",
         Some("24h"),
-        "How long a key and its outcome are kept, from the key's first use; 60s to 400d.",
+        "How long a key and its outcome are kept after the key's first use; 60s to 400d.",
     ),
     variable(
         "ALLOW_SHORT_TTL",
         Some("false"),
-        "Allows IDEMPOTENCY_TTL under 60s, for tests and demonstrations.",
+        "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.",
     ),
     variable(
         "PROCESSOR_URL",
         None,
-        "The card processor, as http://host:port or https://…. Unset: it is simulated in this \
-         process, and every request is one transaction.",
+        "The card processor, as http://host:port or https://…. Unset: this process simulates \
+         it, and every payment is one transaction.",
     ),
     variable(
         "PROCESSOR_NAME",
         None,
-        "What charges remember the card processor by: only who took the money is asked to give it \
-         back. Set it before the processor's address changes, to the scheme, host and port that it \
-         had. Unset: scheme, host and port of PROCESSOR_URL.",
+        "The name of the card processor in stored charges. Only the processor that took the \
+         money returns it. Set it to the old scheme, host and port before the processor's \
+         address changes. Unset: scheme, host and port of PROCESSOR_URL.",
     ),
     variable(
         "PROCESSOR_TIMEOUT",
         Some("10s"),
-        "Longest time for one call of the card processor at PROCESSOR_URL.",
+        "Longest time for one call to the card processor at PROCESSOR_URL.",
     ),
     variable(
         "IDEMPOTENCY_LEASE",
         Some("30s"),
-        "How long a request of several transactions, a checkout or with PROCESSOR_URL a payment, \
-         is trusted to be at work before another may go on with it; longer than PROCESSOR_TIMEOUT, \
-         DATABASE_DEADLINE and 5s together.",
+        "How long a request of several transactions holds its key before another process may \
+         continue it: a checkout, or a payment with PROCESSOR_URL. Longer than \
+         PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.",
     ),
     variable(
         "EXPIRY_SWEEP_INTERVAL",
@@ -98,7 +99,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "IN_FLIGHT_WAIT_V1",
         Some("10s"),
-        "How long a duplicate under /v1 waits for the first request's answer; at most 30s.",
+        "How long a duplicate under /v1 waits for the first request's reply; at most 30s.",
     ),
     variable(
         "POOL_CONNECTIONS",
@@ -123,14 +124,14 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "IDLE_IN_TRANSACTION_TIMEOUT",
         Some("6s"),
-        "After this PostgreSQL itself ends a transaction that lost its client.",
+        "Time after which PostgreSQL ends a transaction whose client is gone.",
     ),
     variable(
         "REQUEST_TIMEOUT",
         Some("8s"),
-        "Longest time for a request of one transaction and its own work; waiting for another \
-         request with the same key comes on top. Looking its API key up and reading its body share \
-         what POOL_WAIT and DATABASE_DEADLINE leave.",
+        "Longest time for a request of one transaction. Waiting for another request with the \
+         same key comes on top. Looking up the API key and reading the body share the time \
+         that POOL_WAIT and DATABASE_DEADLINE leave.",
     ),
     variable(
         "BODY_LIMIT",
@@ -140,18 +141,18 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "RATE_LIMIT",
         Some("1000"),
-        "Requests per second, and in a burst, that each process takes from one account; beyond it \
-         429. 0 is no limit.",
+        "Requests per second, and per burst, that each process accepts from one account. \
+         Beyond it the reply is 429. 0 means no limit.",
     ),
     variable(
         "WORKERS",
         Some("0"),
-        "HTTP worker threads; 0 is one for each core.",
+        "HTTP worker threads; 0 means one for each core.",
     ),
     variable(
         "MIGRATE_ON_START",
         Some("true"),
-        "Brings the schema up to date at the start. A lock in the database makes it safe with \
+        "Migrates the schema at the start. A lock in the database makes this safe with \
          several replicas.",
     ),
     variable(
@@ -162,14 +163,14 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "WEBHOOK_ALLOW_PRIVATE",
         Some("false"),
-        "Lets webhooks go to private and local addresses, for development. In production it would \
-         be a way into your network.",
+        "Allows webhooks to private and local addresses, for development. In production this \
+         would open a way into your network.",
     ),
     variable(
         "WEBHOOK_TIMEOUT",
         Some("10s"),
-        "Longest time for one attempt to deliver a webhook; at most 60s. Three times as long after \
-         an attempt began, another replica takes over from one that died.",
+        "Longest time for one attempt to deliver a webhook; at most 60s. If a replica dies, \
+         another one takes over three times as long after the attempt began.",
     ),
     variable(
         "WEBHOOK_RETRY_MIN",
@@ -195,19 +196,19 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "PROCESSOR_DATABASE_URL",
         None,
-        "A database that `charge-once processor` has for itself. Unset: a private PostgreSQL in \
-         PROCESSOR_DATA_DIR.",
+        "The database of `charge-once processor`, which no other program uses. Unset: a \
+         private PostgreSQL in PROCESSOR_DATA_DIR.",
     ),
     variable(
         "PROCESSOR_DATA_DIR",
         Some("./.charge-once-processor"),
-        "Where the private PostgreSQL of `charge-once processor` keeps its data.",
+        "Folder of the data of the private PostgreSQL of `charge-once processor`.",
     ),
     variable(
         "PROCESSOR_KEY_WINDOW",
         Some("24h"),
-        "How long the processor remembers a key, `charge-once processor` too. The same instruction \
-         sent later is a new one, so past this nothing is sent again.",
+        "How long the processor remembers a key; also used by `charge-once processor`. Later, \
+         the same instruction would be a new one, so it is not sent again.",
     ),
     variable(
         "LOG_FORMAT",
@@ -217,7 +218,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "RUST_LOG",
         Some("info"),
-        "Which log lines are written, as tracing's EnvFilter.",
+        "Which log lines are written, in the syntax of tracing's EnvFilter.",
     ),
 ];
 

@@ -7,7 +7,7 @@ use crate::domain::webhook_delivery::Pauses;
 
 /// A receiver that takes longer should answer first and work afterwards.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
-/// With longer pauses an event would come after its receiver has given it up.
+/// With longer pauses, an event would arrive after its receiver has given up.
 const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How webhooks are delivered.

@@ -6,6 +6,7 @@
 //! doubt in the pool.
 
 pub mod embedded;
+pub mod migrations;
 
 use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
 
@@ -87,7 +88,7 @@ pub enum StartError {
         "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
     )]
     Unreachable(#[source] sqlx::Error),
-    /// A connection, and then silence.
+    /// A connection without an answer.
     #[error(
         "the database accepts connections but said nothing within {seconds} seconds. Is \
          DATABASE_URL right, and is it a PostgreSQL that runs there?"
@@ -96,7 +97,7 @@ pub enum StartError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// A server that forgets.
+    /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
          crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
@@ -186,8 +187,7 @@ impl Database {
         PgConnection::connect_with(&self.options).await
     }
 
-    /// Applies what is missing of the schema. Replicas that start together take turns, by sqlx's
-    /// advisory lock.
+    /// Applies what is missing of the schema. Replicas that start together take turns.
     pub async fn migrate(&self) -> Result<(), StartError> {
         let mut connection = self
             .connect_aside()
@@ -207,8 +207,8 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        for migrations in self.schema {
-            migrations.migrator.run(&mut connection).await?;
+        for set in self.schema {
+            migrations::apply(set.migrator, &mut connection).await?;
         }
         connection.close().await.map_err(StartError::Unreachable)
     }
@@ -219,7 +219,7 @@ impl Database {
         for migrations in self.schema {
             let versions = migrations.migrator.iter();
             let newest = versions.map(|migration| migration.version).max();
-            // A standby can't write: for this service it is as good as not there.
+            // A standby can't write, so this service can't use it.
             let query = sqlx::AssertSqlSafe(format!(
                 "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
                 migrations.table
@@ -365,10 +365,10 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
         .is_some_and(|code| code == "57P03")
 }
 
-/// Why a read gave nothing.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The database said so, or can't be reached.
+    /// The database refused, or can't be reached.
     #[error(transparent)]
     Database(sqlx::Error),
     /// No answer in time.
@@ -389,7 +389,7 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// Why a write is not done, or not known to be.
+/// Why a write failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The database said so, or can't be reached: nothing was written.
@@ -427,7 +427,7 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
         .options([("TimeZone", "UTC")])
 }
 
-/// Asks the session what it really has: a pooler may have dropped the pinned settings on the way.
+/// Reads the session's settings: a pooler may have dropped the pinned ones.
 async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
     for (setting, needed) in [
         ("fsync", "on"),

@@ -8,6 +8,9 @@ use std::fmt;
 use type_safe_id::{StaticType, TypeSafeId};
 use uuid::Uuid;
 
+/// Characters of an id after its prefix and the underscore: 128 bits, five in each.
+pub const ID_CHARS: usize = 26;
+
 macro_rules! ids {
     ($($name:ident, $prefix_type:ident, $prefix:literal, $what:literal;)+) => {$(
         #[doc = concat!("The id of ", $what, ": `", $prefix, "_` and 26 characters.")]
@@ -22,6 +25,9 @@ macro_rules! ids {
         }
 
         impl $name {
+            /// What every such id begins with, before the underscore.
+            pub const PREFIX: &'static str = $prefix;
+
             /// `None` for anything that is not such an id.
             pub fn parse(text: &str) -> Option<Self> {
                 text.parse::<TypeSafeId<$prefix_type>>().ok().map(|id| Self(id.uuid()))

@@ -72,7 +72,7 @@ pub enum AmountError {
         /// How many it has.
         decimals: usize,
     },
-    /// Nobody has so much.
+    /// More than 64 bits hold.
     #[error("the amount is too large")]
     TooLarge,
 }

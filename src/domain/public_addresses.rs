@@ -1,13 +1,13 @@
 //! Which addresses a customer may have us connect to.
 //!
-//! Promise: an address that is private, local or reserved is never public, in whichever of its forms
-//! it comes. Otherwise a webhook would be a way into the network that this service runs in.
+//! Promise: an address that is private, local or reserved is never public, in whichever of its
+//! forms it comes. Otherwise a webhook would be a way into the network that this service runs in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// IANA's special-purpose IPv4 blocks that are not globally reachable, and what can't be unicast:
-/// <https://www.iana.org/assignments/iana-ipv4-special-registry>. And what a cloud serves inside the
-/// host at an address of the public space.
+/// <https://www.iana.org/assignments/iana-ipv4-special-registry>. And what a cloud serves inside
+/// the host at an address of the public space.
 const NOT_PUBLIC_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),        // this network
     (Ipv4Addr::new(10, 0, 0, 0), 8),       // private

@@ -98,7 +98,7 @@ pub struct TestCard {
     pub decision: Decision,
 }
 
-/// The expiry date of every token's card, a month that nobody's test outlives.
+/// The expiry date of every token's card, a month that no test outlives.
 pub const TOKEN_EXPIRY: (i16, i16) = (12, 2099);
 
 const fn decline(

@@ -13,8 +13,8 @@ pub const ENDPOINTS_MAX: i64 = 16;
 /// Stands for every type of event, those to come included.
 pub const EVERY_EVENT: &str = "*";
 
-/// What is signed with. It shows itself only where [`Secret::reveal`] is called, so that no log line
-/// can hold it by accident.
+/// What is signed with. It shows itself only where [`Secret::reveal`] is called, so that no log
+/// line can hold it by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -116,7 +116,7 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), UrlRefusal> {
 }
 
 /// Whether the text is the URL itself, up to the slash of an empty path, and not something that a
-/// parser makes one of: what is stored and shown is what is sent to, whoever reads it.
+/// parser makes one of: what is stored and shown is what is sent to, in every reader.
 fn is_written_plainly(text: &str, url: &Url) -> bool {
     if text == url.as_str() {
         return true;
@@ -125,7 +125,8 @@ fn is_written_plainly(text: &str, url: &Url) -> bool {
     url.path() == "/" && text.strip_prefix(before) == Some(after)
 }
 
-/// The address that the URL names in place of a host name, in any of the forms that URLs have for it.
+/// The address that the URL names in place of a host name, in any of the forms that URLs have for
+/// it.
 pub fn literal_address(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Domain(_) => None,

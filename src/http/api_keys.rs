@@ -9,7 +9,7 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
 
-use super::error::EdgeError;
+use super::error::HttpError;
 use crate::{
     api::error::{ApiError, ErrorCode},
     database::Database,
@@ -48,7 +48,7 @@ impl ApiKeys {
 
     /// The account that a request speaks for, by `Authorization: Bearer` (RFC 6750) or Basic (RFC
     /// 7617) with the key as the user name and an empty password.
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<AccountId, EdgeError> {
+    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<AccountId, HttpError> {
         let key = key_of(headers)?;
         let hash = store::api_keys::hash(&key);
         if let Some(account) = self.remembered.get(&hash) {
@@ -60,7 +60,7 @@ impl ApiKeys {
                 Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
             })
             .await
-            .map_err(EdgeError::failed_read)?;
+            .map_err(HttpError::failed_read)?;
         let Some(account) = found.map(AccountId) else {
             return Err(ApiError::explained(ErrorCode::ApiKeyInvalid).into());
         };
@@ -69,8 +69,8 @@ impl ApiKeys {
     }
 }
 
-fn key_of(headers: &HeaderMap) -> Result<String, EdgeError> {
-    let invalid = || EdgeError::from(ApiError::explained(ErrorCode::ApiKeyInvalid));
+fn key_of(headers: &HeaderMap) -> Result<String, HttpError> {
+    let invalid = || HttpError::from(ApiError::explained(ErrorCode::ApiKeyInvalid));
     let mut values = headers.get_all(AUTHORIZATION);
     let Some(value) = values.next() else {
         return Err(ApiError::explained(ErrorCode::ApiKeyMissing).into());

@@ -24,14 +24,15 @@ const RETRY_AFTER_SECONDS: &str = "1";
 
 /// An error to answer with, not stored under any key.
 #[derive(Debug)]
-pub struct EdgeError {
+pub struct HttpError {
     // Boxed, so that the path without an error stays small.
     error: Box<ApiError>,
     status: u16,
     allow: Option<&'static str>,
+    should_retry: bool,
 }
 
-impl EdgeError {
+impl HttpError {
     /// 405 with the methods that the path has.
     pub fn method_not_allowed(allow: &'static str) -> Self {
         Self {
@@ -55,19 +56,28 @@ impl EdgeError {
 
     /// Not executed, or not known to be. Opaque: the cause is in the log.
     pub fn failed(kind: FailureKind) -> Self {
-        ApiError::explained(match kind {
+        let code = match kind {
             FailureKind::Busy => ErrorCode::ResourceBusy,
-            FailureKind::Unavailable => ErrorCode::ServiceUnavailable,
+            FailureKind::Unavailable | FailureKind::Unsupported => ErrorCode::ServiceUnavailable,
             FailureKind::Internal => ErrorCode::InternalError,
-        })
-        .into()
+        };
+        Self {
+            // The same process would answer the same, however long a client waits.
+            should_retry: kind != FailureKind::Unsupported && code.should_retry(),
+            ..ApiError::explained(code).into()
+        }
     }
 
-    /// The same for a read, which nobody has logged yet.
+    /// A read that failed. Its cause is logged here, and opaque to the client.
     pub fn failed_read(failure: impl Into<Failure>) -> Self {
         let Failure { kind, cause, .. } = failure.into();
         tracing::error!(?kind, %cause, "a read failed");
         Self::failed(kind)
+    }
+
+    /// The account has no object with the id in the path, whose kind begins with `prefix`.
+    pub fn missing_id(prefix: &str) -> Self {
+        ApiError::missing("id", prefix).into()
     }
 
     /// The account has no such object.
@@ -78,23 +88,24 @@ impl EdgeError {
     }
 }
 
-impl From<ApiError> for EdgeError {
+impl From<ApiError> for HttpError {
     fn from(error: ApiError) -> Self {
         Self {
             status: error.code.status(),
+            should_retry: error.code.should_retry(),
             error: Box::new(error),
             allow: None,
         }
     }
 }
 
-impl fmt::Display for EdgeError {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.error.code.as_str())
     }
 }
 
-impl ResponseError for EdgeError {
+impl ResponseError for HttpError {
     fn status_code(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
@@ -107,7 +118,7 @@ impl ResponseError for EdgeError {
                 header::LINK,
                 format!("<{}>; rel=\"describedby\"", code.doc_url()),
             ))
-            .insert_header(("stripe-should-retry", code.should_retry().to_string()));
+            .insert_header(("stripe-should-retry", self.should_retry.to_string()));
         if matches!(
             code,
             ErrorCode::IdempotencyKeyInUse | ErrorCode::RateLimited | ErrorCode::ServiceUnavailable

@@ -1,12 +1,21 @@
 //! `/events`
 
+use std::borrow::Cow;
+
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, Type},
+};
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
     list,
-    request::{Caller, no_query, query_params},
+    parameters::PageQuery,
+    request::{Caller, no_query, path_id, query_params},
 };
 use crate::{
     api::{events::EventView, list::List, params::REFERENCE_MAX_CHARS},
@@ -14,25 +23,56 @@ use crate::{
     store::{self, events::Filter},
 };
 
+errors! {
+    RetrieveEventErrors: Reading [ResourceMissing]
+}
+
 /// Retrieve an event
 #[utoipa::path(
     get, path = "/events/{id}", tag = "Events", operation_id = "retrieveEvent",
     params(("id" = String, Path, description = "The event's id: evt_…")),
-    responses((status = 200, description = "The event.", body = EventView)),
+    responses(
+        (status = 200, description = "The event.", body = EventView),
+        RetrieveEventErrors,
+    ),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
-    let id =
-        EventId::parse(request.match_info().query("id")).ok_or_else(|| EdgeError::missing("id"))?;
+    let id = path_id(&request, EventId::parse, EventId::PREFIX)?;
     let event = app
         .read(move |connection| Box::pin(store::events::find(connection, caller.account, id)))
         .await?
-        .ok_or_else(|| EdgeError::missing("id"))?;
+        .ok_or_else(|| HttpError::missing_id(EventId::PREFIX))?;
     Ok(HttpResponse::Ok().json(EventView::from(event)))
+}
+
+/// The name of a type of event.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "describes a string; `list` reads it")]
+pub(super) struct EventTypeParam(String);
+
+impl PartialSchema for EventTypeParam {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(types))
+            .into()
+    }
+}
+
+impl ToSchema for EventTypeParam {
+    fn name() -> Cow<'static, str> {
+        "EventType".into()
+    }
+}
+
+errors! {
+    ListEventsErrors: Reading []
 }
 
 /// List events
@@ -42,19 +82,22 @@ pub async fn retrieve(
 #[utoipa::path(
     get, path = "/events", tag = "Events", operation_id = "listEvents",
     params(
-        super::openapi::PageQuery,
+        PageQuery,
         (
-            "type" = Option<super::openapi::EventTypeParam>, Query,
+            "type" = Option<EventTypeParam>, Query,
             description = "Only events of this type.",
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<EventView>)),
+    responses(
+        (status = 200, description = "A page, newest first.", body = List<EventView>),
+        ListEventsErrors,
+    ),
 )]
 pub async fn list(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let page = list::page(&mut fields, |text| EventId::parse(text).map(|id| id.0))?;

@@ -1,11 +1,11 @@
-//! Whether the process lives, whether it can serve, and where to begin.
+//! Whether the process lives, and whether it can serve.
 
 use std::time::Duration;
 
 use actix_web::{HttpResponse, web};
 use serde_json::json;
 
-use super::{App, error::EdgeError};
+use super::{app::App, error::HttpError, error_responses::errors};
 use crate::api::error::{ApiError, ErrorCode};
 
 /// A probe that waits longer than this has its answer: not ready.
@@ -22,30 +22,31 @@ pub async fn livez() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "alive"}))
 }
 
+errors! {
+    ReadyzErrors: Open [ServiceUnavailable]
+}
+
 /// This replica can serve: not stopping, the database in reach, the schema current.
 #[utoipa::path(
     get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     servers((url = "/")),
-    responses((status = 200, description = "Ready.")),
+    responses((status = 200, description = "Ready."), ReadyzErrors),
 )]
-pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, EdgeError> {
-    let not_ready = |reason: &str| Err(ApiError::new(ErrorCode::ServiceUnavailable, reason).into());
-    if *app.stopping.borrow() {
-        return not_ready("This replica is stopping.");
-    }
-    match tokio::time::timeout(READINESS_LIMIT, app.database.schema_is_current()).await {
-        Ok(Ok(true)) => Ok(HttpResponse::Ok().json(json!({"status": "ready"}))),
-        Ok(Ok(false)) => not_ready("The database schema is not current."),
-        Ok(Err(_)) | Err(_) => not_ready("The database can't be reached."),
+pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, HttpError> {
+    match not_ready(&app).await {
+        None => Ok(HttpResponse::Ok().json(json!({"status": "ready"}))),
+        Some(reason) => Err(ApiError::new(ErrorCode::ServiceUnavailable, reason).into()),
     }
 }
 
-/// Where to begin.
-pub async fn index() -> HttpResponse {
-    HttpResponse::Ok().json(json!({
-        "name": "charge-once",
-        "documentation": "/swagger-ui/",
-        "openapi": "/openapi.json",
-        "errors": "/errors",
-    }))
+/// Why this replica can't serve; `None` if it can.
+pub(super) async fn not_ready(app: &App) -> Option<&'static str> {
+    if *app.stopping.borrow() {
+        return Some("This replica is stopping.");
+    }
+    match tokio::time::timeout(READINESS_LIMIT, app.database.schema_is_current()).await {
+        Ok(Ok(true)) => None,
+        Ok(Ok(false)) => Some("The database schema is not current."),
+        Ok(Err(_)) | Err(_) => Some("The database can't be reached."),
+    }
 }

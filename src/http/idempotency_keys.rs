@@ -4,8 +4,9 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Serialize;
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
     request::{Caller, last_segment, no_query, query_params},
 };
 use crate::{
@@ -124,6 +125,10 @@ impl KeyObject {
     }
 }
 
+errors! {
+    RetrieveIdempotencyKeyErrors: Reading [ResourceMissing]
+}
+
 /// Look an idempotency key up, by path
 #[utoipa::path(
     get, path = "/idempotency-keys/{key}", tag = "Idempotency keys",
@@ -132,15 +137,22 @@ impl KeyObject {
         "key" = String, Path, description = "The key, percent-encoded, without quotes.",
         pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
     )),
-    responses((status = 200, description = "What is known about the key.", body = KeyObject)),
+    responses(
+        (status = 200, description = "What is known about the key.", body = KeyObject),
+        RetrieveIdempotencyKeyErrors,
+    ),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
     inspect(&app, caller, &last_segment(&request), "key").await
+}
+
+errors! {
+    LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing]
 }
 
 /// Look an idempotency key up, by query
@@ -153,13 +165,16 @@ pub async fn retrieve(
         "key" = String, Query, description = "The key, without quotes.",
         pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
     )),
-    responses((status = 200, description = "What is known about the key.", body = KeyObject)),
+    responses(
+        (status = 200, description = "What is known about the key.", body = KeyObject),
+        LookUpIdempotencyKeyErrors,
+    ),
 )]
 pub async fn look_up(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let key = fields.text("key", KEY_MAX_BYTES)?;
@@ -173,13 +188,13 @@ async fn inspect(
     caller: Caller,
     key: &[u8],
     param: &str,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let key = IdempotencyKey::parse(key).map_err(|error| {
         ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param(param.to_owned())
     })?;
     let text = key.as_str().to_owned();
     let inspected = app.idempotency.inspect(caller.account.0, key).await;
-    match inspected.map_err(EdgeError::failed_read)? {
+    match inspected.map_err(HttpError::failed_read)? {
         Inspected::Completed(record) => {
             Ok(HttpResponse::Ok().json(KeyObject::completed(text, &record)))
         }

@@ -1,14 +1,33 @@
 //! `/inventory`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
+    parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, Mutation, last_segment, no_query},
+    request::{Caller, MutatingRequest, last_segment, no_query},
 };
 use crate::{api::inventory::InventoryView, commands::SetInventory, domain::inventory::sku, store};
+
+/// A level of inventory.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SetInventory, example = json!({"quantity": 40}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct SetInventoryBody {
+    /// How many are there to be sold.
+    #[schema(minimum = 0, maximum = 1_000_000_000_i64)]
+    quantity: i64,
+}
+
+errors! {
+    SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing]
+}
 
 /// Set a level of inventory
 ///
@@ -22,26 +41,30 @@ use crate::{api::inventory::InventoryView, commands::SetInventory, domain::inven
             description = "Your stock-keeping unit, as in the items of an order; percent-encoded.",
             min_length = 1, max_length = 255, example = "mug",
         ),
-        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
+        MutatingHeaders,
     ),
-    request_body(content(
-        (super::openapi::SetInventoryBody = "application/json"),
-        (super::openapi::SetInventoryBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 200, description = "The level, new or changed.", body = InventoryView)),
+    request_body = SetInventoryBody,
+    responses(
+        (status = 200, description = "The level, new or changed.", body = InventoryView),
+        SetInventoryErrors,
+    ),
 )]
 pub async fn set(
     app: web::Data<App>,
-    request: HttpRequest,
-    mutation: Mutation,
-) -> Result<HttpResponse, EdgeError> {
-    let sku = last_segment(&request);
-    run(&app, mutation, |origin, params| SetInventory {
+    head: HttpRequest,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
+    let sku = last_segment(&head);
+    run(&app, request, |origin, params| SetInventory {
         origin,
         sku,
         params,
     })
     .await
+}
+
+errors! {
+    RetrieveInventoryErrors: Reading [ResourceMissing]
 }
 
 /// Retrieve a level of inventory
@@ -52,22 +75,25 @@ pub async fn set(
         description = "Your stock-keeping unit, as in the items of an order; percent-encoded.",
         min_length = 1, max_length = 255, example = "mug",
     )),
-    responses((status = 200, description = "The level.", body = InventoryView)),
+    responses(
+        (status = 200, description = "The level.", body = InventoryView),
+        RetrieveInventoryErrors,
+    ),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
     let segment = last_segment(&request);
-    let sku = sku(&segment).ok_or_else(|| EdgeError::missing("sku"))?;
+    let sku = sku(&segment).ok_or_else(|| HttpError::missing("sku"))?;
     let (account, sku) = (caller.account, sku.to_owned());
     let inventory = app
         .read(move |connection| {
             Box::pin(async move { store::inventory::find(connection, account, &sku).await })
         })
         .await?
-        .ok_or_else(|| EdgeError::missing("sku"))?;
+        .ok_or_else(|| HttpError::missing("sku"))?;
     Ok(HttpResponse::Ok().json(InventoryView::from(&inventory)))
 }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::error::EdgeError;
+use super::error::HttpError;
 use crate::{
     api::{
         dialect::Dialect,
@@ -118,13 +118,14 @@ fn unknown_cursor(name: &str) -> ApiError {
     ApiError::new(ErrorCode::ParameterInvalid, message).with_param(name.to_owned())
 }
 
-/// The reply with one page of the list at `path`; `listed` is `None` where the cursor names nothing.
+/// The reply with one page of the list at `path`; `listed` is `None` where the cursor names
+/// nothing.
 pub fn reply<T: Serialize>(
     dialect: Dialect,
     path: &str,
     cursor: Cursor,
     listed: Option<Listed<T>>,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let Some(Listed { data, has_more }) = listed else {
         return Err(unknown_cursor(match cursor {
             Cursor::EndingBefore(_) => "ending_before",

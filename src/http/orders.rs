@@ -1,13 +1,21 @@
 //! `/orders`
 
+use std::collections::BTreeMap;
+
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
     list,
+    parameters::{
+        ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, SourceParam, UpdateMetadataBody,
+    },
     reply::{run, run_with_processor},
-    request::{Caller, Mutation, expands, query_params},
+    request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
     api::{list::List, orders::OrderView, params::REFERENCE_MAX_CHARS},
@@ -19,15 +27,65 @@ use crate::{
     store::{self, orders::Filter, page::Listed},
 };
 
+/// The parameters of a new order.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateOrder, example = json!({
+    "currency": "eur", "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
+    "metadata": {"channel": "web"},
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct CreateOrderBody {
+    /// The ISO 4217 code of a currency in use, in any case.
+    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
+    currency: String,
+    /// The lines.
+    #[schema(min_items = 1, max_items = 100)]
+    items: Vec<ItemParam>,
+    /// Your own reference.
+    #[schema(max_length = 255)]
+    customer: Option<String>,
+    /// Your own id of the order, unique in the account: a second create with it and the same
+    /// content answers 200 with the order as it is then.
+    #[schema(max_length = 255)]
+    client_order_id: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<BTreeMap<String, String>>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+/// One line.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateOrderItem)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct ItemParam {
+    /// Your stock-keeping unit.
+    #[schema(max_length = 255)]
+    sku: Option<String>,
+    /// For people.
+    #[schema(max_length = 255)]
+    description: Option<String>,
+    /// How many.
+    #[schema(minimum = 1, maximum = 10_000)]
+    quantity: i64,
+    /// Minor units.
+    #[schema(minimum = 0, maximum = 99_999_999)]
+    unit_amount: i64,
+}
+
+errors! {
+    CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge]
+}
+
 /// Create an order
 #[utoipa::path(
     post, path = "/orders", tag = "Orders", operation_id = "createOrder",
-    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
+    params(MutatingHeaders),
     request_body(
-        content(
-            (super::openapi::CreateOrderBody = "application/json"),
-            (super::openapi::CreateOrderBody = "application/x-www-form-urlencoded"),
-        ),
+        content = CreateOrderBody,
         description = "The total is computed here. In a form: `items[0][quantity]=2`.",
     ),
     responses(
@@ -38,14 +96,22 @@ use crate::{
                            it is now.",
             body = OrderView,
         ),
+        CreateOrderErrors,
     ),
 )]
-pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
-    run(&app, mutation, |origin, params| CreateOrder {
+pub async fn create(
+    app: web::Data<App>,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
+    run(&app, request, |origin, params| CreateOrder {
         origin,
         params,
     })
     .await
+}
+
+errors! {
+    UpdateOrderErrors: Mutating [ResourceMissing]
 }
 
 /// Update an order
@@ -55,26 +121,43 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     post, path = "/orders/{id}", tag = "Orders", operation_id = "updateOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
+        MutatingHeaders,
     ),
-    request_body(content(
-        (super::openapi::UpdateMetadataBody = "application/json"),
-        (super::openapi::UpdateMetadataBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 200, description = "The order.", body = OrderView)),
+    request_body = UpdateMetadataBody,
+    responses(
+        (status = 200, description = "The order.", body = OrderView),
+        UpdateOrderErrors,
+    ),
 )]
 pub async fn update(
     app: web::Data<App>,
     id: web::Path<String>,
-    mutation: Mutation,
-) -> Result<HttpResponse, EdgeError> {
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run(&app, mutation, |origin, params| UpdateOrder {
+    run(&app, request, |origin, params| UpdateOrder {
         origin,
         id,
         params,
     })
     .await
+}
+
+/// How an order is paid.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = PayOrder, example = json!({"source": "tok_visa"}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct PayOrderBody {
+    /// A test token, or a test card. Default: tok_visa.
+    source: Option<SourceParam>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+errors! {
+    PayOrderErrors: Charging [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled]
 }
 
 /// Pay an order
@@ -84,27 +167,42 @@ pub async fn update(
     post, path = "/orders/{id}/pay", tag = "Orders", operation_id = "payOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
+        MutatingHeaders,
     ),
-    request_body(content(
-        (super::openapi::PayOrderBody = "application/json"),
-        (super::openapi::PayOrderBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 200, description = "The order, paid.", body = OrderView)),
+    request_body = PayOrderBody,
+    responses(
+        (status = 200, description = "The order, paid.", body = OrderView),
+        PayOrderErrors,
+    ),
 )]
 pub async fn pay(
     app: web::Data<App>,
     id: web::Path<String>,
-    mutation: Mutation,
-) -> Result<HttpResponse, EdgeError> {
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
     let (id, processor) = (id.into_inner(), app.processor.clone());
-    run_with_processor(&app, mutation, |origin, params| PayOrder {
+    run_with_processor(&app, request, |origin, params| PayOrder {
         origin,
         id,
         params,
         processor,
     })
     .await
+}
+
+/// No parameters but how the reply is shown.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = Expand, example = json!({}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct ExpandBody {
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+errors! {
+    CancelOrderErrors: Mutating [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled]
 }
 
 /// Cancel an order
@@ -114,26 +212,30 @@ pub async fn pay(
     post, path = "/orders/{id}/cancel", tag = "Orders", operation_id = "cancelOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
+        MutatingHeaders,
     ),
-    request_body(content(
-        (super::openapi::ExpandBody = "application/json"),
-        (super::openapi::ExpandBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 200, description = "The order, canceled.", body = OrderView)),
+    request_body = ExpandBody,
+    responses(
+        (status = 200, description = "The order, canceled.", body = OrderView),
+        CancelOrderErrors,
+    ),
 )]
 pub async fn cancel(
     app: web::Data<App>,
     id: web::Path<String>,
-    mutation: Mutation,
-) -> Result<HttpResponse, EdgeError> {
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run(&app, mutation, |origin, params| CancelOrder {
+    run(&app, request, |origin, params| CancelOrder {
         origin,
         id,
         params,
     })
     .await
+}
+
+errors! {
+    RetrieveOrderErrors: Reading [ResourceMissing]
 }
 
 /// Retrieve an order
@@ -142,20 +244,22 @@ pub async fn cancel(
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
         (
-            "expand[]" = Option<Vec<super::openapi::ExpandCharge>>, Query,
+            "expand[]" = Option<Vec<ExpandCharge>>, Query,
             description = "`charge` shows the whole charge.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "The order.", body = OrderView)),
+    responses(
+        (status = 200, description = "The order.", body = OrderView),
+        RetrieveOrderErrors,
+    ),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let expand_charge = expands(&request, "charge")?;
-    let id =
-        OrderId::parse(request.match_info().query("id")).ok_or_else(|| EdgeError::missing("id"))?;
+    let id = path_id(&request, OrderId::parse, OrderId::PREFIX)?;
     let account = caller.account;
     let order = app
         .snapshot(move |connection| {
@@ -167,15 +271,19 @@ pub async fn retrieve(
             })
         })
         .await?
-        .ok_or_else(|| EdgeError::missing("id"))?;
+        .ok_or_else(|| HttpError::missing_id(OrderId::PREFIX))?;
     Ok(HttpResponse::Ok().json(order))
+}
+
+errors! {
+    ListOrdersErrors: Reading []
 }
 
 /// List orders
 #[utoipa::path(
     get, path = "/orders", tag = "Orders", operation_id = "listOrders",
     params(
-        super::openapi::PageQuery,
+        PageQuery,
         (
             "customer" = Option<String>, Query, description = "Only orders with this reference.",
             max_length = 255,
@@ -185,17 +293,20 @@ pub async fn retrieve(
             description = "Only the order with this id of your own.", max_length = 255,
         ),
         (
-            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            "expand[]" = Option<Vec<ExpandDataCharge>>, Query,
             description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<OrderView>)),
+    responses(
+        (status = 200, description = "A page, newest first.", body = List<OrderView>),
+        ListOrdersErrors,
+    ),
 )]
 pub async fn list(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let page = list::page(&mut fields, |text| OrderId::parse(text).map(|id| id.0))?;

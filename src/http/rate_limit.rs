@@ -13,7 +13,7 @@ use std::{
 
 use governor::{DefaultKeyedRateLimiter, Quota};
 
-use super::error::EdgeError;
+use super::error::HttpError;
 use crate::{
     api::error::{ApiError, ErrorCode},
     domain::ids::AccountId,
@@ -46,7 +46,7 @@ impl RateLimit {
 
     /// Counts a request of `account`, or refuses it. A refused one counts for nothing: who asks
     /// again and again is served again as soon as who waits.
-    pub fn check(&self, account: AccountId) -> Result<(), EdgeError> {
+    pub fn check(&self, account: AccountId) -> Result<(), HttpError> {
         let Some(counts) = &self.0 else {
             return Ok(());
         };

@@ -1,13 +1,19 @@
 //! `/refunds`
 
+use std::collections::BTreeMap;
+
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
     list,
+    parameters::{ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, UpdateMetadataBody},
     reply::{run, run_with_processor},
-    request::{Caller, Mutation, expands, query_params},
+    request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
     api::{list::List, params::Fields, refunds::RefundView},
@@ -19,25 +25,63 @@ use crate::{
     store::{self, page::Listed, refunds::Filter},
 };
 
+/// The parameters of a new refund.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateRefund, example = json!({
+    "charge": "ch_01kar2w7n9e4xt8f5mq0v3z6yd", "amount": 500, "reason": "requested_by_customer",
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct CreateRefundBody {
+    /// Which charge: ch_…
+    #[schema(pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    charge: String,
+    /// Minor units. Default: what remains.
+    #[schema(minimum = 1, maximum = 99_999_999)]
+    amount: Option<i64>,
+    /// duplicate, fraudulent or requested_by_customer.
+    #[schema(pattern = "^(duplicate|fraudulent|requested_by_customer)$")]
+    reason: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<BTreeMap<String, String>>,
+    /// What the reply shows as a whole instead of by its id.
+    #[schema(max_items = 20)]
+    expand: Option<Vec<ExpandCharge>>,
+}
+
+errors! {
+    CreateRefundErrors: Mutating [
+        ParameterMissing, ResourceMissing, AmountTooLarge, ChargeAlreadyRefunded,
+        ChargeNotCaptured, RefundAmountTooLarge
+    ]
+}
+
 /// Refund a charge
 ///
 /// Never more than was captured, however many requests race. A charge that was not captured is
 /// released by a refund of its whole amount.
 #[utoipa::path(
     post, path = "/refunds", tag = "Refunds", operation_id = "createRefund",
-    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
-    request_body(content(
-        (super::openapi::CreateRefundBody = "application/json"),
-        (super::openapi::CreateRefundBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 201, description = "The refund.", body = RefundView)),
+    params(MutatingHeaders),
+    request_body = CreateRefundBody,
+    responses(
+        (status = 201, description = "The refund.", body = RefundView),
+        CreateRefundErrors,
+    ),
 )]
-pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
-    run_with_processor(&app, mutation, |origin, params| CreateRefund {
+pub async fn create(
+    app: web::Data<App>,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
+    run_with_processor(&app, request, |origin, params| CreateRefund {
         origin,
         params,
     })
     .await
+}
+
+errors! {
+    UpdateRefundErrors: Mutating [ResourceMissing]
 }
 
 /// Update a refund
@@ -47,26 +91,30 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     post, path = "/refunds/{id}", tag = "Refunds", operation_id = "updateRefund",
     params(
         ("id" = String, Path, description = "The refund's id: re_…"),
-        super::openapi::IdempotencyHeaders, super::openapi::PreferHeader,
+        MutatingHeaders,
     ),
-    request_body(content(
-        (super::openapi::UpdateMetadataBody = "application/json"),
-        (super::openapi::UpdateMetadataBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 200, description = "The refund.", body = RefundView)),
+    request_body = UpdateMetadataBody,
+    responses(
+        (status = 200, description = "The refund.", body = RefundView),
+        UpdateRefundErrors,
+    ),
 )]
 pub async fn update(
     app: web::Data<App>,
     id: web::Path<String>,
-    mutation: Mutation,
-) -> Result<HttpResponse, EdgeError> {
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run(&app, mutation, |origin, params| UpdateRefund {
+    run(&app, request, |origin, params| UpdateRefund {
         origin,
         id,
         params,
     })
     .await
+}
+
+errors! {
+    RetrieveRefundErrors: Reading [ResourceMissing]
 }
 
 /// Retrieve a refund
@@ -75,20 +123,22 @@ pub async fn update(
     params(
         ("id" = String, Path, description = "The refund's id: re_…"),
         (
-            "expand[]" = Option<Vec<super::openapi::ExpandCharge>>, Query,
+            "expand[]" = Option<Vec<ExpandCharge>>, Query,
             description = "`charge` shows the whole charge.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "The refund.", body = RefundView)),
+    responses(
+        (status = 200, description = "The refund.", body = RefundView),
+        RetrieveRefundErrors,
+    ),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let expand_charge = expands(&request, "charge")?;
-    let id = RefundId::parse(request.match_info().query("id"))
-        .ok_or_else(|| EdgeError::missing("id"))?;
+    let id = path_id(&request, RefundId::parse, RefundId::PREFIX)?;
     let account = caller.account;
     let refund = app
         .snapshot(move |connection| {
@@ -100,35 +150,46 @@ pub async fn retrieve(
             })
         })
         .await?
-        .ok_or_else(|| EdgeError::missing("id"))?;
+        .ok_or_else(|| HttpError::missing_id(RefundId::PREFIX))?;
     Ok(HttpResponse::Ok().json(refund))
+}
+
+errors! {
+    ListRefundsErrors: Reading []
 }
 
 /// List refunds
 #[utoipa::path(
     get, path = "/refunds", tag = "Refunds", operation_id = "listRefunds",
     params(
-        super::openapi::PageQuery,
+        PageQuery,
         (
             "charge" = Option<String>, Query, description = "Only refunds of this charge: ch_…",
             pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$",
         ),
         (
-            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            "expand[]" = Option<Vec<ExpandDataCharge>>, Query,
             description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<RefundView>)),
+    responses(
+        (status = 200, description = "A page, newest first.", body = List<RefundView>),
+        ListRefundsErrors,
+    ),
 )]
 pub async fn list(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let charge = list::id(&mut fields, "charge", ChargeId::parse)?;
     page(&app, caller, fields, charge, "/refunds").await
+}
+
+errors! {
+    ListRefundsOfChargeErrors: Reading [ResourceMissing]
 }
 
 /// List the refunds of a charge
@@ -136,25 +197,27 @@ pub async fn list(
     get, path = "/charges/{id}/refunds", tag = "Refunds", operation_id = "listRefundsOfCharge",
     params(
         ("id" = String, Path, description = "The charge's id: ch_…"),
-        super::openapi::PageQuery,
+        PageQuery,
         (
-            "expand[]" = Option<Vec<super::openapi::ExpandDataCharge>>, Query,
+            "expand[]" = Option<Vec<ExpandDataCharge>>, Query,
             description = "`data.charge` shows the whole charge in each.", max_items = 20,
         ),
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<RefundView>)),
+    responses(
+        (status = 200, description = "A page, newest first.", body = List<RefundView>),
+        ListRefundsOfChargeErrors,
+    ),
 )]
 pub async fn list_of_charge(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
-    let id = ChargeId::parse(request.match_info().query("id"))
-        .ok_or_else(|| EdgeError::missing("id"))?;
+) -> Result<HttpResponse, HttpError> {
+    let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
     let account = caller.account;
     app.read(move |connection| Box::pin(store::charges::find(connection, account, id)))
         .await?
-        .ok_or_else(|| EdgeError::missing("id"))?;
+        .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
     let params = query_params(&request)?;
     let path = format!("/charges/{id}/refunds");
     page(&app, caller, params.fields()?, Some(id), &path).await
@@ -167,7 +230,7 @@ async fn page(
     mut fields: Fields<'_>,
     charge: Option<ChargeId>,
     path: &str,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let page = list::page(&mut fields, |text| RefundId::parse(text).map(|id| id.0))?;
     let expand_charge = fields.expands("data.charge")?;
     fields.finish()?;

@@ -12,7 +12,7 @@ use actix_web::{
 };
 use chrono::SecondsFormat;
 
-use super::{App, error::EdgeError, request::Mutation};
+use super::{app::App, error::HttpError, request::MutatingRequest};
 use crate::{
     api::{dialect::Dialect, params::Params},
     commands::Origin,
@@ -22,76 +22,76 @@ use crate::{
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
 pub async fn run<C: Command>(
     app: &App,
-    mutation: Mutation,
+    request: MutatingRequest,
     command: impl FnOnce(Origin, Params) -> C,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     refuse_new_work_when_stopping(app)?;
-    let Mutation {
+    let MutatingRequest {
         origin,
         params,
         request,
-    } = mutation;
+    } = request;
     let dialect = origin.dialect;
     let outcome = app.idempotency.run(request, command(origin, params)).await;
     answer(outcome, dialect)
 }
 
-/// The same for a command in phases.
+/// Runs a command in phases at most once and renders how it ended.
 pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
     app: &App,
     phases: &Phases<O>,
-    mutation: Mutation,
+    request: MutatingRequest,
     begin: impl FnOnce(Origin, Params) -> B,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     refuse_new_work_when_stopping(app)?;
-    let Mutation {
+    let MutatingRequest {
         origin,
         params,
         request,
-    } = mutation;
+    } = request;
     let dialect = origin.dialect;
     let outcome = phases.run(request, begin(origin, params)).await;
     answer(outcome, dialect)
 }
 
-/// The same for a command that asks the card processor: one transaction where that is simulated in
-/// this process, phases where it is across a network.
+/// Runs a command that asks the card processor at most once: one transaction where that is
+/// simulated in this process, phases where it is across a network.
 pub async fn run_with_processor<C: Command + Begin>(
     app: &App,
-    mutation: Mutation,
+    request: MutatingRequest,
     command: impl FnOnce(Origin, Params) -> C,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     match &app.phases {
-        None => run(app, mutation, command).await,
-        Some(phases) => run_in_phases(app, phases, mutation, command).await,
+        None => run(app, request, command).await,
+        Some(phases) => run_in_phases(app, phases, request, command).await,
     }
 }
 
 /// New work would keep a stopping replica from ever being done; another one takes it.
-fn refuse_new_work_when_stopping(app: &App) -> Result<(), EdgeError> {
+fn refuse_new_work_when_stopping(app: &App) -> Result<(), HttpError> {
     if *app.stopping.borrow() {
-        return Err(EdgeError::failed(FailureKind::Unavailable));
+        return Err(HttpError::failed(FailureKind::Unavailable));
     }
     Ok(())
 }
 
-fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, EdgeError> {
+fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError> {
     match outcome {
         Outcome::Stored { record, replayed } => render(&record, replayed),
-        Outcome::Reused => Err(EdgeError::key_reused(dialect)),
-        Outcome::InUse => Err(EdgeError::key_in_use()),
+        Outcome::Reused => Err(HttpError::key_reused(dialect)),
+        Outcome::InUse => Err(HttpError::key_in_use()),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
-        Outcome::Unfinished => Err(EdgeError::failed_read(Failure::unavailable(
+        Outcome::Unfinished => Err(HttpError::failed_read(Failure::unsupported(
             "the key is in flight by a command in phases, which takes PROCESSOR_URL",
         ))),
-        Outcome::Failed(failure) => Err(EdgeError::failed(failure.kind)),
+        Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
     }
 }
 
 /// Status, body bytes and every header of the record, repeated names included.
-fn render(record: &Record, replayed: bool) -> Result<HttpResponse, EdgeError> {
+fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError> {
     let unreadable =
-        || EdgeError::failed_read(Failure::internal("a stored reply can't be rendered"));
+        || HttpError::failed_read(Failure::internal("a stored reply can't be rendered"));
     let status = StatusCode::from_u16(record.reply.status).map_err(|_| unreadable())?;
     let mut response = HttpResponse::build(status);
     for (name, value) in &record.reply.headers {

@@ -13,14 +13,15 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
-    App,
+    app::App,
     body::{self, form},
-    error::EdgeError,
-    outermost::{IDEMPOTENCY_KEY, preferred_wait},
+    error::HttpError,
+    middleware::{IDEMPOTENCY_KEY, preferred_wait},
 };
 use crate::{
     api::{
-        card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
+        card_numbers::{bytes_hold_card_number, holds_card_number},
+        card_search::find_card_number,
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         params::{Encoding, Params},
@@ -46,13 +47,13 @@ pub struct Caller {
 
 impl Caller {
     /// Gives up at `until`: a look-up that takes longer leaves the work too little time.
-    async fn of(app: &App, request: &HttpRequest, until: Instant) -> Result<Self, EdgeError> {
+    async fn of(app: &App, request: &HttpRequest, until: Instant) -> Result<Self, HttpError> {
         let look_up = app.api_keys.authenticate(request.headers());
         let too_slow = |_| Failure::unavailable("the look-up of the API key takes too long");
         let account = tokio::time::timeout_at(until, look_up)
             .await
             .map_err(too_slow)
-            .map_err(EdgeError::failed_read)??;
+            .map_err(HttpError::failed_read)??;
         tracing::Span::current().record("account", tracing::field::display(account));
         app.rate_limit.check(account)?;
         if request.headers().contains_key("stripe-account") {
@@ -70,8 +71,8 @@ impl Caller {
 }
 
 impl FromRequest for Caller {
-    type Error = EdgeError;
-    type Future = LocalBoxFuture<'static, Result<Self, EdgeError>>;
+    type Error = HttpError;
+    type Future = LocalBoxFuture<'static, Result<Self, HttpError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
@@ -84,7 +85,7 @@ impl FromRequest for Caller {
 
 /// A request that changes something, ready to run.
 #[derive(Debug)]
-pub struct Mutation {
+pub struct MutatingRequest {
     /// Who asks, and in which request.
     pub origin: Origin,
     /// The decoded parameters, unchecked.
@@ -93,30 +94,30 @@ pub struct Mutation {
     pub request: Request,
 }
 
-impl FromRequest for Mutation {
-    type Error = EdgeError;
-    type Future = LocalBoxFuture<'static, Result<Self, EdgeError>>;
+impl FromRequest for MutatingRequest {
+    type Error = HttpError;
+    type Future = LocalBoxFuture<'static, Result<Self, HttpError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let request = request.clone();
         let payload = web::Payload::from_request(&request, payload).into_inner();
         Box::pin(async move {
-            let payload = payload.map_err(|_| EdgeError::failed_read(no_app()))?;
+            let payload = payload.map_err(|_| HttpError::failed_read(no_app()))?;
             Self::of(app(&request)?, &request, payload).await
         })
     }
 }
 
-/// Longest path of a mutating request, in bytes. It is stored with the key; the longest is that of a
-/// level of inventory, whose sku may be all characters of four bytes.
+/// Longest path of a mutating request, in bytes. It is stored with the key; the longest is that of
+/// a level of inventory, whose sku may be all characters of four bytes.
 const PATH_MAX_BYTES: usize = "/v1/inventory/".len() + 4 * ITEM_TEXT_MAX_CHARS;
 
-impl Mutation {
+impl MutatingRequest {
     async fn of(
         app: &App,
         request: &HttpRequest,
         payload: web::Payload,
-    ) -> Result<Self, EdgeError> {
+    ) -> Result<Self, HttpError> {
         let until = before_work(app);
         let Caller { account, dialect } = Caller::of(app, request, until).await?;
         let Some(decoded_path) = decoded_path(request) else {
@@ -128,7 +129,7 @@ impl Mutation {
         let key = idempotency_key(request)?;
         let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
-        // The path is stored with the key, for whoever looks it up; an id in it may be stored too.
+        // The path is stored with the key, for key look-ups; an id in it may be stored too.
         if holds_card_number(path(request)) || holds_card_number(&decoded_path) {
             return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
         }
@@ -178,7 +179,7 @@ fn before_work(app: &App) -> Instant {
 }
 
 /// Parameters of a read, from its query.
-pub fn query_params(request: &HttpRequest) -> Result<Params, EdgeError> {
+pub fn query_params(request: &HttpRequest) -> Result<Params, HttpError> {
     let tree = query(request)?;
     Ok(Params {
         encoding: Encoding::Form,
@@ -187,12 +188,12 @@ pub fn query_params(request: &HttpRequest) -> Result<Params, EdgeError> {
 }
 
 /// Refuses parameters on a read that has none.
-pub fn no_query(request: &HttpRequest) -> Result<(), EdgeError> {
+pub fn no_query(request: &HttpRequest) -> Result<(), HttpError> {
     Ok(query_params(request)?.fields()?.finish()?)
 }
 
 /// Whether a read of one object asks for `expandable` as a whole; it has no other parameters.
-pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, EdgeError> {
+pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, HttpError> {
     let params = query_params(request)?;
     let mut fields = params.fields()?;
     let expands = fields.expands(expandable)?;
@@ -201,7 +202,7 @@ pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, EdgeErro
 }
 
 /// The decoded query, or why it can't be decoded; a card number in it ends the request.
-fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, EdgeError> {
+fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, HttpError> {
     let raw = request.query_string().as_bytes();
     let decoded = form::decode(raw);
     let forbidden = match &decoded {
@@ -211,9 +212,8 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, 
     if forbidden {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
     }
-    Ok(decoded.map_err(|error| {
-        ApiError::new(ErrorCode::ParameterInvalid, error.message).with_param(error.param)
-    }))
+    Ok(decoded
+        .map_err(|error| ApiError::about(ErrorCode::ParameterInvalid, error.param, &error.message)))
 }
 
 /// The parameters of a mutating request go in its body; some in its query would be ignored, so they
@@ -230,16 +230,16 @@ fn refuse_query(query: Result<Map<String, Value>, ApiError>) -> Option<ApiError>
 }
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).
-fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, EdgeError> {
+fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
     let invalid =
-        |message: String| EdgeError::from(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
+        |message: String| HttpError::from(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
     let mut values = request.headers().get_all(IDEMPOTENCY_KEY);
     match (values.next(), values.next()) {
         (None, _) => Err(ApiError::explained(ErrorCode::IdempotencyKeyRequired).into()),
         (Some(value), None) => {
             let key = IdempotencyKey::parse(value.as_bytes())
                 .map_err(|error| invalid(error.to_string()))?;
-            // Keys are stored, and shown to whoever looks them up.
+            // Keys are stored, and shown by key look-ups.
             if holds_card_number(key.as_str()) {
                 return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
             }
@@ -250,10 +250,10 @@ fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, EdgeError> {
 }
 
 /// At most one workflow, which would be stored and shown like the key.
-fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, EdgeError> {
+fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, HttpError> {
     let invalid = |message: String| {
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-        EdgeError::from(refusal.with_param("Idempotency-Workflow".to_owned()))
+        HttpError::from(refusal.with_param("Idempotency-Workflow".to_owned()))
     };
     let mut values = request.headers().get_all("idempotency-workflow");
     match (values.next(), values.next()) {
@@ -277,13 +277,13 @@ enum Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    fn of(decoded: Option<&Map<String, Value>>, raw: &'a [u8]) -> Result<Self, EdgeError> {
+    fn of(decoded: Option<&Map<String, Value>>, raw: &'a [u8]) -> Result<Self, HttpError> {
         let Some(tree) = decoded else {
             return Ok(Self::Raw(raw));
         };
         // Another identity on failure would make a retry another request.
         let canonical = serde_json_canonicalizer::to_vec(tree)
-            .map_err(|error| EdgeError::failed_read(Failure::internal(error)))?;
+            .map_err(|error| HttpError::failed_read(Failure::internal(error)))?;
         Ok(Self::Canonical(canonical))
     }
 
@@ -301,8 +301,8 @@ fn path(request: &HttpRequest) -> &str {
 }
 
 /// The same without any percent-encoding, or `None` if it can't be stored: it is too long, or no
-/// text. PostgreSQL has no NUL, and in the place of what is not UTF-8 the router has always the same
-/// character, which would make one path of two.
+/// text. PostgreSQL has no NUL, and in the place of what is not UTF-8 the router has always the
+/// same character, which would make one path of two.
 fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let decoded = percent_decode_str(request.uri().path())
         .decode_utf8()
@@ -320,7 +320,17 @@ pub fn last_segment(request: &HttpRequest) -> Vec<u8> {
     percent_decode_str(segment).collect()
 }
 
-/// The request's own id, as the outermost layer made it.
+/// The id that the path names as `{id}`. 404 for text that is no id of that kind.
+pub fn path_id<T>(
+    request: &HttpRequest,
+    parse: impl Fn(&str) -> Option<T>,
+    prefix: &str,
+) -> Result<T, HttpError> {
+    let id = parse(request.match_info().query("id"));
+    id.ok_or_else(|| HttpError::missing_id(prefix))
+}
+
+/// The request's own id, as the outermost middleware made it.
 pub fn request_id(request: &HttpRequest) -> String {
     request
         .extensions()
@@ -329,11 +339,11 @@ pub fn request_id(request: &HttpRequest) -> String {
         .unwrap_or_default()
 }
 
-fn app(request: &HttpRequest) -> Result<&App, EdgeError> {
+fn app(request: &HttpRequest) -> Result<&App, HttpError> {
     request
         .app_data::<web::Data<App>>()
         .map(|data| data.get_ref())
-        .ok_or_else(|| EdgeError::failed_read(no_app()))
+        .ok_or_else(|| HttpError::failed_read(no_app()))
 }
 
 fn no_app() -> Failure {

@@ -1,13 +1,22 @@
 //! `/webhook_endpoints`
 
+use std::collections::BTreeMap;
+
 use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, Type},
+};
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
     list,
+    parameters::{MutatingHeaders, PageQuery},
     reply::run,
-    request::{Caller, Mutation, no_query, query_params},
+    request::{Caller, MutatingRequest, no_query, path_id, query_params},
 };
 use crate::{
     api::{
@@ -16,9 +25,60 @@ use crate::{
         webhook_endpoints::{DeletedWebhookEndpointView, WebhookEndpointView},
     },
     commands::CreateWebhookEndpoint,
-    domain::ids::{WebhookDeliveryId, WebhookEndpointId},
+    domain::{
+        event::EventType,
+        ids::{WebhookDeliveryId, WebhookEndpointId},
+    },
     store,
 };
+
+/// The parameters of a new webhook endpoint.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CreateWebhookEndpoint, example = json!({
+    "url": "https://example.com/webhooks",
+    "enabled_events": ["charge.succeeded", "charge.refunded"],
+}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct CreateWebhookEndpointBody {
+    /// Where to send events: https or http, without a user name and a fragment, and not a private
+    /// address.
+    #[schema(
+        max_length = 2048,
+        format = "uri",
+        example = "https://example.com/webhooks"
+    )]
+    url: String,
+    /// Types of events; `*` is all of them.
+    #[schema(min_items = 1, max_items = 100)]
+    enabled_events: Vec<EnabledEvent>,
+    /// For people.
+    #[schema(max_length = 1000)]
+    description: Option<String>,
+    /// Your own names: at most 50 keys of 40 characters with values of 500.
+    metadata: Option<BTreeMap<String, String>>,
+}
+
+/// The name of a type of event, or `*`.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "describes a string; `parse` reads it")]
+struct EnabledEvent(String);
+
+impl PartialSchema for EnabledEvent {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["*"].into_iter().chain(types)))
+            .into()
+    }
+}
+
+impl ToSchema for EnabledEvent {}
+
+errors! {
+    CreateWebhookEndpointErrors: Mutating [ParameterMissing]
+}
 
 /// Create a webhook endpoint
 ///
@@ -26,16 +86,19 @@ use crate::{
 /// secret that they are signed with; it is shown only here, and again by a retry with the same key.
 #[utoipa::path(
     post, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "createWebhookEndpoint",
-    params(super::openapi::IdempotencyHeaders, super::openapi::PreferHeader),
-    request_body(content(
-        (super::openapi::CreateWebhookEndpointBody = "application/json"),
-        (super::openapi::CreateWebhookEndpointBody = "application/x-www-form-urlencoded"),
-    )),
-    responses((status = 201, description = "The endpoint, with its secret.", body = WebhookEndpointView)),
+    params(MutatingHeaders),
+    request_body = CreateWebhookEndpointBody,
+    responses(
+        (status = 201, description = "The endpoint, with its secret.", body = WebhookEndpointView),
+        CreateWebhookEndpointErrors,
+    ),
 )]
-pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpResponse, EdgeError> {
+pub async fn create(
+    app: web::Data<App>,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
     let allow_private = app.webhooks_allow_private;
-    run(&app, mutation, |origin, params| CreateWebhookEndpoint {
+    run(&app, request, |origin, params| CreateWebhookEndpoint {
         origin,
         params,
         allow_private,
@@ -43,21 +106,28 @@ pub async fn create(app: web::Data<App>, mutation: Mutation) -> Result<HttpRespo
     .await
 }
 
+errors! {
+    DeleteWebhookEndpointErrors: Reading [ResourceMissing]
+}
+
 /// Delete a webhook endpoint
 ///
-/// Nothing more is sent there, but for an attempt that is just being made. Needs no idempotency key:
-/// deleting twice does nothing more, and 404 on a retry says that it is done.
+/// Nothing more is sent there, but for an attempt that is just being made. Needs no idempotency
+/// key: deleting twice does nothing more, and 404 on a retry says that it is done.
 #[utoipa::path(
     delete, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "deleteWebhookEndpoint",
     params(("id" = String, Path, description = "The endpoint's id: we_…")),
-    responses((status = 200, description = "It is gone.", body = DeletedWebhookEndpointView)),
+    responses(
+        (status = 200, description = "It is gone.", body = DeletedWebhookEndpointView),
+        DeleteWebhookEndpointErrors,
+    ),
 )]
 pub async fn delete(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
     let (account, id) = (caller.account, endpoint_id(&request)?);
     let deleted = app
@@ -66,8 +136,12 @@ pub async fn delete(
     if deleted {
         Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::new(id.to_string())))
     } else {
-        Err(EdgeError::missing("id"))
+        Err(HttpError::missing_id(WebhookEndpointId::PREFIX))
     }
+}
+
+errors! {
+    RetrieveWebhookEndpointErrors: Reading [ResourceMissing]
 }
 
 /// Retrieve a webhook endpoint
@@ -77,33 +151,43 @@ pub async fn delete(
     get, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "retrieveWebhookEndpoint",
     params(("id" = String, Path, description = "The endpoint's id: we_…")),
-    responses((status = 200, description = "The endpoint.", body = WebhookEndpointView)),
+    responses(
+        (status = 200, description = "The endpoint.", body = WebhookEndpointView),
+        RetrieveWebhookEndpointErrors,
+    ),
 )]
 pub async fn retrieve(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
     let (account, id) = (caller.account, endpoint_id(&request)?);
     let endpoint = app
         .read(move |connection| Box::pin(store::webhook_endpoints::find(connection, account, id)))
         .await?
-        .ok_or_else(|| EdgeError::missing("id"))?;
+        .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
     Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
+}
+
+errors! {
+    ListWebhookEndpointsErrors: Reading []
 }
 
 /// List webhook endpoints
 #[utoipa::path(
     get, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "listWebhookEndpoints",
-    params(super::openapi::PageQuery),
-    responses((status = 200, description = "A page, newest first.", body = List<WebhookEndpointView>)),
+    params(PageQuery),
+    responses(
+        (status = 200, description = "A page, newest first.", body = List<WebhookEndpointView>),
+        ListWebhookEndpointsErrors,
+    ),
 )]
 pub async fn list(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let page = list::page(&mut fields, |text| {
@@ -122,6 +206,10 @@ pub async fn list(
     list::reply(caller.dialect, "/webhook_endpoints", cursor, views)
 }
 
+errors! {
+    ListWebhookDeliveriesErrors: Reading [ResourceMissing]
+}
+
 /// List the deliveries to a webhook endpoint
 ///
 /// One for each event that was to be sent there, with every attempt.
@@ -130,19 +218,22 @@ pub async fn list(
     operation_id = "listWebhookDeliveries",
     params(
         ("id" = String, Path, description = "The endpoint's id: we_…"),
-        super::openapi::PageQuery,
+        PageQuery,
     ),
-    responses((status = 200, description = "A page, newest first.", body = List<WebhookDeliveryView>)),
+    responses(
+        (status = 200, description = "A page, newest first.", body = List<WebhookDeliveryView>),
+        ListWebhookDeliveriesErrors,
+    ),
 )]
 pub async fn list_deliveries(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let (account, id) = (caller.account, endpoint_id(&request)?);
     app.read(move |connection| Box::pin(store::webhook_endpoints::find(connection, account, id)))
         .await?
-        .ok_or_else(|| EdgeError::missing("id"))?;
+        .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let page = list::page(&mut fields, |text| {
@@ -162,7 +253,6 @@ pub async fn list_deliveries(
     list::reply(caller.dialect, &path, cursor, views)
 }
 
-fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, EdgeError> {
-    WebhookEndpointId::parse(request.match_info().query("id"))
-        .ok_or_else(|| EdgeError::missing("id"))
+fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, HttpError> {
+    path_id(request, WebhookEndpointId::parse, WebhookEndpointId::PREFIX)
 }

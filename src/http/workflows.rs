@@ -2,10 +2,12 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use utoipa::IntoParams;
 
 use super::{
-    App,
-    error::EdgeError,
+    app::App,
+    error::HttpError,
+    error_responses::errors,
     idempotency_keys::KeyObject,
     list::LIMIT_MAX,
     request::{Caller, last_segment, query_params},
@@ -27,11 +29,28 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
+/// Which part of a workflow.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes a query; `page` reads it")]
+struct StepsQuery {
+    /// Keys on a page.
+    #[param(minimum = 1, maximum = 100, default = 100)]
+    limit: Option<i64>,
+    /// The page after this key: later ones.
+    #[param(pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$")]
+    starting_after: Option<String>,
+}
+
+errors! {
+    ListWorkflowErrors: Reading []
+}
+
 /// List a workflow, by path
 ///
-/// The requests that were sent with this name in `Idempotency-Workflow`, in the order of their first
-/// use, as long as their keys live: a client that has lost its state sees where to go on. An empty
-/// list says that nothing is recorded now, not that nothing may still arrive.
+/// The requests that were sent with this name in `Idempotency-Workflow`, in the order of their
+/// first use, as long as their keys live: a client that has lost its state sees where to go on. An
+/// empty list says that nothing is recorded now, not that nothing may still arrive.
 #[utoipa::path(
     get, path = "/workflows/{name}", tag = "Workflows", operation_id = "listWorkflow",
     params(
@@ -39,18 +58,25 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
             "name" = String, Path, description = "The name, percent-encoded, without quotes.",
             pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
         ),
-        super::openapi::StepsQuery,
+        StepsQuery,
     ),
-    responses((status = 200, description = "A page, oldest first.", body = List<KeyObject>)),
+    responses(
+        (status = 200, description = "A page, oldest first.", body = List<KeyObject>),
+        ListWorkflowErrors,
+    ),
 )]
 pub async fn list(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let name = last_segment(&request);
     page(&app, caller, &name, params.fields()?).await
+}
+
+errors! {
+    LookUpWorkflowErrors: Reading [ParameterMissing]
 }
 
 /// List a workflow, by query
@@ -63,15 +89,18 @@ pub async fn list(
             "name" = String, Query, description = "The name, without quotes.",
             pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
         ),
-        super::openapi::StepsQuery,
+        StepsQuery,
     ),
-    responses((status = 200, description = "A page, oldest first.", body = List<KeyObject>)),
+    responses(
+        (status = 200, description = "A page, oldest first.", body = List<KeyObject>),
+        LookUpWorkflowErrors,
+    ),
 )]
 pub async fn look_up(
     app: web::Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let Some(name) = fields.text("name", KEY_MAX_BYTES)? else {
@@ -85,7 +114,7 @@ async fn page(
     caller: Caller,
     name: &[u8],
     mut fields: Fields<'_>,
-) -> Result<HttpResponse, EdgeError> {
+) -> Result<HttpResponse, HttpError> {
     let name = WorkflowName::parse(name).map_err(|error| {
         ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param("name".to_owned())
     })?;
@@ -110,7 +139,7 @@ async fn page(
     let url = format!("{}/workflows/{encoded}", caller.dialect.prefix());
     let account = caller.account.0;
     let read = app.idempotency.workflow(account, name, after, limit).await;
-    let steps = read.map_err(EdgeError::failed_read)?.ok_or(no_step)?;
+    let steps = read.map_err(HttpError::failed_read)?.ok_or(no_step)?;
     let keys = steps.steps.into_iter().map(KeyObject::of_step).collect();
     Ok(HttpResponse::Ok().json(List::new(keys, steps.has_more, url)))
 }

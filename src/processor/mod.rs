@@ -17,7 +17,7 @@ pub use crate::domain::operation::{Answer, Instruction};
 pub use http::{HttpProcessor, HttpProcessorError};
 pub use simulated::SimulatedProcessor;
 
-/// What came of asking.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// The processor's definite answer for this key.

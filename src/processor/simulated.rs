@@ -41,7 +41,7 @@ impl CardProcessor for SimulatedProcessor {
 /// deadline.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
 
-/// Authorises test cards.
+/// Authorizes test cards.
 #[derive(Debug)]
 pub struct SimulatedProcessor {
     slow_lane: Semaphore,

@@ -119,7 +119,7 @@ impl CheckoutSteps {
             // "Busy" would say that nothing was done, and earlier steps were.
             Outcome::Failed(failure) => Err(match failure.kind {
                 FailureKind::Internal => Failure::internal(what(&failure.cause)),
-                FailureKind::Busy | FailureKind::Unavailable => {
+                FailureKind::Busy | FailureKind::Unavailable | FailureKind::Unsupported => {
                     Failure::unavailable(what(&failure.cause))
                 }
             }),

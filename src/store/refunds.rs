@@ -67,7 +67,7 @@ macro_rules! refund_rows {
 /// Writes a refund, pending or succeeded, and counts it on its charge, in one statement, so that neither can
 /// be without the other. Locks the charge.
 ///
-/// `refunds_never_exceed_what_was_captured` and `an_authorisation_is_released_whole` refuse what a
+/// `refunds_never_exceed_what_was_captured` and `an_authorization_is_released_whole` refuse what a
 /// caller let through.
 pub async fn insert(
     tx: &mut PgConnection,

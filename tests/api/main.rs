@@ -17,6 +17,7 @@ mod client;
 mod docs;
 mod http;
 mod idempotency;
+mod migrations;
 mod phases;
 mod process;
 mod resources;

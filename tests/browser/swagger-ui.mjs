@@ -35,6 +35,11 @@ page.on('request', (request) => {
   if (!isInlined && new URL(request.url()).origin !== url) elsewhere.push(request.url());
 });
 
+// Opens a tag, which shows its operations.
+async function open(tag) {
+  await page.locator(`#operations-tag-${tag}`).click();
+}
+
 // Opens an operation and prepares it: everything that Swagger UI fills in stays as it is.
 async function tryOut(operation) {
   const block = page.locator(`#operations-${operation}`);
@@ -60,14 +65,26 @@ async function execute(block, path) {
 try {
   await page.goto(`${url}/swagger-ui/`);
 
+  // The operations are behind their tags, so the page fits on a screen.
+  await page.locator('#operations-tag-Charges').waitFor();
+  assert.equal(await page.locator('.opblock').count(), 0, 'operations before a tag is opened');
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  assert.ok(height <= 1600, `the page is ${height} pixels high`);
+
   await page.locator('.auth-wrapper .authorize').click();
+  await page.locator('.modal-ux').getByText('sk_test_').first().waitFor();
   const bearer = page.locator('.auth-container', { has: page.locator('#auth-bearer-value') });
   await bearer.locator('#auth-bearer-value').fill(apiKey);
   await bearer.locator('button[type=submit]').click();
   await page.locator('.modal-ux').getByText('Authorized', { exact: true }).waitFor();
   await page.locator('.modal-ux .btn-done').first().click();
 
+  await open('Charges');
   const charges = await tryOut('Charges-createCharge');
+  const key = charges.locator('tr[data-param-name="Idempotency-Key"] input');
+  const firstKey = await key.inputValue();
+  const card = charges.locator('.opblock-section-request-body .examples-select-element');
+  assert.equal(await card.inputValue(), 'tok_visa');
   const first = await execute(charges, '/charges');
   assert.match(first.body.id, /^ch_/);
   assert.equal(first.body.status, 'succeeded');
@@ -81,23 +98,36 @@ try {
   await charges.getByText('idempotent-replayed: true').first().scrollIntoViewIfNeeded();
   await page.screenshot({ path: SCREENSHOT });
 
-  // As a form, with metadata in brackets as the document says; another request, so another key.
+  // Another card is another operation: choosing one makes a fresh key, by itself.
+  await card.selectOption('tok_mastercard');
+  const mastercard = await execute(charges, '/charges');
+  assert.notEqual(mastercard.body.id, first.body.id);
+  assert.equal(mastercard.body.source.brand, 'mastercard');
+
+  // So is a form, with metadata in brackets as the document says.
   await charges.locator('.opblock-section-request-body select').first().selectOption(FORM);
-  await charges.locator('tr[data-param-name="Idempotency-Key"] input').fill('as-a-form');
   const form = await execute(charges, '/charges');
-  assert.notEqual(form.body.id, first.body.id);
+  assert.notEqual(form.body.id, mastercard.body.id);
   assert.equal(form.body.metadata.additionalProp1, 'string');
 
   // Every operation has a key of its own filled in: the charge's would be refused here.
+  await open('Orders');
   const orders = await tryOut('Orders-createOrder');
   const { body: order } = await execute(orders, '/orders');
   assert.match(order.id, /^or_/);
+
+  // A page that is loaded again has fresh keys: a colleague's charge is never replayed.
+  await page.reload();
+  await open('Charges');
+  await tryOut('Charges-createCharge');
+  assert.notEqual(await key.inputValue(), firstKey);
 
   assert.deepEqual(elsewhere, [], 'requests to other hosts');
   assert.deepEqual(errors, [], 'errors on the page');
   console.log(`browser-test: charged once, ${first.body.id}, and got it twice`);
 } catch (error) {
-  await page.screenshot({ path: SCREENSHOT });
+  // The failure itself is worth more than its picture.
+  await page.screenshot({ path: SCREENSHOT }).catch(() => {});
   throw error;
 } finally {
   console.log(`browser-test: screenshot in ${SCREENSHOT}`);

@@ -185,8 +185,8 @@ impl Client {
         self.read(query.after("/checkouts")).await
     }
 
-    /// Sets how many of a stock-keeping unit are there, to what was counted. Sent late, it may undo
-    /// what others have set since: after [`Error::GaveUp`] find out what became of it before
+    /// Sets how many of a stock-keeping unit are there, to what was counted. A late retry may
+    /// overwrite what others have set since. After [`Error::GaveUp`], find out its outcome before
     /// counting again.
     pub fn set_inventory(&self, sku: &str, quantity: i64) -> Result<Request<Inventory>, Error> {
         let level = BTreeMap::from([("quantity", quantity)]);

@@ -30,8 +30,8 @@ pub enum Error {
     /// **Unknown.** Retry with the same key, and only with the same key.
     #[error("{0}")]
     GaveUp(Box<GaveUp>),
-    /// Too old to be sent again: its key may be forgotten, and the retry would be a new request.
-    /// A person must look up what became of it.
+    /// Too old to be sent again: its key may be forgotten, and the retry would be a new request. A
+    /// person must look up its outcome.
     #[error(
         "the operation with key {} is too old to be sent again: look up what became of it", .0.key()
     )]
@@ -53,8 +53,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it says for good what became of the operation. Where it doesn't, the operation must
-    /// be remembered, and may only be sent again under its own key.
+    /// Whether the outcome of the operation is definite. If not, the operation must be kept, and
+    /// may only be sent again with its own key.
     pub fn is_outcome(&self) -> bool {
         match self {
             Self::Declined(_)

@@ -92,7 +92,7 @@ pub enum KeyStoreError {
 }
 
 /// A folder with one file for each operation, readable by its owner only. Several processes may
-/// share it; it has to be on a disk whose file system honours fsync and hard links.
+/// share it; its file system must support fsync and hard links.
 #[derive(Debug, Clone)]
 pub struct FileKeyStore {
     folder: PathBuf,
@@ -256,7 +256,8 @@ fn written(operation: &Operation) -> String {
         version: version(operation),
         operation,
     };
-    // Text and numbers always serialise; were it otherwise, an empty line would not be read back.
+    // Text and numbers always serialize. If they did not, the empty line would be refused on
+    // reading.
     let line = serde_json::to_string(&line).unwrap_or_default();
     format!("{line}\n{}\n", hex::encode(Sha256::digest(&line)))
 }

@@ -85,7 +85,7 @@ pub struct Retry {
     pub trouble: Trouble,
 }
 
-/// What became of an operation that was found in the store.
+/// The outcome of an operation that was found in the store.
 #[derive(Debug)]
 pub enum Resumed {
     /// It was sent again; [`Error::is_outcome`] says which errors are an end.
@@ -96,7 +96,7 @@ pub enum Resumed {
         outcome: Result<Reply, Error>,
     },
     /// It was not sent: too old, or for another server. It stays in the store until a person has
-    /// found out what became of it ([`Client::look_up_key`], lists) and calls [`Client::forget`].
+    /// found out its outcome ([`Client::look_up_key`], lists) and calls [`Client::forget`].
     NotSent {
         /// What was not sent.
         operation: Operation,

@@ -31,8 +31,8 @@ impl Method {
 
 /// A POST or PUT with its idempotency key: the exact bytes of every attempt.
 ///
-/// A [`KeyStore`](super::KeyStore) of your own serialises it; what was optional when it was written
-/// may be missing when it is read.
+/// Your own [`KeyStore`](super::KeyStore) serializes it. Members that were optional when it was
+/// written may be missing when it is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub(super) key: String,
@@ -47,7 +47,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Serialises `parameters` once, and makes the key.
+    /// Serializes `parameters` once, and makes the key.
     pub(super) fn new(
         server: &str,
         method: Method,

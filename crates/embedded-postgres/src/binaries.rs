@@ -231,7 +231,7 @@ pub(super) fn environment() -> Vec<(&'static str, OsString)> {
         .into_iter()
         .filter_map(|name| std::env::var_os(name).map(|value| (name, value)))
         .collect();
-    // Untranslated messages, because the start recognises some of them.
+    // Untranslated messages, because the start recognizes some of them.
     variables.push(("LC_ALL", OsString::from("C")));
     variables
 }

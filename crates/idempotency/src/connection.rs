@@ -1,8 +1,8 @@
 //! A pooled connection that goes back to the pool only when it is known to be clean.
 //!
-//! Promise: whatever ends the use early, an error, a time limit, a panic or a cancelled future, the
-//! connection is closed and replaced, never handed to the next request inside a transaction or
-//! with an answer still on the wire.
+//! Promise: whatever ends the use early, an error, a time limit, a panic or a canceled future, the
+//! connection is closed and replaced, never handed to the next request inside a transaction or with
+//! an answer still on the wire.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -64,8 +64,8 @@ pub struct GuardedConnection {
 impl GuardedConnection {
     /// Takes a connection from the pool, waiting as long as the pool's `acquire_timeout` allows.
     ///
-    /// Never `pool.begin()`: cancelled half-way, it returns a connection to the pool with a
-    /// transaction open, and the next autocommit write on it is acknowledged and lost.
+    /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
+    /// transaction, and the next autocommit write on it is acknowledged and lost.
     pub async fn acquire(pool: &PgPool) -> Result<Self, sqlx::Error> {
         Ok(Self {
             connection: pool.acquire().await?,

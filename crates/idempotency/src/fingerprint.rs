@@ -63,7 +63,8 @@ impl Fingerprint {
             request.parameters.kind(),
             request.parameters.bytes(),
         ] {
-            // A length in front of each part keeps bytes from moving between neighbours unseen.
+            // A length before each part prevents bytes from moving between adjacent parts
+            // unnoticed.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

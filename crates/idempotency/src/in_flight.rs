@@ -208,8 +208,8 @@ impl InFlight {
         }
     }
 
-    /// The lock is never held across an await, and no code under it panics; if some did, the map
-    /// is still whole, and refusing every request for ever would help no client.
+    /// The lock is never held across an await, and no code under it panics; if it did, the map
+    /// would still be whole, and refusing every request forever would help no client.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

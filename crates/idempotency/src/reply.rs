@@ -77,6 +77,8 @@ pub enum FailureKind {
     Busy,
     /// The database, or something else the work needs, can't be reached or is overloaded.
     Unavailable,
+    /// This process is not set up for the work, so waiting doesn't help; another process may be.
+    Unsupported,
     /// A defect.
     Internal,
 }
@@ -102,6 +104,11 @@ impl Failure {
     /// Something the work needs is in the hands of another request.
     pub fn busy(cause: impl ToString) -> Self {
         Self::new(FailureKind::Busy, cause)
+    }
+
+    /// This process is not set up for the work.
+    pub fn unsupported(cause: impl ToString) -> Self {
+        Self::new(FailureKind::Unsupported, cause)
     }
 
     /// A defect of this program.
@@ -143,7 +150,7 @@ impl Failure {
         let Self { kind, cause, .. } = self;
         match kind {
             FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
-            FailureKind::Unavailable | FailureKind::Internal => {
+            FailureKind::Unavailable | FailureKind::Unsupported | FailureKind::Internal => {
                 tracing::error!(request_id, ?kind, %cause, "no definite outcome");
             }
         }
@@ -178,8 +185,8 @@ impl From<sqlx::Error> for Failure {
         let (kind, worth_another_attempt) = match code.as_str() {
             "55P03" => (FailureKind::Busy, false),
             "40001" | "40P01" => (FailureKind::Unavailable, true),
-            // Connection trouble, too few resources, cancelled by a timeout or an operator,
-            // idle or transaction time limits, a server in recovery or read-only.
+            // Connection errors, too few resources, cancellation by a timeout or an operator, idle
+            // or transaction time limits, a server in recovery or read-only.
             code if ["08", "53", "57"]
                 .iter()
                 .any(|class| code.starts_with(class)) =>

@@ -57,7 +57,7 @@ pub struct Step {
     pub outcome: Option<StepOutcome>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct StepOutcome {
     /// The status that every retry gets.

@@ -2,7 +2,7 @@
 //!
 //! Promise: an error can be written to a reply and to a log as it is. It never
 //! repeats a value the client sent, and names a field only through
-//! [`ParamPath::to_param`](crate::api::card_numbers::ParamPath::to_param),
+//! [`ParamPath::to_param`](crate::api::param_path::ParamPath::to_param),
 //! which leaves out names that are not safe to repeat.
 
 /// A refused body: the field at fault, when there is one, and the reason.

@@ -15,10 +15,11 @@ use actix_web::{
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use super::error::EdgeError;
+use super::error::HttpError;
 use crate::{
     api::{
-        card_numbers::{bytes_hold_card_number, find_card_number},
+        card_numbers::bytes_hold_card_number,
+        card_search::find_card_number,
         error::{ApiError, ErrorCode},
         params::{Encoding, Params},
     },
@@ -28,13 +29,13 @@ use decode_error::DecodeError;
 
 impl From<DecodeError> for ApiError {
     fn from(error: DecodeError) -> Self {
-        Self::new(ErrorCode::BodyInvalid, error.message).with_param(error.param)
+        Self::about(ErrorCode::BodyInvalid, error.param, &error.message)
     }
 }
 
 /// How a body is to be decoded, by its headers. 415 for what this service doesn't read.
-pub fn encoding(headers: &HeaderMap) -> Result<Encoding, EdgeError> {
-    let unsupported = || EdgeError::from(ApiError::explained(ErrorCode::UnsupportedMediaType));
+pub fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
+    let unsupported = || HttpError::from(ApiError::explained(ErrorCode::UnsupportedMediaType));
     let encoded = headers
         .get_all(CONTENT_ENCODING)
         .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
@@ -74,15 +75,15 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// Reads the whole body: at most `limit` bytes, and no longer than `until`. Actix sets no time limit
-/// of its own, so a client that stops sending would hold its request open for ever.
+/// Reads the whole body: at most `limit` bytes, and no longer than `until`. Actix sets no time
+/// limit of its own, so a client that stops sending would hold its request open for ever.
 pub async fn read(
     headers: &HeaderMap,
     mut payload: Payload,
     limit: usize,
     until: Instant,
-) -> Result<Bytes, EdgeError> {
-    let too_large = || EdgeError::from(ApiError::explained(ErrorCode::BodyTooLarge));
+) -> Result<Bytes, HttpError> {
+    let too_large = || HttpError::from(ApiError::explained(ErrorCode::BodyTooLarge));
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
@@ -105,9 +106,9 @@ pub async fn read(
         .unwrap_or_else(|_| Err(ApiError::explained(ErrorCode::RequestTimeout).into()))
 }
 
-/// The connection broke or the framing is wrong; whoever is still there learns that nothing was
-/// done.
-fn broken(_: PayloadError) -> EdgeError {
+/// The connection broke or the framing is wrong; a client that is still there learns that
+/// nothing was done.
+fn broken(_: PayloadError) -> HttpError {
     ApiError::new(ErrorCode::BodyInvalid, "The body did not arrive whole.").into()
 }
 
@@ -115,7 +116,7 @@ fn broken(_: PayloadError) -> EdgeError {
 ///
 /// The exception is a card number, anywhere in it: that is refused here and now, before anything
 /// of the request is stored or logged.
-pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, EdgeError> {
+pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
     let tree = match encoding {
         Encoding::Json => json::decode(body),
         Encoding::Form => form::decode(body),

@@ -1,9 +1,9 @@
 //! The simulated card processor as a process of its own, behind HTTP and with its own database.
 //!
-//! Promise: an instruction is executed at most once under its key, and every send of it gets the
-//! same definite answer for as long as the key is remembered. What goes wrong on order (`switches`)
-//! changes when and whether a reply comes, never what is in the ledger under a key.
-//! `docs/processor.md` describes it from outside.
+//! Promise: an instruction is executed at most once under its key, and every attempt gets the same
+//! definite answer for as long as the key is remembered. A fault on request (`switches`) changes
+//! when and whether a reply arrives, never the ledger. `docs/processor.md` describes it from
+//! outside.
 
 mod in_progress;
 mod ledger;
@@ -70,7 +70,7 @@ const TEXT_MAX: usize = 255;
 /// Longer than the idle time of the client's pool; see `processor/http.rs`.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The service could not be set up, or ended by itself.
+/// The service could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The window can't be used.
@@ -90,10 +90,10 @@ struct Processor {
     runtime: Handle,
 }
 
-/// What goes out.
+/// The reply that is sent.
 enum Outgoing {
     Message(Message),
-    /// Nothing: the connection ends.
+    /// No reply: the connection ends.
     Drop,
 }
 
@@ -142,7 +142,7 @@ pub async fn serve(
         ended = &mut server => return Ok(ended.map_err(std::io::Error::other)??),
         () = stop => {}
     }
-    // A delay that was ordered must not hold up the end.
+    // A delay on request must not prolong the shutdown.
     switches.reset();
     handle.stop(true).await;
     Ok(server.await.map_err(std::io::Error::other)??)
@@ -152,7 +152,7 @@ pub async fn serve(
 struct Wire(std::net::TcpStream);
 
 /// Keeps a second handle of each connection. A connection for which there is none (no file
-/// descriptors left) can't be dropped on order, and serves all else.
+/// descriptors left) can't be dropped on request, and works otherwise.
 fn keep_wire(connection: &dyn Any, extensions: &mut Extensions) {
     if let Some(stream) = connection.downcast_ref::<TcpStream>()
         && let Ok(handle) = stream.as_fd().try_clone_to_owned()
@@ -176,8 +176,8 @@ async fn put(
         );
     };
     let this = processor.get_ref().clone();
-    // In a task of its own: a client that goes away must not undo what it has asked for. That is
-    // what networks are like, and what clients have to be tested against.
+    // In a task of its own: a disconnect must not cancel the execution. Networks behave like this,
+    // and clients must be tested against it.
     let task = processor
         .runtime
         .spawn(async move { this.operate(key, instruction).await }.in_current_span());
@@ -187,7 +187,7 @@ async fn put(
     send(&request, outgoing)
 }
 
-/// `GET /operations/{key}`: what became of it. Executes nothing.
+/// `GET /operations/{key}`: looks an operation up, and executes nothing.
 async fn look_up(
     processor: Data<Processor>,
     request: HttpRequest,
@@ -198,7 +198,7 @@ async fn look_up(
 }
 
 impl Processor {
-    /// One send of one instruction, with whatever is to go wrong with it.
+    /// One attempt of one instruction, with its fault.
     async fn operate(&self, key: Uuid, instruction: Instruction) -> Outgoing {
         let say = |status| Outgoing::Message(Message::new(key, status));
         let mut ordered = self.switches.take(Verb::of(&instruction));
@@ -222,7 +222,7 @@ impl Processor {
             };
             self.switches.delay(&mut ordered, Fault::DelayBefore).await;
             self.execute(key, instruction).await
-            // From here on the key isn't in progress: its line in the ledger answers for it.
+            // From here on the key isn't in progress: its entry in the ledger answers.
         };
         self.switches.delay(&mut ordered, Fault::DelayAfter).await;
         match ordered.map(|ordered| ordered.fault) {
@@ -240,9 +240,9 @@ impl Processor {
         }
     }
 
-    /// The same where nothing goes wrong on order. The caller has the key in progress.
+    /// Executes it without a fault. The caller has the key in progress.
     async fn execute(&self, key: Uuid, instruction: Instruction) -> Message {
-        // Known already: neither slow nor down again for the card's sake.
+        // It is known already, so the card's delay or outage doesn't apply again.
         match self.ledger.find(key, Some(instruction.clone())).await {
             Ok(Some(booked)) => return message(key, booked),
             Ok(None) => {}
@@ -282,8 +282,8 @@ impl Processor {
             }
             None => {}
         }
-        // In this order. The other way round, an operation that ends between the two looks would
-        // be "not found" although it was executed.
+        // In this order. In the reverse order, an operation that ends between the two look-ups
+        // would be "not found" although it was executed.
         if self.in_progress.holds(key) {
             return say(Status::InProgress);
         }
@@ -306,7 +306,7 @@ fn message(key: Uuid, booked: Booked) -> Message {
     }
 }
 
-/// What the card says, where an instruction has one.
+/// The card's answer, if the instruction has a card.
 fn card_decision(instruction: &Instruction) -> Option<Decision> {
     match instruction {
         Instruction::Authorise { card, .. } => test_cards::by_token(card).map(|card| card.decision),
@@ -348,22 +348,22 @@ fn send(request: &HttpRequest, outgoing: Outgoing) -> HttpResponse {
         }
         Outgoing::Drop => {
             if let Some(Wire(stream)) = request.conn_data::<Wire>() {
-                // Fails where the client has closed it already, which is as good.
+                // Fails if the client has closed it already, which has the same effect.
                 let _ = stream.shutdown(Shutdown::Both);
             }
-            // Goes nowhere.
+            // This reply is never sent.
             HttpResponse::InternalServerError().finish()
         }
     }
 }
 
-/// Which part of the ledger.
+/// The part of the ledger to show.
 #[derive(Deserialize)]
 struct LedgerQuery {
     charge: Option<String>,
 }
 
-/// `GET /ledger`: the newest lines first, and the sums.
+/// `GET /ledger`: the newest entries first, and the totals.
 async fn list_ledger(processor: Data<Processor>, query: Query<LedgerQuery>) -> HttpResponse {
     match processor.ledger.list(query.into_inner().charge).await {
         Ok(listing) => HttpResponse::Ok().json(listing),
@@ -374,7 +374,7 @@ async fn list_ledger(processor: Data<Processor>, query: Query<LedgerQuery>) -> H
     }
 }
 
-/// `GET /switches`: which are set, and how many requests are being delayed just now.
+/// `GET /switches`: the waiting switches, and the number of delayed requests.
 async fn show_switches(processor: Data<Processor>) -> HttpResponse {
     let (switches, delaying) = processor.switches.show();
     HttpResponse::Ok().json(json!({"switches": switches, "delaying": delaying}))
@@ -392,7 +392,7 @@ async fn set_switch(processor: Data<Processor>, body: Bytes) -> HttpResponse {
     HttpResponse::BadRequest().json(json!({"error": complaint}))
 }
 
-/// `DELETE /switches`: forgets all, and ends the delays that are running.
+/// `DELETE /switches`: removes all, and ends running delays.
 async fn reset_switches(processor: Data<Processor>) -> HttpResponse {
     processor.switches.reset();
     show_switches(processor).await

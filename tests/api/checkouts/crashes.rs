@@ -5,17 +5,14 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    checkouts::resource::{checkout_with, stock},
-    phases::crash_table::Retry,
-    support::{
-        harness::{
-            Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually,
-            report,
-        },
-        obstacle::{Obstacle, Stage},
-        processor::Processor,
+use crate::support::{
+    checkouts::{checkout_with, stock},
+    harness::{
+        Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually, report,
     },
+    pause_point::{PausePoint, Stage},
+    processor::Processor,
+    world::Retry,
 };
 
 /// How the checkout is to end.
@@ -37,13 +34,14 @@ enum Crash {
     During(&'static str),
     /// This step's question is at the processor, which has not executed it.
     Asking(&'static str),
-    /// The same, executed, and nobody has heard.
+    /// The processor has executed this step's question, and its answer has not arrived.
     Executed(&'static str),
     /// Every step is committed, the outcome is not.
     End,
 }
 
 const MODES: [bool; 2] = [false, true];
+
 const EVERY_RETRY: &[Retry] = &[Retry::AtOnce, Retry::AfterTheLease, Retry::Never];
 
 struct Shop {
@@ -80,12 +78,12 @@ impl Shop {
         &self.server.client
     }
 
-    async fn stop_at(&self, stage: Stage, keys: &str) -> Option<Obstacle> {
+    async fn stop_at(&self, stage: Stage, keys: &str) -> Option<PausePoint> {
         // What the test itself holds up has no key with a comma in it.
-        Some(Obstacle::at(stage, &self.database, keys).await)
+        Some(PausePoint::at(stage, &self.database, keys).await)
     }
 
-    async fn delay(&self, fault: &str, step: &str) -> Option<Obstacle> {
+    async fn delay(&self, fault: &str, step: &str) -> Option<PausePoint> {
         let verb = if step == "create_charge" {
             "authorise"
         } else {
@@ -100,7 +98,7 @@ impl Shop {
     /// Sends the checkout, kills charge-once at `crash`, and starts it again.
     async fn crash(&mut self, crash: Crash, body: &Value) {
         let of_step = |step: &str| format!(",/checkouts/%/{step}%");
-        let obstacle = match crash {
+        let pause = match crash {
             Crash::Begin => self.stop_at(Stage::Leasing, "key-1").await,
             Crash::Before(step) => self.stop_at(Stage::Claiming, &of_step(step)).await,
             Crash::During(step) => self.stop_at(Stage::Saving, &of_step(step)).await,
@@ -114,11 +112,11 @@ impl Shop {
             .header("idempotency-key", "key-1")
             .json(body);
         let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
-        match obstacle {
-            Some(mut obstacle) => {
-                obstacle.is_met().await;
+        match pause {
+            Some(mut pause) => {
+                pause.is_reached().await;
                 self.kill_and_start();
-                obstacle.lift().await;
+                pause.release().await;
             }
             None => {
                 let processor = self.processor.take().expect("a processor");
@@ -143,15 +141,7 @@ impl Shop {
 
     /// The dead holder's time is over, the client's key's and its step's.
     async fn the_leases_run_out(&self) {
-        sqlx::query(
-            "UPDATE idempotency_leases
-                SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'
-             ",
-        )
-        .execute(&self.database.pool)
-        .await
-        .unwrap();
+        self.database.expire_leases().await;
     }
 
     async fn in_flight(&self) -> i64 {
@@ -252,7 +242,7 @@ async fn line(across_a_network: bool, end: End, crash: Crash, retry: Retry) -> b
             })
             .await;
             if crash == Crash::Begin {
-                // What was never committed is nobody's to go on with.
+                // What was never committed can't be recovered.
                 let checkouts = shop.database.count("SELECT count(*) FROM checkouts").await;
                 assert_eq!(checkouts, 0, "{case}");
                 return false;

@@ -1,5 +1,7 @@
 //! Checkouts: an order, its charge and its items in one request.
 
 mod crashes;
+mod processors;
 mod races;
-pub mod resource;
+mod recovery;
+mod resource;

@@ -1,7 +1,7 @@
 //! Checkouts and who could get in between: other requests, late holders, operators, another
 //! configuration, a stop, the sweep.
 
-use std::{process::Command, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use charge_once::{
     api::params::{Encoding, Params},
@@ -22,124 +22,13 @@ use charge_once::{
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{
-    checkouts::resource::{checkout, checkout_of, checkout_with, stock},
-    idempotency::duplicates::all_at_once,
-    resources::money_races::until_definite,
-    support::{
-        harness::{
-            API_KEY, Answer, Client, KEYS_IN_FLIGHT, PATIENT, ServerProcess, TestDatabase,
-            TestServer, eventually,
-        },
-        obstacle::{Obstacle, Stage},
-        processor::Processor,
-    },
+use crate::support::{
+    checkouts::{checkout, checkout_with, level, stock},
+    harness::{Answer, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer, eventually},
+    pause_point::{PausePoint, Stage},
+    processor::Processor,
+    racers::{all_at_once, until_definite},
 };
-
-const IN_FLIGHT: &str = KEYS_IN_FLIGHT;
-
-async fn level(client: &Client, sku: &str) -> i64 {
-    let level = client.get(&format!("/inventory/{sku}")).await;
-    level.json()["quantity"].as_i64().unwrap()
-}
-
-/// Everybody who went on with something is dead, or has given it up.
-async fn the_leases_run_out(database: &TestDatabase) {
-    sqlx::query(
-        "UPDATE idempotency_leases
-            SET leased_until = now() - interval '1 second',
-                recover_after = now() - interval '1 second'
-         ",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
-}
-
-/// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but the
-/// client's key.
-async fn killed_before(step: &str, database: &TestDatabase, server: ServerProcess, body: &Value) {
-    let keys = format!(",/checkouts/%/{step}%");
-    let mut obstacle = Obstacle::at(Stage::Claiming, database, &keys).await;
-    let request = server
-        .client
-        .request(Method::POST, "/checkouts")
-        .header("idempotency-key", "key-1")
-        .json(body);
-    let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
-    obstacle.is_met().await;
-    server.kill();
-    obstacle.lift().await;
-    assert!(sending.await.unwrap().is_err());
-    the_leases_run_out(database).await;
-}
-
-/// The charge was made by a processor across the network. charge-once is started again without
-/// PROCESSOR_URL, with nothing in `charge-once operations list`: what was charged there must not be given
-/// back by the simulation here.
-#[tokio::test]
-async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
-    let database = TestDatabase::create().await;
-    let processor = Processor::start().await;
-    let url = processor.url();
-    let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
-    stock(&server.client, "mug", 1).await;
-    killed_before("create_refund", &database, server, &checkout()).await;
-    let unsettled = "SELECT count(*) FROM operations WHERE settled_at IS NULL";
-    assert_eq!(
-        database.count(unsettled).await,
-        0,
-        "nothing to settle first"
-    );
-
-    let server = ServerProcess::start(&database, &[]);
-    let answer = server.client.post("/checkouts", "key-1", &checkout()).await;
-    let listed = server.client.get("/checkouts").await.json();
-    let charge = listed["data"][0]["charge"].as_str().unwrap();
-    let [_, captured, _, refunded] = processor.sums(charge).await;
-    let said = "SELECT coalesce(sum(amount_refunded), 0)::bigint FROM charges";
-    assert_eq!(
-        (captured - refunded, database.count(said).await),
-        (2400, 0),
-        "kept by the processor, and said to be given back, with {answer:?}"
-    );
-}
-
-/// The other way round: the charge was simulated, and the processor doesn't know it.
-#[tokio::test]
-async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
-    let database = TestDatabase::create().await;
-    let server = ServerProcess::start(&database, &[]);
-    stock(&server.client, "mug", 1).await;
-    killed_before("create_refund", &database, server, &checkout()).await;
-
-    let processor = Processor::start().await;
-    let url = processor.url();
-    let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
-    for _ in 0..3 {
-        let waits = server.client.post("/checkouts", "key-1", &checkout()).await;
-        assert!([409, 503].contains(&waits.status.as_u16()), "{waits:?}");
-        the_leases_run_out(&database).await;
-    }
-    assert_eq!(processor.lines().await, 0);
-    assert_eq!(database.count("SELECT count(*) FROM refunds").await, 0);
-    drop(server);
-
-    let server = ServerProcess::start(&database, &[]);
-    the_leases_run_out(&database).await;
-    let answer = until_definite_under(&server.client, "key-1").await;
-    assert_eq!(answer.code(), "out_of_stock");
-    assert_eq!(database.count("SELECT count(*) FROM refunds").await, 1);
-}
-
-/// The same checkout under the same key until the answer is a definite one.
-async fn until_definite_under(client: &Client, key: &str) -> Answer {
-    let mut answer = client.post("/checkouts", key, &checkout()).await;
-    while [409, 503].contains(&answer.status.as_u16()) {
-        answer = client.post_waiting(5, "/checkouts", key, &checkout()).await;
-    }
-    answer
-}
 
 #[tokio::test]
 async fn a_checkout_that_is_running_ends_before_the_server_does() {
@@ -159,7 +48,7 @@ async fn a_checkout_that_is_running_ends_before_the_server_does() {
     let made = sending.await.unwrap();
     assert_eq!(made.status, 201, "{made:?}");
     let database = server.stop().await;
-    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    assert_eq!(database.count(KEYS_IN_FLIGHT).await, 0);
 }
 
 #[tokio::test]
@@ -221,9 +110,9 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
         .execute(&server.database.pool)
         .await
         .unwrap();
-    the_leases_run_out(&server.database).await;
+    server.database.expire_leases().await;
     eventually("a worker completes it", || async {
-        server.database.count(IN_FLIGHT).await == 0
+        server.database.count(KEYS_IN_FLIGHT).await == 0
     })
     .await;
     let made = send().await;
@@ -324,7 +213,7 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
             "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
             10 * 3000,
         ),
-        ("in flight", IN_FLIGHT, 0),
+        ("in flight", KEYS_IN_FLIGHT, 0),
         (
             "deadlocks",
             "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
@@ -347,102 +236,6 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
     }
 }
 
-/// A person's word about the charge of a checkout, which goes on from there.
-#[tokio::test]
-async fn a_checkout_goes_on_from_what_a_person_settled() {
-    for (word, status, lines) in [
-        ("done", 201, 0),
-        ("declined", 402, 0),
-        ("not-executed", 201, 1),
-    ] {
-        let database = TestDatabase::create().await;
-        let processor = Processor::start().await;
-        let url = processor.url();
-        let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
-        let client = &server.client;
-        stock(client, "mug", 5).await;
-        processor.switch(json!({"fault": "drop_before"})).await;
-        let failed = client.post("/checkouts", "key-1", &checkout()).await;
-        assert_eq!(failed.status, 503);
-        sqlx::query(
-            "UPDATE idempotency_leases
-                SET takeovers = 10, recover_after = now() + interval '5 minutes'
-             ",
-        )
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-        let id: uuid::Uuid = sqlx::query_scalar(
-            "UPDATE operations SET created_at = now() - interval '24 hours' RETURNING id",
-        )
-        .fetch_one(&server.database.pool)
-        .await
-        .unwrap();
-        let settled = Command::new(env!("CARGO_BIN_EXE_charge-once"))
-            .args([
-                "operations",
-                "resolve",
-                &id.to_string(),
-                word,
-                "--by",
-                "Ada",
-            ])
-            .env("DATABASE_URL", &server.database.url)
-            .env("DEV_API_KEY", API_KEY)
-            .env("PROCESSOR_URL", &url)
-            .output()
-            .unwrap();
-        assert!(settled.status.success(), "{settled:?}");
-        let answer = client.post("/checkouts", "key-1", &checkout()).await;
-        assert_eq!(answer.status, status, "{word}: {answer:?}");
-        assert_eq!(processor.lines().await, lines, "{word}");
-        assert_eq!(server.database.charges().await, 1, "{word}");
-        let made = checkout_of(client, "key-1").await;
-        assert_ne!(made["status"], "in_progress", "{word}");
-        server.stop().await;
-    }
-}
-
-/// The first one of two late holders is across the network when its parent is overtaken: it settles
-/// after the other one has answered, or before, and one charge is made.
-#[tokio::test]
-async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
-    let database = TestDatabase::create().await;
-    let processor = Processor::start().await;
-    let url = processor.url();
-    let mut variables = PATIENT.to_vec();
-    variables.push(("PROCESSOR_URL", url.as_str()));
-    let late = TestServer::start_on(database.clone(), &variables).await;
-    let prompt = TestServer::start_on(database.clone(), &variables).await;
-    stock(&late.client, "mug", 5).await;
-    processor
-        .switch(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorise"}))
-        .await;
-    let send = |client: &Client| {
-        let client = client.clone();
-        tokio::spawn(async move {
-            client
-                .post_waiting(20, "/checkouts", "key-1", &checkout())
-                .await
-        })
-    };
-    let first = send(&late.client);
-    processor.delays(1).await;
-    // Both leases are over, the client's key's and its step's, while the first one still waits.
-    the_leases_run_out(&database).await;
-    let second = send(&prompt.client);
-    let (first, second) = (first.await.unwrap(), second.await.unwrap());
-    assert_eq!((first.status.as_u16(), second.status.as_u16()), (201, 201));
-    assert_eq!(first.body, second.body);
-    assert_eq!(database.charges().await, 1);
-    assert_eq!(level(&late.client, "mug").await, 3);
-    assert_eq!(processor.lines().await, 1);
-    let events = "SELECT count(*) - count(DISTINCT type) FROM events";
-    assert_eq!(database.count(events).await, 0, "no event twice");
-    late.stop().await;
-    prompt.stop().await;
-}
-
 /// Stopped before it claims the key of the charge, overtaken, and woken up when the record of that step
 /// has expired: the table alone knows that the charge was made.
 #[tokio::test]
@@ -456,7 +249,7 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
     let prompt = TestServer::start_on(database.clone(), &variables).await;
     stock(&late.client, "mug", 5).await;
     let keys = ",/checkouts/%/create_charge";
-    let mut obstacle = Obstacle::at(Stage::Claiming, &database, keys).await;
+    let mut pause = PausePoint::at(Stage::Claiming, &database, keys).await;
     let first = {
         let client = late.client.clone();
         tokio::spawn(async move {
@@ -465,16 +258,16 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
                 .await
         })
     };
-    obstacle.is_met().await;
-    // It stays where it is; everybody after it passes.
+    pause.is_reached().await;
+    // The paused request stays where it is; later ones pass.
     sqlx::raw_sql(
-        "CREATE OR REPLACE FUNCTION wait_at_obstacle() RETURNS trigger
+        "CREATE OR REPLACE FUNCTION wait_at_pause_point() RETURNS trigger
              LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
     )
     .execute(&database.pool)
     .await
     .unwrap();
-    the_leases_run_out(&database).await;
+    database.expire_leases().await;
     let second = &prompt.client;
     eventually("the other one completes it", || async {
         let answer = second.post("/checkouts", "key-1", &checkout()).await;
@@ -485,13 +278,13 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
         .execute(&database.pool)
         .await
         .unwrap();
-    obstacle.lift().await;
+    pause.release().await;
     let first = first.await.unwrap();
     let again = second.post("/checkouts", "key-1", &checkout()).await;
     assert_eq!((first.status.as_u16(), &first.body), (201, &again.body));
     assert_eq!(processor.lines().await, 1, "one charge");
     assert_eq!(database.charges().await, 1);
-    assert_eq!(database.count(IN_FLIGHT).await, 0);
+    assert_eq!(database.count(KEYS_IN_FLIGHT).await, 0);
     late.stop().await;
     prompt.stop().await;
 }

@@ -1,78 +1,14 @@
 //! `/checkouts`: an order, its charge and its items in one request.
 
-use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::duplicates::all_at_once,
-    resources::money_races::until_definite,
-    support::{
-        harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer, eventually},
-        obstacle::{Obstacle, Stage},
-        processor::{self, Processor},
-    },
+use crate::support::{
+    checkouts::{checkout, checkout_of, checkout_with, level, steps, stock, types_of_events},
+    harness::{KEYS_IN_FLIGHT, TestDatabase, TestServer},
+    pause_point::{PausePoint, Stage},
+    processor::{self, Processor},
+    racers::{all_at_once, until_definite},
 };
-
-/// Sets what there is of `sku`.
-pub async fn stock(client: &Client, sku: &str, quantity: i64) {
-    let request = client
-        .request(Method::PUT, &format!("/inventory/{sku}"))
-        .header("idempotency-key", uuid::Uuid::now_v7().to_string())
-        .json(&json!({"quantity": quantity}));
-    assert_eq!(Answer::of(request).await.status, 200);
-}
-
-/// Two mugs.
-pub fn checkout() -> Value {
-    json!({
-        "currency": "usd", "source": "tok_visa", "customer": "jenny",
-        "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
-        "metadata": {"cart": "7"},
-    })
-}
-
-/// The same with another card.
-pub fn checkout_with(card: &str) -> Value {
-    let mut body = checkout();
-    body["source"] = card.into();
-    body
-}
-
-async fn level(client: &Client, sku: &str) -> i64 {
-    let level = client.get(&format!("/inventory/{sku}")).await;
-    level.json()["quantity"].as_i64().unwrap()
-}
-
-/// `name state attempts` of each step.
-pub fn steps(checkout: &Value) -> Vec<String> {
-    let step = |step: &Value| {
-        let text = |name: &str| step[name].as_str().unwrap().to_owned();
-        format!("{} {} {}", text("name"), text("state"), step["attempts"])
-    };
-    checkout["steps"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(step)
-        .collect()
-}
-
-/// The checkout that the key made, whatever it answered.
-pub async fn checkout_of(client: &Client, key: &str) -> Value {
-    let record = client.get(&format!("/idempotency-keys/{key}")).await.json();
-    let id = record["resource"].as_str().unwrap();
-    client.get(&format!("/checkouts/{id}")).await.json()
-}
-
-async fn types_of_events(client: &Client) -> Vec<String> {
-    let events = client.get("/events?limit=100").await.json();
-    let types = events["data"].as_array().unwrap().iter();
-    let mut types: Vec<_> = types
-        .map(|event| event["type"].as_str().unwrap().to_owned())
-        .collect();
-    types.reverse();
-    types
-}
 
 #[tokio::test]
 async fn a_checkout_creates_the_order_charges_it_and_allocates_the_items() {
@@ -317,149 +253,12 @@ async fn wrong_parameters_are_stored_refusals_and_make_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_failure_the_same_key_goes_on_where_the_checkout_stopped() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
-
-    // The processor is down: the order is there, the charge is not.
-    let body = checkout_with("tok_outage");
-    let failed = client.post("/checkouts", "key-1", &body).await;
-    assert_eq!(failed.code(), "service_unavailable");
-    assert_eq!(failed.header("stripe-should-retry"), Some("true"));
-    let listed = client.get("/checkouts?customer=jenny").await.json();
-    let checkout = &listed["data"][0];
-    assert_eq!(checkout["status"], "in_progress");
-    assert_eq!(
-        steps(checkout)[..2],
-        ["create_order done 1", "create_charge pending 1"]
-    );
-    // Who has nothing but the key finds it.
-    let looked_up = client.get("/idempotency-keys/key-1").await.json();
-    assert_eq!(looked_up["status"], "in_flight");
-    assert_eq!(looked_up["resource"], checkout["id"]);
-    // It is up again.
-    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    let made = client.post("/checkouts", "key-1", &body).await;
-    assert_eq!(made.status, 201, "{made:?}");
-    assert_eq!(made.json()["order"], checkout["order"]);
-    assert_eq!(
-        steps(&made.json()),
-        [
-            "create_order done 1",
-            "create_charge done 2",
-            "allocate_inventory done 1"
-        ]
-    );
-    assert_eq!(
-        server.database.count("SELECT count(*) FROM orders").await,
-        1
-    );
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn the_checkout_s_table_decides_what_has_run_not_the_records_of_its_steps() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 1).await;
-    // Stops after the charge: there is no such level any more to lock.
-    sqlx::query("ALTER TABLE inventory RENAME TO inventory_elsewhere")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    let failed = client.post("/checkouts", "key-1", &checkout()).await;
-    assert_eq!(failed.status, 500);
-    // However long ago that was.
-    sqlx::query("DELETE FROM idempotency_keys WHERE key <> 'key-1'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    sqlx::query("ALTER TABLE inventory_elsewhere RENAME TO inventory")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    let refused = client.post("/checkouts", "key-1", &checkout()).await;
-    assert_eq!(refused.code(), "out_of_stock");
-    let checkout = checkout_of(client, "key-1").await;
-    assert_eq!(
-        steps(&checkout),
-        [
-            "create_order done 1",
-            "create_charge done 1",
-            "allocate_inventory refused 2",
-            "create_refund done 1",
-            "cancel_order done 1",
-        ]
-    );
-    assert_eq!(server.database.charges().await, 1);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn nobody_else_touches_the_order_or_the_charge_of_a_checkout_in_progress() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    sqlx::query("ALTER TABLE inventory RENAME TO inventory_elsewhere")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    client.post("/checkouts", "key-1", &checkout()).await;
-    let listed = client.get("/checkouts").await.json();
-    let checkout = &listed["data"][0];
-    let order = checkout["order"].as_str().unwrap();
-    let charge = checkout["charge"].as_str().unwrap();
-
-    for (path, body) in [
-        (format!("/orders/{order}/cancel"), json!({})),
-        (format!("/orders/{order}/pay"), json!({})),
-        ("/refunds".to_owned(), json!({"charge": charge})),
-    ] {
-        let busy = client.post_new(&path, &body).await;
-        assert_eq!(busy.code(), "resource_busy", "{path}");
-    }
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn an_abandoned_checkout_is_completed_by_a_worker() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
-    client
-        .post("/checkouts", "key-1", &checkout_with("tok_outage"))
-        .await;
-    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    sqlx::query("UPDATE idempotency_leases SET recover_after = now()")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    eventually("the checkout is completed", || async {
-        client.get("/checkouts").await.json()["data"][0]["status"] == "completed"
-    })
-    .await;
-    let answer = client
-        .post("/checkouts", "key-1", &checkout_with("tok_outage"))
-        .await;
-    assert_eq!(answer.status, 201);
-    assert!(answer.is_replay());
-    assert_eq!(level(client, "mug").await, 3);
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn as_many_checkouts_complete_as_there_are_items_and_the_others_leave_nothing() {
     let server = TestServer::start().await;
     let client = &server.client;
     stock(client, "mug", 10).await;
     stock(client, "cup", 10).await;
-    // Half of them name the two in the other order: sorted locks, so nobody waits for nobody.
+    // Half of them name the two in the other order. Locks are sorted, so no two deadlock.
     let answers = all_at_once(20, |index| {
         let client = client.clone();
         let mut items = vec![
@@ -537,58 +336,6 @@ async fn many_with_one_key_make_one_checkout() {
     server.stop().await;
 }
 
-/// The first one's lease is over while it still runs a step. Who takes over, on another replica,
-/// meets it at the step's key.
-#[tokio::test]
-async fn two_who_run_one_checkout_run_each_step_once_and_answer_the_same() {
-    let late = TestServer::start_with(PATIENT).await;
-    let database = late.database.clone();
-    let prompt = TestServer::start_on(database.clone(), PATIENT).await;
-    stock(&late.client, "mug", 5).await;
-    for (key, step) in [("key-1", "create_order"), ("key-2", "create_charge")] {
-        let keys = format!(",/checkouts/%/{step}");
-        let mut obstacle = Obstacle::at(Stage::Claiming, &database, &keys).await;
-        let send = |client: &Client| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                // Who lost the lease is told that somebody else has it, until that one is done.
-                client
-                    .post_waiting(20, "/checkouts", key, &checkout())
-                    .await
-            })
-        };
-        let first = send(&late.client);
-        obstacle.is_met().await;
-        sqlx::query("UPDATE idempotency_leases SET leased_until = now()")
-            .execute(&database.pool)
-            .await
-            .unwrap();
-        let second = send(&prompt.client);
-        obstacle.is_met_by(2).await;
-        obstacle.lift().await;
-        let (first, second) = (first.await.unwrap(), second.await.unwrap());
-        assert_eq!(
-            (first.status, second.status),
-            (StatusCode::CREATED, StatusCode::CREATED)
-        );
-        assert_eq!(first.body, second.body, "one answer");
-        sqlx::raw_sql(
-            "DROP TRIGGER obstacle ON idempotency_keys; DROP FUNCTION wait_at_obstacle;
-             DROP SEQUENCE obstacle_meetings",
-        )
-        .execute(&database.pool)
-        .await
-        .unwrap();
-    }
-    assert_eq!(
-        (database.charges().await, level(&late.client, "mug").await),
-        (2, 1)
-    );
-    assert_eq!(database.count("SELECT count(*) FROM orders").await, 2);
-    late.stop().await;
-    prompt.stop().await;
-}
-
 #[tokio::test]
 async fn no_client_reads_or_writes_the_key_of_a_step() {
     let server = TestServer::start().await;
@@ -625,7 +372,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     let client = &server.client;
     stock(client, "mug", 1).await;
     // It stops before the refund.
-    let mut obstacle = Obstacle::at(
+    let mut pause = PausePoint::at(
         Stage::Claiming,
         &server.database,
         ",/checkouts/%/create_refund%",
@@ -635,7 +382,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
         let client = client.clone();
         tokio::spawn(async move { client.post("/checkouts", "key-1", &checkout()).await })
     };
-    obstacle.is_met().await;
+    pause.is_reached().await;
     let listed = client.get("/checkouts").await.json();
     let charge = listed["data"][0]["charge"].as_str().unwrap().to_owned();
     let elsewhere = processor::refund(&charge, 2400);
@@ -645,7 +392,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
             .await
             .is_some()
     );
-    obstacle.lift().await;
+    pause.release().await;
 
     assert_eq!(sending.await.unwrap().code(), "service_unavailable");
     let again = || async {
@@ -673,7 +420,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     let path = format!("/charges/{charge}");
     assert_eq!(client.get(&path).await.json()["amount_refunded"], 0);
 
-    // Nobody can end it but a person, who has given the money back elsewhere.
+    // Only a person can end it, after giving the money back elsewhere.
     let operations = |arguments: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_charge-once"))
             .arg("operations")

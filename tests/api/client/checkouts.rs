@@ -12,19 +12,18 @@ use charge_once_client::{
 };
 use tempfile::TempDir;
 
-use crate::{
-    client::calls::{TestClock, a_cart, assert_all_alike, builder, files, gave_up, sell, store},
-    support::{
-        go_between::GoBetween,
-        harness::{API_KEY, PATIENT, TestDatabase, TestServer, eventually},
-        obstacle::{Obstacle, Stage},
-    },
+use crate::support::{
+    client_examples::sell,
+    client_library::{TestClock, a_cart, assert_all_alike, builder, files, gave_up, store},
+    harness::{API_KEY, PATIENT, TestDatabase, TestServer, eventually},
+    http_proxy::HttpProxy,
+    pause_point::{PausePoint, Stage},
 };
 
 /// The processor is back, for checkouts that found it down.
 const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
 
-/// The same, and a worker finds that it is its turn.
+/// The processor is back, and it is a worker's turn.
 const WORKER_TAKES_OVER: &str = "UPDATE checkouts SET card_token = 'tok_visa';
     UPDATE idempotency_leases SET recover_after = now()";
 
@@ -112,7 +111,7 @@ impl Clock for Meanwhile {
 async fn after_a_503_the_same_call_goes_on_with_the_checkout_or_finds_it_completed() {
     for (happens, completed) in [(PROCESSOR_IS_BACK, 0), (WORKER_TAKES_OVER, 1)] {
         let server = stocked(&[]).await;
-        let between = GoBetween::in_front_of(server.client.address, []).await;
+        let proxy = HttpProxy::in_front_of(server.client.address, []).await;
         let (told, mut retries) = tokio::sync::mpsc::unbounded_channel();
         let clock = Meanwhile {
             clock: TestClock::default(),
@@ -120,7 +119,7 @@ async fn after_a_503_the_same_call_goes_on_with_the_checkout_or_finds_it_complet
             happens,
             completed,
         };
-        let client = Client::builder(between.url(), API_KEY)
+        let client = Client::builder(proxy.url(), API_KEY)
             .clock(clock)
             .on_retry(move |retry| told.send(retry.clone()).unwrap())
             .build()
@@ -137,7 +136,7 @@ async fn after_a_503_the_same_call_goes_on_with_the_checkout_or_finds_it_complet
             ]
         );
         // One retry was enough, not before the service wanted it.
-        assert_all_alike(&between.seen(), 2);
+        assert_all_alike(&proxy.seen(), 2);
         let retry = retries.try_recv().unwrap();
         let Trouble::Answered(refusal) = retry.trouble else {
             panic!("not an answer: {retry:?}");
@@ -206,10 +205,10 @@ async fn resumed(client: &Client, key: &str) -> Checkout {
 #[tokio::test]
 async fn refusals_of_a_checkout_are_final_and_told_apart() {
     let server = stocked(&[]).await;
-    let between = GoBetween::in_front_of(server.client.address, []).await;
+    let proxy = HttpProxy::in_front_of(server.client.address, []).await;
     let folder = TempDir::new().unwrap();
     let clock = TestClock::default();
-    let client = builder(between.url(), &clock)
+    let client = builder(proxy.url(), &clock)
         .key_store(store(&folder))
         .build()
         .unwrap();
@@ -276,11 +275,11 @@ async fn refusals_of_a_checkout_are_final_and_told_apart() {
     assert_eq!(server.database.count(COMPLETED).await, 1);
 }
 
-/// The service goes on with it; the client, which doesn't know, asks until there is an answer.
+/// The service continues on its own; the client doesn't know, and retries until there is an answer.
 #[tokio::test]
 async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_ended() {
     let server = stocked(PATIENT).await;
-    let mut obstacle = Obstacle::at(
+    let mut pause = PausePoint::at(
         Stage::Claiming,
         &server.database,
         ",/checkouts/%/create_charge%",
@@ -302,7 +301,7 @@ async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_
     let sending = tokio::spawn(async move { checkout.send().await });
     // The channel ends with the last one who could retry: this test fails, and doesn't hang.
     drop(client);
-    obstacle.is_met().await;
+    pause.is_reached().await;
     assert!(matches!(retries.recv().await, Some(Trouble::NoAnswer(_))));
     loop {
         match retries.recv().await.unwrap() {
@@ -314,13 +313,14 @@ async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_
             Trouble::NotConnected(why) => panic!("{why}"),
         }
     }
-    obstacle.lift().await;
+    pause.release().await;
     let checkout = sending.await.unwrap().unwrap();
     assert_eq!(attempts(&checkout)[1], ("create_charge", "done", 1));
     sold_once(&server.database).await;
 }
 
 const SHOP_URL: &str = "SHOP_URL";
+
 const SHOP_STORE: &str = "SHOP_STORE";
 
 fn shop(url: String, folder: &str) -> Client {
@@ -344,18 +344,16 @@ async fn the_shop_that_is_killed() {
 
 #[tokio::test]
 async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once() {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let the_shop = format!("{module}::the_shop_that_is_killed");
     let server = stocked(PATIENT).await;
-    // Here a duplicate waits for whoever is at work.
+    // Here a duplicate waits for the request that is executing.
     let url = format!("{}/v1", url(&server));
     let folder = TempDir::new().unwrap();
     let of_charge = ",/checkouts/%/create_charge%";
-    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, of_charge).await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, of_charge).await;
     let mut killed = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "client::checkouts::the_shop_that_is_killed",
-            "--exact",
-            "--ignored",
-        ])
+        .args([&the_shop, "--exact", "--ignored"])
         .env(SHOP_URL, &url)
         .env(SHOP_STORE, folder.path())
         .stdin(Stdio::null())
@@ -363,7 +361,7 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    obstacle.is_met().await;
+    pause.is_reached().await;
     killed.kill().unwrap();
     killed.wait().unwrap();
     let (orders, charges) = (
@@ -372,7 +370,7 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
     );
     assert_eq!((orders, charges), (1, 0), "it is in the middle");
     assert_eq!(files(&folder).len(), 1);
-    obstacle.lift().await;
+    pause.release().await;
 
     let client = shop(url, folder.path().to_str().unwrap());
     let key = "SELECT idempotency_key FROM checkouts";

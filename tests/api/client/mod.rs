@@ -1,5 +1,7 @@
 //! The client library and `charge-once pay`.
 
-pub mod calls;
+mod calls;
 mod checkouts;
+mod key_stores;
 mod pay;
+mod retries;

@@ -8,9 +8,9 @@ use std::{
 use tempfile::TempDir;
 
 use crate::support::{
-    go_between::{Act, GoBetween},
     harness::{API_KEY, PATIENT, TestServer, eventually, one_charge_and_its_record},
-    obstacle::{Obstacle, Stage},
+    http_proxy::{Act, HttpProxy},
+    pause_point::{PausePoint, Stage},
 };
 
 /// `charge-once pay --currency usd` with these arguments.
@@ -76,12 +76,12 @@ async fn killed_while_the_service_works_and_run_again_it_has_charged_once() {
     let url = format!("http://{}", server.client.address);
     let folder = TempDir::new().unwrap();
     let arguments = ["--amount", "20.00", "--store", store(&folder)];
-    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "%").await;
+    let mut pause = PausePoint::at(Stage::Executing, &server.database, "%").await;
     let first = command(&url, &arguments).spawn().unwrap();
-    obstacle.is_met().await;
+    pause.is_reached().await;
     kill(first);
     assert_eq!(kept(&folder), 1);
-    obstacle.lift().await;
+    pause.release().await;
     let second = run(&url, &arguments).await;
     let charge = second.charge();
     assert!(second.stderr.contains("finished"), "{second:?}");
@@ -96,23 +96,16 @@ async fn killed_while_the_service_works_and_run_again_it_has_charged_once() {
 #[tokio::test]
 async fn killed_before_the_service_knows_anything_it_charges_under_the_key_it_had() {
     let server = TestServer::start().await;
-    let between = GoBetween::in_front_of(server.client.address, [Act::Swallow]).await;
+    let proxy = HttpProxy::in_front_of(server.client.address, [Act::Swallow]).await;
     let folder = TempDir::new().unwrap();
     let arguments = ["--amount", "20.00", "--store", store(&folder)];
-    let first = command(&between.url(), &arguments).spawn().unwrap();
-    eventually("the request is sent", || async {
-        !between.seen().is_empty()
-    })
-    .await;
+    let first = command(&proxy.url(), &arguments).spawn().unwrap();
+    eventually("the request is sent", || async { !proxy.seen().is_empty() }).await;
     kill(first);
     // Another payment comes first: what is unfinished goes before it.
-    let other = run(
-        &between.url(),
-        &["--amount", "7", "--store", store(&folder)],
-    )
-    .await;
+    let other = run(&proxy.url(), &["--amount", "7", "--store", store(&folder)]).await;
     other.charge();
-    let seen = between.seen();
+    let seen = proxy.seen();
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[0], seen[1], "same key, same bytes");
     assert_ne!(seen[1].key(), seen[2].key());

@@ -6,10 +6,10 @@ use charge_once::{api::error::ErrorCode, domain::test_cards::TEST_CARDS, http::o
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{
-    checkouts::resource::stock,
-    idempotency::key_inspection::hold_key,
-    support::harness::{Answer, Client, TestServer, charge},
+use crate::support::{
+    checkouts::stock,
+    harness::{Answer, Client, TestServer, charge},
+    records::hold_key,
 };
 
 fn document() -> Value {
@@ -313,14 +313,36 @@ fn every_post_and_put_requires_an_idempotency_key_and_shows_one_of_its_own() {
 }
 
 #[test]
+fn every_error_reply_is_described_once() {
+    let document = document();
+    let mut named = BTreeSet::new();
+    for (path, _, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            if status.starts_with('2') {
+                continue;
+            }
+            let reference = response["$ref"].as_str().expect(&path);
+            assert_eq!(response.as_object().unwrap().len(), 1, "{path} {status}");
+            named.insert(reference.to_owned());
+        }
+    }
+    let described = document["components"]["responses"].as_object().unwrap();
+    assert_eq!(named.len(), described.len());
+    assert!(described.len() <= 32, "{}", described.len());
+}
+
+#[test]
 fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
     let document = document();
     let schemes = &document["components"]["securitySchemes"];
-    assert_eq!(
-        schemes["bearer"],
-        json!({"type": "http", "scheme": "bearer"})
-    );
-    assert_eq!(schemes["basic"], json!({"type": "http", "scheme": "basic"}));
+    for name in ["bearer", "basic"] {
+        let hint = schemes[name]["description"].as_str().unwrap();
+        assert!(hint.contains("sk_test_"), "{hint}");
+        assert_eq!(
+            schemes[name],
+            json!({"type": "http", "scheme": name, "description": hint})
+        );
+    }
     assert_eq!(document["security"], json!([{"bearer": []}, {"basic": []}]));
     for (path, _, operation) in operations(&document) {
         let is_open = operation.get("security") == Some(&json!([{}]));
@@ -465,7 +487,7 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
         }
         for (method, answer) in &answers {
             let responses = &document["paths"][template][method]["responses"];
-            let documented = &responses[answer.status.as_str()];
+            let documented = resolve(&document, &responses[answer.status.as_str()]);
             assert!(
                 documented.is_object(),
                 "{method} {path}: {} is not documented",
@@ -482,14 +504,15 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
             assert_headers_are_documented(&document, documented, answer);
         }
         for method in ["get", "post"] {
-            let limited = &document["paths"][template][method]["responses"]["429"];
+            let responses = &document["paths"][template][method]["responses"];
+            let limited = resolve(&document, &responses["429"]);
             assert_eq!(limited["description"], "rate_limited", "{method} {path}");
             let header = &limited["headers"]["Retry-After"];
             assert!(header.is_object(), "{method} {path}");
         }
         let missing = client.get(&format!("{path}/nobody")).await;
-        let documented = &document["paths"][format!("{path}/{{id}}")]["get"]["responses"]
-            [missing.status.as_str()];
+        let responses = &document["paths"][format!("{path}/{{id}}")]["get"]["responses"];
+        let documented = resolve(&document, &responses[missing.status.as_str()]);
         assert!(documented.is_object());
         assert_headers_are_documented(&document, documented, &missing);
     }

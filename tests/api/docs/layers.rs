@@ -1,6 +1,7 @@
 //! The shape of the code, enforced: data flows one way.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -126,6 +127,114 @@ fn the_domain_is_pure() {
             "rand::",
         ],
     );
+}
+
+/// The modules of this crate that a file names with `super::` or `crate::`, as paths of files
+/// without `.rs` and `/mod`.
+fn named_by(root: &Path, file: &Path) -> Vec<PathBuf> {
+    let is_mod = file.ends_with("mod.rs");
+    let folder = file.parent().unwrap();
+    let above = if is_mod {
+        folder.parent().unwrap()
+    } else {
+        folder
+    };
+    let text = fs::read_to_string(file).unwrap();
+    let code: String = text
+        .lines()
+        .take_while(|line| *line != "#[cfg(test)]")
+        .map(|line| line.split("//").next().unwrap())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut named = Vec::new();
+    for (prefix, base) in [("super::", above), ("crate::", root)] {
+        for (at, _) in code.match_indices(prefix) {
+            let before = code.get(..at).unwrap();
+            if before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+                continue;
+            }
+            expand(base, code.get(at + prefix.len()..).unwrap(), &mut named);
+        }
+    }
+    named
+}
+
+/// Follows `a::{b, c::d}` as far as there are files.
+fn expand(base: &Path, path: &str, named: &mut Vec<PathBuf>) {
+    if let Some(list) = path.strip_prefix('{') {
+        let mut depth = 1;
+        let mut start = 0;
+        for (at, character) in list.char_indices() {
+            match character {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if (character == ',' && depth == 1) || depth == 0 {
+                expand(base, list.get(start..at).unwrap().trim(), named);
+                start = at + 1;
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+        return;
+    }
+    let name: String = path
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
+    let module = base.join(&name);
+    let is_file = module.with_extension("rs").is_file();
+    match path
+        .get(name.len()..)
+        .and_then(|rest| rest.strip_prefix("::"))
+    {
+        Some(rest) if module.is_dir() => expand(&module, rest, named),
+        Some(_) | None if is_file || module.join("mod.rs").is_file() => named.push(module),
+        Some(_) | None => {
+            // An item of the folder's own `mod.rs`.
+            if base.join("mod.rs").is_file() {
+                named.push(base.to_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_files_of_a_folder_name_each_other_in_a_circle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for folder in ["http", "api", "domain", "store"] {
+        let folder = root.join(folder);
+        let graph: BTreeMap<PathBuf, Vec<PathBuf>> = rust_files(&folder)
+            .into_iter()
+            .map(|file| {
+                let named = named_by(&root, &file);
+                let module = match file.ends_with("mod.rs") {
+                    true => file.parent().unwrap().to_owned(),
+                    false => file.with_extension(""),
+                };
+                let others = named.into_iter().filter(|other| other.starts_with(&folder));
+                (module, others.collect())
+            })
+            .collect();
+        let edges: usize = graph.values().map(Vec::len).sum();
+        assert!(edges > 5, "{}: {edges}", folder.display());
+        // What names nothing that is left can't be part of a circle.
+        let mut left: BTreeSet<&PathBuf> = graph.keys().collect();
+        loop {
+            let open = |module: &&PathBuf| {
+                let mut named = graph.get(*module).unwrap().iter();
+                named.any(|other| other != *module && left.contains(other))
+            };
+            let next: BTreeSet<&PathBuf> = left.iter().copied().filter(open).collect();
+            if next.len() == left.len() {
+                break;
+            }
+            left = next;
+        }
+        assert!(left.is_empty(), "in or behind a circle: {left:?}");
+    }
 }
 
 #[test]

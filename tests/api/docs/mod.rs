@@ -1,5 +1,6 @@
 //! What is published about the service, and the shape of the code.
 
 mod documents;
+mod endpoint_places;
 mod layers;
 mod readme;

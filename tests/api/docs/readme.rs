@@ -477,10 +477,32 @@ fn every_command_in_a_document_is_one_that_the_program_knows() {
 }
 
 #[test]
+fn the_tree_that_architecture_shows_exists() {
+    let document = read("ARCHITECTURE.md");
+    let (_, section) = document.split_once("## The tree").unwrap();
+    let (_, tree) = blocks(section).into_iter().next().unwrap();
+    let folders: Vec<&str> = tree
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(folders.len() >= 15, "{folders:?}");
+    for folder in &folders {
+        assert!(root().join(folder).is_dir(), "{folder}");
+    }
+    // Nothing is left out.
+    for entry in fs::read_dir(root().join("src")).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("src/{}/", entry.file_name().to_str().unwrap());
+        let is_shown = folders.contains(&name.as_str());
+        assert!(entry.file_type().unwrap().is_file() || is_shown, "{name}");
+    }
+}
+
+#[test]
 fn every_example_in_rust_is_one_that_is_compiled() {
     for (document, compiled) in [
         // The README of the crate needs no mention: its examples are doctests.
-        ("docs/client.md", "tests/api/client/calls.rs"),
+        ("docs/client.md", "tests/api/support/client_examples.rs"),
     ] {
         let examples: Vec<_> = blocks(&read(document))
             .into_iter()

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 
-use crate::{
-    http::requests::{FORM, JSON, error, param, send_raw},
-    support::harness::{API_KEY, TestServer, charge},
+use crate::support::{
+    harness::{API_KEY, TestServer, charge},
+    wire::{FORM, JSON, error, param, send_raw},
 };
 
 /// A JSON body, nested `depth` levels deep, the root being the first.

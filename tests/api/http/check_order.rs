@@ -2,9 +2,9 @@
 
 use reqwest::Method;
 
-use crate::{
-    idempotency::outcomes::{IMPATIENT, JSON, charge_with, send_slowly},
-    support::harness::{API_KEY, Answer, TestServer},
+use crate::support::{
+    harness::{API_KEY, Answer, IMPATIENT, TestServer},
+    wire::{JSON, charge_with, send_slowly},
 };
 
 /// Each request makes two mistakes; the earlier check in the contract's order answers.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use reqwest::Method;
 
-use crate::{
-    idempotency::key_inspection::hold_key,
-    support::harness::{Answer, Client, TestServer, charge},
+use crate::support::{
+    harness::{Answer, Client, TestServer, charge},
+    records::hold_key,
 };
 
 async fn charge_preferring(client: &Client, path: &str, prefer: &str) -> Answer {

@@ -3,6 +3,8 @@
 mod bodies;
 mod check_order;
 mod headers;
+mod messages;
+mod pages;
 mod rate_limit;
-pub mod requests;
+mod requests;
 mod routes;

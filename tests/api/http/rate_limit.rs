@@ -6,9 +6,9 @@ use std::time::Duration;
 use charge_once::api::error::ErrorType;
 use reqwest::Method;
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Answer, Client, PATIENCE, TestServer},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, PATIENCE, TestServer},
 };
 
 /// One request per second, and bursts of one.

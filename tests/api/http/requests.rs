@@ -2,39 +2,12 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{
-    idempotency::keys::assert_nothing_stored,
-    support::harness::{API_KEY, Answer, Client, PATIENCE, TestServer, charge},
+use crate::support::{
+    harness::{API_KEY, Answer, TestServer, charge},
+    records::assert_nothing_stored,
+    wire::{FORM, JSON, error, param},
 };
-
-pub const JSON: &str = "application/json";
-pub const FORM: &str = "application/x-www-form-urlencoded";
-
-/// Sends bytes as they are and reads to the end of the connection.
-pub async fn send_raw(client: &Client, request: &[u8]) -> String {
-    let exchange = async {
-        let mut stream = tokio::net::TcpStream::connect(client.address)
-            .await
-            .unwrap();
-        stream.write_all(request).await.unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).await.unwrap();
-        String::from_utf8_lossy(&reply).into_owned()
-    };
-    tokio::time::timeout(PATIENCE, exchange)
-        .await
-        .expect("the connection ends")
-}
-
-pub fn error(answer: &Answer) -> (u16, String) {
-    (answer.status.as_u16(), answer.code())
-}
-
-pub fn param(answer: &Answer) -> Value {
-    answer.json()["error"]["param"].clone()
-}
 
 #[tokio::test]
 async fn bearer_and_basic_with_an_empty_password_authenticate() {

@@ -2,9 +2,9 @@
 
 use reqwest::Method;
 
-use crate::{
-    http::requests::send_raw,
-    support::harness::{API_KEY, Answer, TestServer},
+use crate::support::{
+    harness::{API_KEY, Answer, TestServer},
+    wire::send_raw,
 };
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use crate::support::{
         TestDatabase, TestServer, config, eventually, every_connection_is_clean,
         one_charge_and_its_record,
     },
-    obstacle::{Obstacle, Stage},
+    pause_point::{PausePoint, Stage},
     program::scratch,
 };
 
@@ -61,7 +61,7 @@ impl Command for Misbehaviour {
                         .execute(&mut *tx)
                         .await?;
                     if turn == 0 {
-                        // The victim's second attempt finds nobody to meet.
+                        // The victim's second attempt meets no other transaction.
                         let meet = both_have_one.wait();
                         let _ = tokio::time::timeout(Duration::from_millis(500), meet).await;
                     }
@@ -245,7 +245,7 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
 #[tokio::test]
 async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     let database = TestDatabase::create().await;
-    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-%").await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, "key-%").await;
     let server = TestServer::start_on(database, &[("POOL_CONNECTIONS", "2")]).await;
     let (client, database) = (&server.client, &server.database);
     assert_eq!(client.get("/charges").await.status, 200);
@@ -253,12 +253,12 @@ async fn a_pool_that_is_used_up_answers_503_and_recovers() {
         let client = client.clone();
         tokio::spawn(async move { client.charge(key).await })
     });
-    obstacle.is_met_by(2).await;
+    pause.is_reached_by(2).await;
     let refused = client.charge("key-3").await;
     assert_eq!(refused.status, 503);
     assert!(refused.header("retry-after").is_some());
     assert_eq!(client.get("/livez").await.status, 200);
-    obstacle.lift().await;
+    pause.release().await;
     for holder in holders {
         assert_eq!(holder.await.unwrap().status, 201);
     }

@@ -1,17 +1,13 @@
 //! Clients and networks that vanish in the middle of a request, at every stage of it.
 
-use tokio::{io::AsyncWriteExt, net::TcpStream};
-
-use crate::{
-    idempotency::keys::assert_nothing_stored,
-    support::{
-        harness::{
-            API_KEY, Client, TestDatabase, TestServer, charge, eventually,
-            every_connection_is_clean, one_charge_and_its_record,
-        },
-        obstacle::{Obstacle, Stage},
-        proxy::{Proxy, Weather},
+use crate::support::{
+    harness::{
+        TestDatabase, TestServer, eventually, every_connection_is_clean, one_charge_and_its_record,
     },
+    pause_point::{PausePoint, Stage},
+    postgres_proxy::{NetworkFault, PostgresProxy},
+    records::assert_nothing_stored,
+    wire::send_charge,
 };
 
 /// Longest a request may take: the ladder's REQUEST_TIMEOUT.
@@ -22,32 +18,19 @@ const LADDER: std::time::Duration = std::time::Duration::from_secs(8);
 enum Goodbye {
     /// It closes its socket: FIN.
     Close,
-    /// Its process dies, or a middlebox loses patience: RST.
+    /// Its process dies, or a middlebox times out: RST.
     Reset,
-}
-
-/// Sends a whole request without waiting for the reply.
-pub async fn send_charge(client: &Client, key: &str, header: &str) -> TcpStream {
-    let body = charge().to_string();
-    let request = format!(
-        "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\
-         Idempotency-Key: {key}\r\nContent-Type: application/json\r\n{header}Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut socket = TcpStream::connect(client.address).await.unwrap();
-    socket.write_all(request.as_bytes()).await.unwrap();
-    socket
 }
 
 async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     let database = TestDatabase::create().await;
-    let mut obstacle = Obstacle::at(stage, &database, "key-1").await;
+    let mut pause = PausePoint::at(stage, &database, "key-1").await;
     // One worker: once it answers a later request, it has seen the disconnect.
     let server = TestServer::start_on(database, &[("WORKERS", "1")]).await;
     let (client, database) = (&server.client, &server.database);
 
     let socket = send_charge(client, "key-1", "").await;
-    obstacle.is_met().await;
+    pause.is_reached().await;
     if matches!(goodbye, Goodbye::Reset) {
         socket.set_zero_linger().unwrap();
     }
@@ -56,7 +39,7 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
         assert_eq!(client.get("/livez").await.status, 200);
     }
     assert_nothing_stored(database, "it is stopped before the end").await;
-    obstacle.lift().await;
+    pause.release().await;
 
     eventually("the work finishes", || async {
         database.records().await == 1
@@ -104,9 +87,9 @@ async fn a_reset_while_committing_changes_nothing() {
 }
 
 /// A server behind a proxy.
-async fn server_behind_a_proxy(variables: &[(&str, &str)]) -> (TestServer, Proxy) {
+async fn server_behind_a_proxy(variables: &[(&str, &str)]) -> (TestServer, PostgresProxy) {
     let database = TestDatabase::create().await;
-    let proxy = Proxy::in_front_of(&database.url).await;
+    let proxy = PostgresProxy::in_front_of(&database.url).await;
     let url = proxy.url.clone();
     let server = TestServer::start_through(database, &url, variables).await;
     // Remembers the API key, so that the next request's first words to the database are its claim.
@@ -117,7 +100,7 @@ async fn server_behind_a_proxy(variables: &[(&str, &str)]) -> (TestServer, Proxy
 #[tokio::test]
 async fn a_commit_whose_answer_is_lost_answers_503_and_the_retry_replays() {
     let (server, proxy) = server_behind_a_proxy(&[]).await;
-    proxy.turn(Weather::LosesAnswersToCommit);
+    proxy.inject(NetworkFault::LosesAnswersToCommit);
     let started = std::time::Instant::now();
     let unknown = server.client.charge("key-1").await;
     assert_eq!(
@@ -125,10 +108,10 @@ async fn a_commit_whose_answer_is_lost_answers_503_and_the_retry_replays() {
         (503, "service_unavailable")
     );
     assert!(started.elapsed() < LADDER);
-    // The expiry sweep may have met the same weather.
+    // The expiry sweep may have met the same fault.
     assert!(proxy.lost_commits() >= 1);
 
-    proxy.turn(Weather::Fine);
+    proxy.inject(NetworkFault::None);
     let retry = server.client.charge("key-1").await;
     assert_eq!(retry.status, 201);
     assert!(retry.is_replay(), "it had been committed");
@@ -138,13 +121,13 @@ async fn a_commit_whose_answer_is_lost_answers_503_and_the_retry_replays() {
 #[tokio::test]
 async fn a_commit_that_never_arrives_answers_503_and_the_retry_executes() {
     let (server, proxy) = server_behind_a_proxy(&[]).await;
-    proxy.turn(Weather::LosesCommits);
+    proxy.inject(NetworkFault::LosesCommits);
     let unknown = server.client.charge("key-1").await;
     assert_eq!(unknown.status, 503);
-    // The expiry sweep may have met the same weather.
+    // The expiry sweep may have met the same fault.
     assert!(proxy.lost_commits() >= 1);
 
-    proxy.turn(Weather::Fine);
+    proxy.inject(NetworkFault::None);
     let retry = server.client.charge("key-1").await;
     assert_eq!(retry.status, 201);
     assert!(!retry.is_replay(), "nothing had been committed");
@@ -154,18 +137,18 @@ async fn a_commit_that_never_arrives_answers_503_and_the_retry_executes() {
 #[tokio::test]
 async fn silence_while_committing_answers_503_within_the_ladder_and_the_retry_replays() {
     let (server, proxy) = server_behind_a_proxy(&[]).await;
-    let mut obstacle = Obstacle::at(Stage::Committing, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Committing, &server.database, "key-1").await;
     let client = server.client.clone();
     let started = std::time::Instant::now();
     let request = tokio::spawn(async move { client.charge("key-1").await });
-    obstacle.is_met().await;
-    proxy.turn(Weather::Stalled);
-    obstacle.lift().await;
+    pause.is_reached().await;
+    proxy.inject(NetworkFault::Stalled);
+    pause.release().await;
     let unknown = request.await.unwrap();
     assert_eq!(unknown.status, 503);
     assert!(started.elapsed() < LADDER);
 
-    proxy.turn(Weather::Fine);
+    proxy.inject(NetworkFault::None);
     // An idle connection of the pool may have died in the silence too: it costs one more 503.
     eventually("the dead connections are replaced", || async {
         server.client.charge("key-1").await.status == 201
@@ -210,15 +193,15 @@ async fn a_commit_that_postgres_refuses_answers_503_and_frees_the_key() {
 async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_once() {
     for stage in Stage::BEFORE_COMMIT {
         let server = TestServer::start().await;
-        let mut obstacle = Obstacle::at(stage, &server.database, "key-1").await;
+        let mut pause = PausePoint::at(stage, &server.database, "key-1").await;
         let client = server.client.clone();
         let request = tokio::spawn(async move { client.charge("key-1").await });
-        obstacle.is_met().await;
-        obstacle.break_the_stopped().await;
+        pause.is_reached().await;
+        pause.break_the_paused().await;
         assert_eq!(request.await.unwrap().status, 503, "{stage:?}");
         assert_nothing_stored(&server.database, "the session was ended").await;
 
-        obstacle.lift().await;
+        pause.release().await;
         let retry = server.client.charge("key-1").await;
         assert_eq!(retry.status, 201, "{stage:?}");
         assert!(!retry.is_replay());
@@ -231,14 +214,14 @@ async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_onc
 async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_it_is_back() {
     let (server, proxy) = server_behind_a_proxy(&[]).await;
     assert_eq!(server.client.charge("key-0").await.status, 201);
-    proxy.turn(Weather::Cut);
+    proxy.inject(NetworkFault::Cut);
     let started = std::time::Instant::now();
     assert_eq!(server.client.charge("key-1").await.status, 503);
     assert!(started.elapsed() < LADDER);
     assert_eq!(server.client.get("/readyz").await.status, 503);
     assert_eq!(server.client.get("/livez").await.status, 200);
 
-    proxy.turn(Weather::Fine);
+    proxy.inject(NetworkFault::None);
     assert_eq!(server.client.charge("key-1").await.status, 201);
     assert_eq!(server.client.get("/readyz").await.status, 200);
     assert_eq!(server.database.charges().await, 2);
@@ -253,20 +236,20 @@ async fn a_silently_dead_connection_does_not_keep_its_place_in_the_pool() {
         ("IDLE_IN_TRANSACTION_TIMEOUT", "1400ms"),
     ];
     let (server, proxy) = server_behind_a_proxy(&quick).await;
-    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "key-%").await;
+    let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-%").await;
     // Both connections die in the middle of a transaction, while the server waits for an answer.
     let requests = ["key-1", "key-2"].map(|key| {
         let client = server.client.clone();
         tokio::spawn(async move { client.charge(key).await })
     });
-    obstacle.is_met_by(2).await;
-    proxy.turn(Weather::Stalled);
+    pause.is_reached_by(2).await;
+    proxy.inject(NetworkFault::Stalled);
     for request in requests {
         assert_eq!(request.await.unwrap().status, 503);
     }
-    // The old connections stay dead; only new ones see better weather.
-    obstacle.lift().await;
-    proxy.turn(Weather::Fine);
+    // The old connections stay dead; only new ones work.
+    pause.release().await;
+    proxy.inject(NetworkFault::None);
     // Other keys at once; these two when PostgreSQL has ended the sessions that claimed them.
     for key in ["key-3", "key-4"] {
         assert_eq!(server.client.charge(key).await.status, 201, "{key}");

@@ -1,24 +1,15 @@
 //! Many requests with one key, at once and one after the other: one effect, one answer.
 
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use crate::support::{
     harness::{
         API_KEY, Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge,
         charge,
     },
-    obstacle::{Obstacle, Stage},
+    pause_point::{PausePoint, Stage},
+    racers::all_at_once,
 };
-
-/// Sends the same request `count` times at once.
-pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>
-where
-    F: Future<Output = Answer> + Send + 'static,
-{
-    let racers: JoinSet<Answer> = (0..count).map(&mut request).collect();
-    racers.join_all().await
-}
 
 /// Every charge has exactly one record that names it, and the other way round.
 async fn assert_charges_and_records_match(database: &TestDatabase) {
@@ -61,12 +52,12 @@ async fn a_hundred_racers_through_two_replicas_with_two_connections_each_charge_
 async fn a_storm_of_duplicates_holds_one_connection_and_delays_no_other_key() {
     let server = TestServer::start_with(PATIENT).await;
     let (client, database) = (&server.client, &server.database);
-    let mut obstacle = Obstacle::at(Stage::Executing, database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Executing, database, "key-1").await;
     let first = tokio::spawn({
         let client = client.clone();
         async move { client.charge("key-1").await }
     });
-    obstacle.is_met().await;
+    pause.is_reached().await;
 
     let storm = tokio::spawn(all_at_once(300, {
         let client = client.clone();
@@ -104,7 +95,7 @@ async fn a_storm_of_duplicates_holds_one_connection_and_delays_no_other_key() {
         .await;
     assert_eq!(connections, 1, "only the first call may hold a connection");
 
-    obstacle.lift().await;
+    pause.release().await;
     let first = first.await.unwrap();
     assert_eq!(first.status, 201);
     for answer in storm.await.unwrap() {
@@ -171,14 +162,14 @@ async fn a_key_reused_for_another_request_is_refused_and_the_first_answer_stays(
 #[tokio::test]
 async fn reuse_that_races_the_first_call_writes_nothing() {
     let database = TestDatabase::create().await;
-    let mut obstacle = Obstacle::at(Stage::Worked, &database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Worked, &database, "key-1").await;
     let replica = ServerProcess::start(&database, PATIENT);
     let server = TestServer::start_on(database, PATIENT).await;
     let first = tokio::spawn({
         let client = server.client.clone();
         async move { client.charge("key-1").await }
     });
-    obstacle.is_met().await;
+    pause.is_reached().await;
 
     // Through the same process, and through another one, which learns of it by its lock only.
     for client in [&server.client, &replica.client] {
@@ -188,7 +179,7 @@ async fn reuse_that_races_the_first_call_writes_nothing() {
             "422 would be a guess: the first may still roll back"
         );
     }
-    obstacle.lift().await;
+    pause.release().await;
     assert_eq!(first.await.unwrap().status, 201);
     for client in [&server.client, &replica.client] {
         let later = client.post("/charges", "key-1", &another_charge()).await;
@@ -207,18 +198,18 @@ fn refused_charge() -> Value {
 async fn a_refusal_keeps_its_key_while_a_valid_request_races_it() {
     for stage in [Stage::Claiming, Stage::Saving] {
         let server = TestServer::start_with(PATIENT).await;
-        let mut obstacle = Obstacle::at(stage, &server.database, "key-1").await;
+        let mut pause = PausePoint::at(stage, &server.database, "key-1").await;
         let refused = tokio::spawn({
             let client = server.client.clone();
             async move { client.post("/charges", "key-1", &refused_charge()).await }
         });
-        obstacle.is_met().await;
+        pause.is_reached().await;
         let racing = server.client.charge("key-1").await;
         assert_eq!(
             (racing.status.as_u16(), racing.code().as_str()),
             (409, "idempotency_key_in_use")
         );
-        obstacle.lift().await;
+        pause.release().await;
 
         let refused = refused.await.unwrap();
         assert_eq!(

@@ -4,14 +4,10 @@ use charge_once::idempotency::{SWEEP_BATCH_ROWS, sweep};
 use sqlx::{Connection, PgConnection};
 use tokio::task::JoinSet;
 
-use crate::{
-    idempotency::followers::{
-        EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored,
-    },
-    support::{
-        harness::{PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
-        obstacle::{Obstacle, Stage},
-    },
+use crate::support::{
+    effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
+    harness::{PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
+    pause_point::{PausePoint, Stage},
 };
 
 /// Adds records without a request: `expired` that died an hour ago, and `alive` that live an hour.
@@ -216,26 +212,24 @@ async fn a_failure_on_an_expired_key_leaves_it_expired_and_the_retry_executes() 
 
 #[tokio::test]
 async fn a_record_that_expires_during_the_claim_is_judged_by_the_moment_the_claim_began() {
-    // Microseconds from the transaction's now() to the expiry: whoever reads the clock again finds
-    // both dead, because by then that moment has passed.
+    // Microseconds from the transaction's now() to the expiry. Code that read the clock again would
+    // find both expired, because that moment has passed by then.
     for (microseconds, alive) in [(0, false), (1, true)] {
         let server = TestServer::start_with(PATIENT).await;
         let first = server.client.charge("key-1").await;
-        let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+        let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
         let second = tokio::spawn({
             let client = server.client.clone();
             async move { client.charge("key-1").await }
         });
-        obstacle.is_met().await;
-        obstacle
-            .make_expiry_relative_to_the_stopped(microseconds)
-            .await;
+        pause.is_reached().await;
+        pause.make_expiry_relative_to_the_paused(microseconds).await;
         assert_eq!(
             server.database.count(DEAD).await,
             1,
             "dead by the clock in both cases"
         );
-        obstacle.lift().await;
+        pause.release().await;
 
         let second = second.await.unwrap();
         assert_eq!(second.status, 201);
@@ -270,16 +264,16 @@ async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
     let server = TestServer::start_with(PATIENT).await;
     server.client.charge("key-1").await;
     server.database.expire_records().await;
-    let mut obstacle = Obstacle::at(Stage::Worked, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Worked, &server.database, "key-1").await;
     let taking_over = tokio::spawn({
         let client = server.client.clone();
         async move { client.charge("key-1").await }
     });
-    obstacle.is_met().await;
+    pause.is_reached().await;
     add_records(&server.database, 5, 0).await;
     // Without SKIP LOCKED it would wait here: the takeover ends only after the sweep.
     assert_eq!(sweep_once(&server.database).await, 5);
-    obstacle.lift().await;
+    pause.release().await;
 
     let second = taking_over.await.unwrap();
     assert_eq!(second.status, 201);

@@ -1,161 +1,16 @@
 //! The rows of the in-flight table that need a command that fails, panics or lies, and a duplicate
 //! that is surely there before the first one ends: through the library, without HTTP.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use charge_once::idempotency::{
-    Command, Failure, FailureKind, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey,
-    Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
-};
+use charge_once::idempotency::{FailureKind, Idempotency, Outcome, Request};
 use futures_util::FutureExt;
-use sqlx::{PgConnection, PgPool};
-use tokio::sync::Semaphore;
-use uuid::Uuid;
+use sqlx::PgPool;
 
-use crate::support::harness::{PATIENCE, PATIENT, TestDatabase, eventually};
-
-/// How the work of a test ends.
-#[derive(Debug, Clone, Copy)]
-pub enum End {
-    Store,
-    Refuse,
-    Fail,
-    Panic,
-    /// Hides a database error, as no command may.
-    SwallowAnError,
-}
-
-/// Writes one effect, waits for the test's word, and ends as it was told.
-#[derive(Clone)]
-pub struct Work {
-    end: End,
-    started: Arc<AtomicU32>,
-    may_end: Arc<Semaphore>,
-}
-
-impl Work {
-    /// Work that nothing holds up.
-    pub fn that_ends(end: End) -> Self {
-        Self {
-            end,
-            started: Arc::default(),
-            may_end: Arc::new(Semaphore::new(1_000)),
-        }
-    }
-
-    /// Work that goes on until [`Work::finish`].
-    fn that_lasts_and_then(end: End) -> Self {
-        Self {
-            may_end: Arc::new(Semaphore::new(0)),
-            ..Self::that_ends(end)
-        }
-    }
-
-    fn finish(&self) {
-        self.may_end.add_permits(1_000);
-    }
-
-    pub fn executions(&self) -> u32 {
-        self.started.load(Ordering::SeqCst)
-    }
-}
-
-fn reply(status: u16, body: &str) -> Reply {
-    Reply {
-        status,
-        headers: Vec::new(),
-        body: body.into(),
-        resource_id: None,
-    }
-}
-
-impl Command for Work {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let execution = self.started.fetch_add(1, Ordering::SeqCst);
-        sqlx::query("INSERT INTO effects DEFAULT VALUES")
-            .execute(&mut *tx)
-            .await?;
-        let _permit = self.may_end.acquire().await.unwrap();
-        match self.end {
-            End::Store => Ok(reply(201, &format!("execution {execution}"))),
-            End::Refuse => Err(Rejection::Refused(reply(400, "refused"))),
-            End::Fail => Err(Rejection::Failed(Failure::unavailable(
-                "as the test wants it",
-            ))),
-            End::Panic => panic!("as the test wants it"),
-            End::SwallowAnError => {
-                let _ = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
-                Ok(reply(201, "a lie"))
-            }
-        }
-    }
-}
-
-/// A database with a table for effects.
-pub async fn database_for_effects() -> TestDatabase {
-    let database = TestDatabase::create().await;
-    sqlx::raw_sql("CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY)")
-        .execute(&database.pool)
-        .await
-        .unwrap();
-    database
-}
-
-pub const EFFECTS: &str = "SELECT count(*) FROM effects";
-
-/// A replica: a map of keys in flight of its own, in front of `pool`.
-pub fn replica(pool: &PgPool) -> Idempotency {
-    replica_with_deadline(pool, Duration::from_secs(30))
-}
-
-/// The same with less patience for the database.
-pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idempotency {
-    let settings = Settings {
-        retention: Duration::from_secs(3600),
-        database_deadline,
-    };
-    Idempotency::new(pool.clone(), settings).unwrap()
-}
-
-/// The request `content` under the key `key-1`.
-pub fn request(content: &str, wait: Duration) -> Request {
-    Request {
-        account_id: Uuid::nil(),
-        key: IdempotencyKey::parse(b"key-1").unwrap(),
-        fingerprint: Fingerprint::of(&FingerprintInput {
-            method: "POST",
-            path: "/work",
-            query: Parameters::Canonical(b"{}"),
-            media_type: "json",
-            parameters: Parameters::Canonical(content.as_bytes()),
-        }),
-        method: "POST".into(),
-        path: "/work".into(),
-        label: None,
-        request_id: format!("req_{}", Uuid::now_v7().simple()),
-        wait,
-    }
-}
-
-pub const LONG: Duration = Duration::from_secs(30);
-
-/// The record of an outcome that is definite.
-pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
-    match outcome {
-        Outcome::Stored { record, replayed } => (record, replayed),
-        Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => {
-            panic!("not stored: {outcome:?}")
-        }
-    }
-}
+use crate::support::{
+    effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
+    harness::{PATIENCE, PATIENT, TestDatabase, eventually},
+};
 
 type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{
     harness::{Answer, Client, PATIENT, TestDatabase, TestServer, another_charge, charge},
-    obstacle::{Obstacle, Stage},
+    pause_point::{PausePoint, Stage},
 };
 
 /// One worker thread, so that requests reach their handlers in the order they were sent.
@@ -16,7 +16,7 @@ fn one_worker() -> Vec<(&'static str, &'static str)> {
     [PATIENT, &[("WORKERS", "1")]].concat()
 }
 
-/// Sends a request that nobody waits for yet.
+/// Sends a request in the background.
 fn send(
     client: &Client,
     path: &'static str,
@@ -32,12 +32,12 @@ async fn stopped_at(
     stage: Stage,
     path: &'static str,
     variables: &[(&str, &str)],
-) -> (TestServer, Obstacle, JoinHandle<Answer>) {
+) -> (TestServer, PausePoint, JoinHandle<Answer>) {
     let server = TestServer::start_with(&[&one_worker(), variables].concat()).await;
-    let mut obstacle = Obstacle::at(stage, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(stage, &server.database, "key-1").await;
     let first = send(&server.client, path, charge(), 0);
-    obstacle.is_met().await;
-    (server, obstacle, first)
+    pause.is_reached().await;
+    (server, pause, first)
 }
 
 fn assert_in_use(answer: &Answer) {
@@ -68,9 +68,9 @@ async fn claim_elsewhere(database: &TestDatabase) -> sqlx::Transaction<'static, 
 #[tokio::test]
 async fn a_duplicate_is_told_409_at_once_while_the_first_executes() {
     for stage in [Stage::Executing, Stage::Worked, Stage::Saving] {
-        let (server, obstacle, first) = stopped_at(stage, "/charges", &[]).await;
+        let (server, pause, first) = stopped_at(stage, "/charges", &[]).await;
         assert_in_use(&server.client.charge("key-1").await);
-        obstacle.lift().await;
+        pause.release().await;
         let first = first.await.unwrap();
         assert_eq!(first.status, 201);
         server.client.charge("key-1").await.assert_replays(&first);
@@ -81,7 +81,7 @@ async fn a_duplicate_is_told_409_at_once_while_the_first_executes() {
 #[tokio::test]
 async fn another_request_with_a_running_key_is_told_409_and_never_that_the_key_is_reused() {
     for stage in [Stage::Claiming, Stage::Executing, Stage::Saving] {
-        let (server, obstacle, first) = stopped_at(stage, "/charges", &[]).await;
+        let (server, pause, first) = stopped_at(stage, "/charges", &[]).await;
         for path in ["/charges", "/v1/charges"] {
             let other = server
                 .client
@@ -89,7 +89,7 @@ async fn another_request_with_a_running_key_is_told_409_and_never_that_the_key_i
                 .await;
             assert_in_use(&other);
         }
-        obstacle.lift().await;
+        pause.release().await;
         assert_eq!(first.await.unwrap().status, 201);
         assert_eq!(server.database.charges().await, 1, "{stage:?}");
     }
@@ -98,7 +98,7 @@ async fn another_request_with_a_running_key_is_told_409_and_never_that_the_key_i
 #[tokio::test]
 async fn under_v1_a_duplicate_waits_for_as_long_as_configured_and_then_gets_409() {
     let wait = [("IN_FLIGHT_WAIT_V1", "400ms")];
-    let (server, obstacle, first) = stopped_at(Stage::Executing, "/v1/charges", &wait).await;
+    let (server, pause, first) = stopped_at(Stage::Executing, "/v1/charges", &wait).await;
     let began = Instant::now();
     let duplicate = server.client.post("/v1/charges", "key-1", &charge()).await;
     assert!(
@@ -107,7 +107,7 @@ async fn under_v1_a_duplicate_waits_for_as_long_as_configured_and_then_gets_409(
     );
     assert_in_use(&duplicate);
     assert_eq!(duplicate.header("preference-applied"), None);
-    obstacle.lift().await;
+    pause.release().await;
     assert_eq!(first.await.unwrap().status, 201);
     assert_eq!(server.database.charges().await, 1);
 }
@@ -116,7 +116,7 @@ async fn under_v1_a_duplicate_waits_for_as_long_as_configured_and_then_gets_409(
 async fn prefer_wait_decides_how_long_a_duplicate_waits_in_both_dialects() {
     for path in ["/charges", "/v1/charges"] {
         let wait = [("IN_FLIGHT_WAIT_V1", "30s")];
-        let (server, obstacle, first) = stopped_at(Stage::Executing, path, &wait).await;
+        let (server, pause, first) = stopped_at(Stage::Executing, path, &wait).await;
 
         // Were the 0 ignored under /v1, this would wait for 30 s.
         let began = Instant::now();
@@ -137,7 +137,7 @@ async fn prefer_wait_decides_how_long_a_duplicate_waits_in_both_dialects() {
         assert_in_use(&later);
         assert_eq!(later.header("preference-applied"), Some("wait=1"));
 
-        obstacle.lift().await;
+        pause.release().await;
         assert_eq!(first.await.unwrap().status, 201);
         assert_eq!(server.database.charges().await, 1);
     }
@@ -168,12 +168,12 @@ async fn nobody_waits_longer_than_30_seconds_whatever_they_prefer() {
 #[tokio::test]
 async fn waiting_duplicates_share_the_first_answer_under_their_own_request_ids() {
     for path in ["/charges", "/v1/charges"] {
-        let (server, obstacle, first) = stopped_at(Stage::Executing, path, &[]).await;
+        let (server, pause, first) = stopped_at(Stage::Executing, path, &[]).await;
         let waiters: Vec<_> = (0..5)
             .map(|_| send(&server.client, path, charge(), 30))
             .collect();
         server.client.let_earlier_requests_arrive().await;
-        obstacle.lift().await;
+        pause.release().await;
 
         let first = first.await.unwrap();
         assert_eq!(first.status, 201);
@@ -200,14 +200,14 @@ async fn waiting_duplicates_share_the_first_answer_under_their_own_request_ids()
 #[tokio::test]
 async fn another_request_that_waited_learns_that_the_key_is_reused_once_the_first_is_stored() {
     for (path, status) in [("/charges", 422), ("/v1/charges", 400)] {
-        let (server, obstacle, first) = stopped_at(Stage::Worked, path, &[]).await;
+        let (server, pause, first) = stopped_at(Stage::Worked, path, &[]).await;
         let other = send(&server.client, path, another_charge(), 30);
         server.client.let_earlier_requests_arrive().await;
         assert!(
             !other.is_finished(),
             "it answered before the first one was stored"
         );
-        obstacle.lift().await;
+        pause.release().await;
         assert_eq!(first.await.unwrap().status, 201);
         let other = other.await.unwrap();
         assert_eq!(other.status, status);
@@ -221,14 +221,14 @@ async fn another_request_that_waited_learns_that_the_key_is_reused_once_the_firs
 async fn duplicates_of_a_request_that_only_replays_are_replayed_and_never_told_409() {
     let server = TestServer::start_with(&one_worker()).await;
     let original = server.client.charge("key-1").await;
-    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
     let leader = send(&server.client, "/charges", charge(), 0);
-    obstacle.is_met().await;
+    pause.is_reached().await;
     let duplicates: Vec<_> = (0..5)
         .map(|_| send(&server.client, "/charges", charge(), 0))
         .collect();
     server.client.let_earlier_requests_arrive().await;
-    obstacle.lift().await;
+    pause.release().await;
     for answer in [leader].into_iter().chain(duplicates) {
         answer.await.unwrap().assert_replays(&original);
     }
@@ -239,14 +239,14 @@ async fn duplicates_of_a_request_that_only_replays_are_replayed_and_never_told_4
 async fn duplicates_of_a_reuse_share_its_refusal() {
     let server = TestServer::start_with(&one_worker()).await;
     server.client.charge("key-1").await;
-    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
     let reuse = send(&server.client, "/charges", another_charge(), 0);
-    obstacle.is_met().await;
+    pause.is_reached().await;
     let same = send(&server.client, "/charges", another_charge(), 30);
     // The request that the key belongs to: the reuse error isn't its answer.
     let owner = send(&server.client, "/charges", charge(), 30);
     server.client.let_earlier_requests_arrive().await;
-    obstacle.lift().await;
+    pause.release().await;
     for answer in [reuse, same] {
         assert_eq!(answer.await.unwrap().code(), "idempotency_key_reused");
     }
@@ -258,12 +258,12 @@ async fn duplicates_of_a_reuse_share_its_refusal() {
 #[tokio::test]
 async fn when_the_first_one_fails_its_duplicates_get_the_same_5xx_and_nobody_runs_it_again() {
     for stage in [Stage::Executing, Stage::Worked, Stage::Saving] {
-        let (server, mut obstacle, first) = stopped_at(stage, "/charges", &[]).await;
+        let (server, mut pause, first) = stopped_at(stage, "/charges", &[]).await;
         let waiters: Vec<_> = (0..5)
             .map(|_| send(&server.client, "/charges", charge(), 30))
             .collect();
         server.client.let_earlier_requests_arrive().await;
-        obstacle.break_the_stopped().await;
+        pause.break_the_paused().await;
 
         let first = first.await.unwrap();
         assert_eq!(first.status, 503);
@@ -275,16 +275,12 @@ async fn when_the_first_one_fails_its_duplicates_get_the_same_5xx_and_nobody_run
             assert_ne!(answer.header("request-id"), first.header("request-id"));
             assert!(!answer.is_replay(), "a failure is no stored outcome");
         }
-        assert_eq!(
-            obstacle.meetings().await,
-            1,
-            "nobody asked for a second run"
-        );
+        assert_eq!(pause.arrivals().await, 1, "nobody asked for a second run");
         assert_eq!(server.database.charges().await, 0, "{stage:?}");
         assert_eq!(server.database.records().await, 0, "{stage:?}");
 
-        // Now somebody asks.
-        obstacle.lift().await;
+        // Now a request asks.
+        pause.release().await;
         let retry = server.client.charge("key-1").await;
         assert_eq!((retry.status.as_u16(), retry.is_replay()), (201, false));
         assert_eq!(server.database.charges().await, 1, "{stage:?}");
@@ -296,14 +292,14 @@ async fn when_the_processor_is_down_another_request_with_the_key_starts_over_and
     let server = TestServer::start_with(&one_worker()).await;
     let mut outage = charge();
     outage["source"] = "tok_outage".into();
-    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
     let first = send(&server.client, "/charges", outage.clone(), 0);
-    obstacle.is_met().await;
+    pause.is_reached().await;
     let same = send(&server.client, "/charges", outage, 30);
     let other = send(&server.client, "/charges", charge(), 30);
     server.client.let_earlier_requests_arrive().await;
-    assert_eq!(obstacle.meetings().await, 1, "duplicates ask no database");
-    obstacle.lift().await;
+    assert_eq!(pause.arrivals().await, 1, "duplicates ask no database");
+    pause.release().await;
 
     let (first, same) = (first.await.unwrap(), same.await.unwrap());
     assert_eq!(
@@ -356,7 +352,7 @@ async fn who_waits_for_another_replica_executes_as_soon_as_it_rolls_back() {
 #[tokio::test]
 async fn a_stop_ends_all_waits_with_409_and_finishes_what_executes() {
     let wait = [("IN_FLIGHT_WAIT_V1", "30s")];
-    let (mut server, obstacle, first) = stopped_at(Stage::Worked, "/v1/charges", &wait).await;
+    let (mut server, pause, first) = stopped_at(Stage::Worked, "/v1/charges", &wait).await;
     let waiter = send(&server.client, "/v1/charges", charge(), 30);
     let other = send(&server.client, "/v1/charges", another_charge(), 30);
     server.client.let_earlier_requests_arrive().await;
@@ -371,7 +367,7 @@ async fn a_stop_ends_all_waits_with_409_and_finishes_what_executes() {
     );
     assert!(!first.is_finished());
 
-    obstacle.lift().await;
+    pause.release().await;
     assert_eq!(first.await.unwrap().status, 201);
     let database = server.stop().await;
     assert_eq!(database.charges().await, 1);

@@ -1,34 +1,13 @@
 //! Looking an idempotency key up. News, never a permission.
 
-use charge_once::cli::api_key;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sqlx::{Postgres, Transaction};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Answer, TestDatabase, TestServer, charge, eventually},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, TestServer, charge, eventually},
+    records::hold_key,
 };
-
-/// A claim of the dev account's `key` that is neither committed nor rolled back: what another
-/// process in the middle of its work looks like. The key is free again when it is dropped.
-pub async fn hold_key(database: &TestDatabase, key: &str) -> Transaction<'static, Postgres> {
-    let mut tx = database.pool.begin().await.unwrap();
-    sqlx::query(
-        "INSERT INTO idempotency_keys
-                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
-                 created_at, expires_at)
-         SELECT id, $2, 1, sha256('elsewhere'), 'POST', '/charges', 'req_elsewhere',
-                now(), now() + interval '24 hours'
-           FROM accounts WHERE name = $1",
-    )
-    .bind(api_key::DEV_ACCOUNT)
-    .bind(key)
-    .execute(&mut *tx)
-    .await
-    .unwrap();
-    tx
-}
 
 fn members(object: &Value) -> Vec<&str> {
     object

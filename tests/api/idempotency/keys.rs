@@ -1,30 +1,14 @@
 //! The Idempotency-Key header: what is a key, whose it is, and how long it lives.
 
-use charge_once::{cli::api_key, database::Database};
+use charge_once::cli::api_key;
 use reqwest::Method;
 
-use crate::{
-    http::requests::send_raw,
-    support::harness::{Answer, Client, TestDatabase, TestServer, charge, config},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, TestDatabase, TestServer, charge},
+    records::assert_nothing_stored,
+    wire::send_raw,
 };
-
-/// A client of the same server that speaks for the account `name`.
-pub async fn client_of_account(server: &TestServer, name: &str) -> Client {
-    let database = Database::connect(&server.database.url, &config(&[]))
-        .await
-        .unwrap();
-    let key = api_key::create_key(&database, name).await.unwrap();
-    database.pool().close().await;
-    server.client.with_api_key(&key)
-}
-
-/// Neither a record nor a business row.
-pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {
-    assert_eq!(database.records().await, 0, "a record exists: {why}");
-    assert_eq!(database.charges().await, 0, "a charge exists: {why}");
-    let orders = database.count("SELECT count(*) FROM orders").await;
-    assert_eq!(orders, 0, "an order exists: {why}");
-}
 
 async fn charge_with_key_bytes(server: &TestServer, key: &[u8]) -> Answer {
     let request = server.client.request(Method::POST, "/charges");

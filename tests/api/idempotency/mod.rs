@@ -2,14 +2,15 @@
 
 mod copied_crate;
 mod database_failures;
-pub mod disconnects;
-pub mod duplicates;
+mod disconnects;
+mod duplicates;
 mod expiry;
 mod fingerprints;
 mod first_charge;
-pub mod followers;
+mod followers;
 mod in_flight;
-pub mod key_inspection;
-pub mod keys;
-pub mod outcomes;
+mod key_inspection;
+mod keys;
+mod outcomes;
+mod workflow_pages;
 mod workflows;

@@ -3,55 +3,13 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde_json::json;
 
-use crate::{
-    idempotency::{key_inspection::hold_key, keys::assert_nothing_stored},
-    support::harness::{API_KEY, Answer, Client, PATIENCE, TestDatabase, TestServer, charge},
+use crate::support::{
+    harness::{API_KEY, Answer, Client, IMPATIENT, PATIENCE, TestDatabase, TestServer, charge},
+    records::{assert_nothing_stored, hold_key},
+    wire::{FORM, JSON, charge_with, send_slowly},
 };
-
-pub const JSON: &str = "application/json";
-const FORM: &str = "application/x-www-form-urlencoded";
-
-/// A ladder of timeouts that leaves half a second until the work begins.
-pub const IMPATIENT: &[(&str, &str)] = &[
-    ("POOL_WAIT", "100ms"),
-    ("STATEMENT_TIMEOUT", "1100ms"),
-    ("DATABASE_DEADLINE", "1200ms"),
-    ("IDLE_IN_TRANSACTION_TIMEOUT", "1300ms"),
-    ("REQUEST_TIMEOUT", "1800ms"),
-];
-
-/// A charge with one parameter set.
-pub fn charge_with(name: &str, value: Value) -> Vec<u8> {
-    let mut body = charge();
-    body[name] = value;
-    body.to_string().into_bytes()
-}
-
-/// Announces a body, sends a part of it, and reads the reply's head and body as text.
-pub async fn send_slowly(client: &Client, path: &str, headers: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(client.address)
-        .await
-        .unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n{headers}\r\n{{");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut reply = Vec::new();
-    let read = async {
-        // The server answers while the body is missing; whether it then closes is its own matter.
-        while !String::from_utf8_lossy(&reply).contains("\"doc_url\"") {
-            let mut chunk = [0; 4096];
-            let count = stream.read(&mut chunk).await.unwrap();
-            assert_ne!(count, 0, "closed without an answer");
-            reply.extend_from_slice(&chunk[..count]);
-        }
-    };
-    tokio::time::timeout(PATIENCE, read)
-        .await
-        .expect("an answer");
-    String::from_utf8_lossy(&reply).into_owned()
-}
 
 #[tokio::test]
 async fn a_success_is_stored_with_its_rows_and_replayed() {
@@ -281,6 +239,7 @@ async fn a_body_that_does_not_arrive_in_time_is_408_and_leaves_the_key_free() {
     let reply = send_slowly(&server.client, "/charges", &headers).await;
     assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
     assert!(reply.contains("\"code\":\"request_timeout\""), "{reply}");
+    assert!(reply.contains("stripe-should-retry: true\r\n"), "{reply}");
     assert_nothing_stored(&server.database, "the body never arrived").await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
 }

@@ -1,68 +1,18 @@
-//! Workflows: a client links its requests, and reads where to go on.
+//! Workflows: a client links its requests, and reads where to continue.
 
 use std::io::Read;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
-use crate::{
-    idempotency::keys::{assert_nothing_stored, client_of_account},
-    phases::crash_table::World,
-    support::{
-        harness::{
-            Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge,
-            charge,
-        },
-        obstacle::{Obstacle, Stage},
-    },
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge, charge},
+    pause_point::{PausePoint, Stage},
+    records::assert_nothing_stored,
+    workflows::{charge_in, completed, expected, page, post, sending},
+    world::World,
 };
-
-/// Sends a request that says which workflow it belongs to.
-async fn post(client: &Client, workflow: &str, path: &str, key: &str, body: &Value) -> Answer {
-    let request = client
-        .request(Method::POST, path)
-        .header("idempotency-key", key)
-        .header("idempotency-workflow", workflow);
-    Answer::of(request.json(body)).await
-}
-
-async fn charge_in(client: &Client, workflow: &str, key: &str) -> Answer {
-    post(client, workflow, "/charges", key, &charge()).await
-}
-
-/// The same with nobody waiting for it yet.
-fn sending(client: &Client, workflow: &'static str, key: &'static str) -> JoinHandle<Answer> {
-    let client = client.clone();
-    tokio::spawn(async move { charge_in(&client, workflow, key).await })
-}
-
-/// A page: its keys with their status, and whether there are more.
-async fn page(client: &Client, path: &str) -> (Vec<(String, String)>, bool) {
-    let answer = client.get(path).await;
-    assert_eq!(answer.status, 200, "{path}: {}", answer.json());
-    let list = answer.json();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let keys = list["data"].as_array().unwrap().iter();
-    let keys = keys.map(|key| (text(&key["key"]), text(&key["status"])));
-    (keys.collect(), list["has_more"].as_bool().unwrap())
-}
-
-/// The keys of a whole workflow, all of them completed.
-async fn completed(client: &Client, workflow: &str) -> Vec<String> {
-    let (keys, has_more) = page(client, &format!("/workflows/{workflow}")).await;
-    assert!(!has_more);
-    let all = keys.into_iter().map(|(key, status)| {
-        assert_eq!(status, "completed", "{key}");
-        key
-    });
-    all.collect()
-}
-
-fn expected(keys: &[(&str, &str)]) -> Vec<(String, String)> {
-    let text = |(key, status): &(&str, &str)| ((*key).to_owned(), (*status).to_owned());
-    keys.iter().map(text).collect()
-}
 
 #[tokio::test]
 async fn a_workflow_lists_its_requests_in_order_whatever_they_did() {
@@ -181,9 +131,9 @@ async fn a_request_in_flight_is_listed_last_until_it_has_its_place() {
     let client = &server.client;
     let other = client_of_account(&server, "other").await;
     charge_in(client, "checkout-1", "before").await;
-    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "slow").await;
+    let mut pause = PausePoint::at(Stage::Executing, &server.database, "slow").await;
     let slow = sending(client, "checkout-1", "slow");
-    obstacle.is_met().await;
+    pause.is_reached().await;
     charge_in(client, "checkout-1", "after").await;
 
     let list = client.get("/workflows/checkout-1").await.json();
@@ -208,7 +158,7 @@ async fn a_request_in_flight_is_listed_last_until_it_has_its_place() {
     assert!(completed(client, "checkout-2").await.is_empty());
     assert!(completed(&other, "checkout-1").await.is_empty());
 
-    obstacle.lift().await;
+    pause.release().await;
     let created = slow.await.unwrap();
     assert_eq!(in_flight["request"], created.header("request-id").unwrap());
     // By its first use.
@@ -221,12 +171,12 @@ async fn a_retry_in_flight_of_what_is_recorded_is_not_another_request() {
     let server = TestServer::start_with(PATIENT).await;
     let client = &server.client;
     let first = charge_in(client, "checkout-1", "key-1").await;
-    let mut obstacle = Obstacle::at(Stage::Claiming, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
     let retry = sending(client, "checkout-2", "key-1");
-    obstacle.is_met().await;
+    pause.is_reached().await;
     assert_eq!(completed(client, "checkout-1").await, ["key-1"]);
     assert!(completed(client, "checkout-2").await.is_empty());
-    obstacle.lift().await;
+    pause.release().await;
     retry.await.unwrap().assert_replays(&first);
 }
 
@@ -237,16 +187,16 @@ async fn an_expired_record_that_is_being_taken_over_is_in_flight() {
     charge_in(client, "checkout-1", "key-1").await;
     server.database.expire_records().await;
     charge_in(client, "checkout-1", "key-2").await;
-    let mut obstacle = Obstacle::at(Stage::Worked, &server.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Worked, &server.database, "key-1").await;
     let second = sending(client, "checkout-1", "key-1");
-    obstacle.is_met().await;
+    pause.is_reached().await;
     let both = expected(&[("key-2", "completed"), ("key-1", "in_flight")]);
     let path = "/workflows/checkout-1";
     assert_eq!(page(client, path).await, (both, false));
     // It stands last now, not where it was.
     let after = page(client, &format!("{path}?starting_after=key-1")).await;
     assert_eq!(after, (vec![], false));
-    obstacle.lift().await;
+    pause.release().await;
     assert_eq!(second.await.unwrap().status, 201);
     assert_eq!(completed(client, "checkout-1").await, ["key-2", "key-1"]);
 }
@@ -389,224 +339,6 @@ async fn requests_without_a_key_ignore_the_header_whatever_is_in_it() {
         }
     }
     assert!(completed(&server.client, "checkout-1").await.is_empty());
-}
-
-#[tokio::test]
-async fn pages_lead_through_a_workflow_from_its_oldest_request_to_those_in_flight() {
-    let server = TestServer::start_with(PATIENT).await;
-    let client = &server.client;
-    for key in ["key-5", "key-4", "key-3"] {
-        charge_in(client, "checkout-1", key).await;
-    }
-    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "slow%").await;
-    let slow_2 = sending(client, "checkout-1", "slow-2");
-    obstacle.is_met_by(1).await;
-    let slow_1 = sending(client, "checkout-1", "slow-1");
-    obstacle.is_met_by(2).await;
-
-    let all = expected(&[
-        ("key-5", "completed"),
-        ("key-4", "completed"),
-        ("key-3", "completed"),
-        ("slow-2", "in_flight"),
-        ("slow-1", "in_flight"),
-    ]);
-    let path = "/workflows/checkout-1";
-    assert_eq!(page(client, path).await, (all.clone(), false));
-    for limit in 1..=5 {
-        let (mut walked, mut query) = (Vec::new(), format!("?limit={limit}"));
-        loop {
-            let (keys, has_more) = page(client, &format!("{path}{query}")).await;
-            assert!(keys.len() <= limit && !keys.is_empty());
-            walked.extend(keys);
-            if !has_more {
-                break;
-            }
-            let (last, _) = walked.last().unwrap();
-            query = format!("?limit={limit}&starting_after={last}");
-        }
-        assert_eq!(walked, all, "pages of {limit}");
-    }
-    let after = |key: &str| format!("{path}?starting_after={key}");
-    assert_eq!(page(client, &after("slow-1")).await, (vec![], false));
-    obstacle.lift().await;
-    slow_1.await.unwrap();
-    slow_2.await.unwrap();
-    let order = ["key-5", "key-4", "key-3", "slow-2", "slow-1"];
-    assert_eq!(completed(client, "checkout-1").await, order);
-    assert_eq!(page(client, &after("slow-1")).await, (vec![], false));
-}
-
-#[tokio::test]
-async fn no_outcome_is_missed_between_a_page_and_those_in_flight_after_it() {
-    let server = TestServer::start_with(PATIENT).await;
-    let client = &server.client;
-    charge_in(client, "checkout-1", "before").await;
-    let mut obstacle = Obstacle::at(Stage::Executing, &server.database, "slow%").await;
-    let slow_1 = sending(client, "checkout-1", "slow-1");
-    obstacle.is_met_by(1).await;
-    let slow_2 = sending(client, "checkout-1", "slow-2");
-    obstacle.is_met_by(2).await;
-
-    // There is room for one of them: from that one the next page would lead past the outcome that
-    // comes in between.
-    let path = "/workflows/checkout-1?limit=2";
-    let before = expected(&[("before", "completed")]);
-    assert_eq!(page(client, path).await, (before, true));
-    charge_in(client, "checkout-1", "between").await;
-    let next = page(client, &format!("{path}&starting_after=before")).await;
-    let between = expected(&[("between", "completed")]);
-    assert_eq!(next, (between, true));
-    let last = page(client, &format!("{path}&starting_after=between")).await;
-    let slow = expected(&[("slow-1", "in_flight"), ("slow-2", "in_flight")]);
-    assert_eq!(last, (slow, false));
-
-    obstacle.lift().await;
-    slow_1.await.unwrap();
-    slow_2.await.unwrap();
-    let order = ["before", "slow-1", "slow-2", "between"];
-    assert_eq!(completed(client, "checkout-1").await, order);
-}
-
-#[tokio::test]
-async fn what_is_first_used_in_one_moment_is_listed_by_key() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    for key in ["b", "a", "B", "A"] {
-        charge_in(client, "checkout-1", key).await;
-    }
-    sqlx::query("UPDATE idempotency_keys SET created_at = date_trunc('day', created_at)")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    assert_eq!(completed(client, "checkout-1").await, ["A", "B", "a", "b"]);
-    let after = page(client, "/workflows/checkout-1?starting_after=B&limit=1").await;
-    assert_eq!(after, (expected(&[("a", "completed")]), true));
-}
-
-#[tokio::test]
-async fn any_name_is_found_by_query_and_by_path_and_its_url_leads_there() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    for name in [
-        "a/b", "what?", "100%", "%41", "a+b", "a&name=b", "#1", "~", "a;b", "..", "[0]",
-    ] {
-        charge_in(client, name, name).await;
-        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let mut paths = vec![format!("/workflows?name={encoded}")];
-        if name != ".." {
-            paths.push(format!("/workflows/{encoded}"));
-            let url = client.get(&paths[0]).await.json()["url"].clone();
-            paths.push(url.as_str().unwrap().to_owned());
-        }
-        for path in paths {
-            let (keys, _) = page(client, &path).await;
-            assert_eq!(keys, expected(&[(name, "completed")]), "{path}");
-        }
-    }
-    let encoded = client.get("/workflows?name=a%2Fb%7E1").await.json();
-    assert_eq!(encoded["url"], "/workflows/a%2Fb~1");
-}
-
-#[tokio::test]
-async fn under_v1_the_same_workflow_has_its_url_there() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    charge_in(client, "checkout-1", "key-1").await;
-    post(client, "checkout-1", "/v1/charges", "key-2", &charge()).await;
-    for (path, url) in [
-        ("/v1/workflows/checkout-1", "/v1/workflows/checkout-1"),
-        ("/v1/workflows?name=checkout-1", "/v1/workflows/checkout-1"),
-        ("/workflows?name=checkout-1", "/workflows/checkout-1"),
-    ] {
-        let list = client.get(path).await.json();
-        assert_eq!(list["url"], url);
-        assert_eq!(list["data"][1]["path"], "/v1/charges");
-    }
-}
-
-#[tokio::test]
-async fn a_workflow_that_nobody_knows_is_an_empty_list() {
-    let server = TestServer::start().await;
-    let list = server.client.get("/workflows/checkout-1").await;
-    let empty = json!({
-        "object": "list", "data": [], "has_more": false, "url": "/workflows/checkout-1",
-    });
-    assert_eq!((list.status.as_u16(), list.json()), (200, empty));
-}
-
-#[tokio::test]
-async fn wrong_questions_about_a_workflow_are_refused_with_the_parameter() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    charge_in(client, "checkout-1", "key-1").await;
-    charge_in(client, "checkout-2", "key-2").await;
-    let too_long = "n".repeat(256);
-    let cases = [
-        ("/workflows".to_owned(), "parameter_missing", "name"),
-        ("/workflows?name=".to_owned(), "parameter_missing", "name"),
-        (
-            "/workflows?name=a%20b".to_owned(),
-            "parameter_invalid",
-            "name",
-        ),
-        (
-            format!("/workflows?name={too_long}"),
-            "parameter_invalid",
-            "name",
-        ),
-        ("/workflows/a%20b".to_owned(), "parameter_invalid", "name"),
-        (
-            format!("/workflows/{too_long}"),
-            "parameter_invalid",
-            "name",
-        ),
-        (
-            "/workflows/checkout-1?name=a".to_owned(),
-            "parameter_unknown",
-            "name",
-        ),
-        (
-            "/workflows/checkout-1?limit=0".to_owned(),
-            "parameter_invalid",
-            "limit",
-        ),
-        (
-            "/workflows/checkout-1?limit=101".to_owned(),
-            "parameter_invalid",
-            "limit",
-        ),
-        (
-            "/workflows/checkout-1?ending_before=key-1".to_owned(),
-            "parameter_unknown",
-            "ending_before",
-        ),
-        (
-            "/workflows/checkout-1?starting_after=key-2".to_owned(),
-            "parameter_invalid",
-            "starting_after",
-        ),
-        (
-            "/workflows?name=checkout-1&starting_after=a%20b".to_owned(),
-            "parameter_invalid",
-            "starting_after",
-        ),
-    ];
-    for (path, code, param) in &cases {
-        let (status, found, at) = client.get(path).await.refusal();
-        assert_eq!(
-            (status, &*found, at.as_deref()),
-            (400, *code, Some(*param)),
-            "{path}"
-        );
-    }
-    for path in [
-        "/workflows/4242424242424242",
-        "/workflows?name=4242424242424242",
-    ] {
-        let answer = client.get(path).await;
-        assert_eq!(answer.code(), "card_number_forbidden", "{path}");
-    }
 }
 
 #[tokio::test]

@@ -2,18 +2,15 @@
 //! the network misbehave, and the client retries at once, after the lease, or never. Whatever
 //! happens, the processor's ledger and ours agree: one effect, one answer.
 
-use std::collections::BTreeMap;
-
 use nix::sys::signal::Signal;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{
-        Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually, report,
-    },
-    obstacle::{Obstacle, Stage},
+    harness::{Answer, PATIENCE, ServerProcess, eventually, report},
+    pause_point::{PausePoint, Stage},
     processor::Processor,
+    world::{Retry, World, start},
 };
 
 /// Where charge-once is killed.
@@ -25,7 +22,7 @@ enum Crash {
     OnTheWayThere,
     /// The processor works on it.
     BeforeTheEffect,
-    /// It was executed, and nobody has heard.
+    /// The processor has executed it, and its answer has not arrived.
     AfterTheEffect,
     /// The answer is here, and the last phase is not committed.
     BeforeSettleCommits,
@@ -39,14 +36,6 @@ const CRASHES: &[Crash] = &[
     Crash::BeforeSettleCommits,
 ];
 
-/// What the client does after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
-    AtOnce,
-    AfterTheLease,
-    Never,
-}
-
 /// What the client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
@@ -56,39 +45,7 @@ enum Verb {
     Pay,
 }
 
-/// charge-once and a processor, each with a database of its own.
-pub struct World {
-    pub database: TestDatabase,
-    pub processor: Processor,
-    server: ServerProcess,
-}
-
-/// Short enough that a processor that is silent is told apart quickly; the lease is as long as ever,
-/// and runs out when the test says so.
-const IMPATIENT: &[(&str, &str)] = &[("PROCESSOR_TIMEOUT", "3s")];
-
-fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
-    let url = processor.url();
-    let variables = [IMPATIENT, &[("PROCESSOR_URL", url.as_str())]].concat();
-    ServerProcess::start(database, &variables)
-}
-
 impl World {
-    pub async fn new() -> Self {
-        let database = TestDatabase::create().await;
-        let processor = Processor::start().await;
-        let server = start(&database, &processor);
-        Self {
-            database,
-            processor,
-            server,
-        }
-    }
-
-    pub fn client(&self) -> Client {
-        self.server.client.clone()
-    }
-
     /// What `verb` needs, and the request for it: a path, a body, and a charge if there is one yet.
     async fn prepare(&self, verb: Verb) -> (String, Value, Option<String>) {
         let client = self.client();
@@ -118,10 +75,10 @@ impl World {
 
     /// Sends a request, kills charge-once at `crash`, and starts it again.
     async fn crash(&mut self, crash: Crash, path: &str, body: &Value) {
-        let obstacle = match crash {
+        let pause = match crash {
             Crash::BeforeBeginCommits => Some(self.stop_begin().await),
             Crash::BeforeSettleCommits => {
-                Some(Obstacle::at(Stage::Saving, &self.database, "key-1").await)
+                Some(PausePoint::at(Stage::Saving, &self.database, "key-1").await)
             }
             Crash::OnTheWayThere => self.delay("delay_arrival").await,
             Crash::BeforeTheEffect => self.delay("delay_before").await,
@@ -135,11 +92,11 @@ impl World {
                 .json(&body);
             tokio::spawn(async move { request.send().await.map(|reply| reply.status()) })
         };
-        match obstacle {
-            Some(mut obstacle) => {
-                obstacle.is_met().await;
+        match pause {
+            Some(mut pause) => {
+                pause.is_reached().await;
                 self.kill_and_start();
-                obstacle.lift().await;
+                pause.release().await;
             }
             None => {
                 self.processor.delays(1).await;
@@ -154,40 +111,18 @@ impl World {
         );
     }
 
-    async fn delay(&self, fault: &str) -> Option<Obstacle> {
+    async fn delay(&self, fault: &str) -> Option<PausePoint> {
         let switch = json!({"fault": fault, "milliseconds": 60_000});
         self.processor.switch(switch).await;
         None
     }
 
     /// In the last statement of the first phase.
-    async fn stop_begin(&self) -> Obstacle {
-        Obstacle::at(Stage::Leasing, &self.database, "key-1").await
+    async fn stop_begin(&self) -> PausePoint {
+        PausePoint::at(Stage::Leasing, &self.database, "key-1").await
     }
 
-    fn kill_and_start(&mut self) {
-        let started = start(&self.database, &self.processor);
-        std::mem::replace(&mut self.server, started).kill();
-    }
-
-    /// The dead holder's time is over.
-    pub async fn the_lease_runs_out(&self) {
-        sqlx::query(
-            "UPDATE idempotency_leases
-                SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'
-             ",
-        )
-        .execute(&self.database.pool)
-        .await
-        .unwrap();
-    }
-
-    pub async fn in_flight(&self) -> i64 {
-        self.database.count(KEYS_IN_FLIGHT).await
-    }
-
-    /// Retries until a definite answer, and lets the lease run out where somebody dead holds it.
+    /// Retries until a definite answer, and lets the lease expire where a dead process holds it.
     async fn until_definite(&self, path: &str, body: &Value) -> Answer {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -198,43 +133,6 @@ impl World {
             assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
             self.the_lease_runs_out().await;
         }
-    }
-
-    /// Both sides agree about every charge.
-    pub async fn assert_the_ledgers_agree(&self, case: &str) {
-        let list = self.client().get("/charges?limit=100").await.json();
-        let mut ours = BTreeMap::new();
-        for charge in list["data"].as_array().unwrap() {
-            let id = charge["id"].as_str().unwrap().to_owned();
-            assert_ne!(charge["status"], "pending", "{case}: {id}");
-            let amount = |name: &str| charge[name].as_i64().unwrap();
-            let authorised = if charge["paid"] == true {
-                amount("amount")
-            } else {
-                0
-            };
-            let sums = [
-                authorised,
-                amount("amount_captured"),
-                amount("amount_refunded"),
-            ];
-            if sums != [0, 0, 0] {
-                ours.insert(id, sums);
-            }
-        }
-        let ledger = self.processor.ledger().await;
-        let theirs: BTreeMap<_, _> = ledger["charges"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|sums| {
-                let sum = |name: &str| sums[name].as_i64().unwrap();
-                let id = sums["charge"].as_str().unwrap().to_owned();
-                (id, [sum("authorised"), sum("captured"), sum("refunded")])
-            })
-            .collect();
-        assert_eq!(ours, theirs, "{case}");
-        assert_eq!(self.in_flight().await, 0, "{case}");
     }
 }
 
@@ -264,7 +162,7 @@ async fn line(verb: Verb, crash: Crash, retry: Retry) -> bool {
     }
     let mut effects = 1;
     if retry == Retry::Never {
-        // What was never committed is nobody's to go on with.
+        // What was never committed can't be recovered.
         effects = usize::from(crash != Crash::BeforeBeginCommits);
     } else {
         let answer = world.until_definite(&path, &body).await;
@@ -514,7 +412,7 @@ async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back()
     world.processor.delays(1).await;
     world.processor.signal(Signal::SIGKILL);
     assert_eq!(sending.await.unwrap().status, 503);
-    // Nobody there: certain of this attempt, and nothing is certain of the first.
+    // The refused connection says that this attempt did nothing. It says nothing about the first.
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     assert_eq!(world.in_flight().await, 1);
     let address = world.processor.address.to_string();
@@ -565,6 +463,7 @@ async fn who_meets_an_unsettled_operation_is_told_that_it_is_busy_and_nothing_is
             (409, "resource_busy"),
             "{path}"
         );
+        assert_eq!(busy.header("stripe-should-retry"), Some("true"), "{path}");
     }
     assert_eq!(world.database.records().await, records);
     assert_eq!(client.post("/refunds", "refund", &part).await.status, 201);
@@ -684,7 +583,7 @@ fn without_ids_and_times(body: &str) -> Value {
     value
 }
 
-/// Started with the other processor, charge-once has nobody to ask about the charges it has.
+/// Started with the other processor, charge-once can't ask about the charges that it has.
 #[tokio::test]
 async fn who_took_the_money_gives_it_back() {
     let world = World::new().await;

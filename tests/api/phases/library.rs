@@ -15,13 +15,11 @@ use sqlx::{PgConnection, PgPool};
 use tokio::{sync::Semaphore, task::JoinSet};
 use uuid::Uuid;
 
-use crate::{
-    idempotency::followers::{LONG, replica, replica_with_deadline, request, stored},
-    support::{
-        harness::{KEYS_IN_FLIGHT, TestDatabase, eventually},
-        obstacle::{Obstacle, Stage},
-        proxy::{Proxy, Weather},
-    },
+use crate::support::{
+    effects::{LONG, replica, replica_with_deadline, request, stored},
+    harness::{KEYS_IN_FLIGHT, TestDatabase, eventually},
+    pause_point::{PausePoint, Stage},
+    postgres_proxy::{NetworkFault, PostgresProxy},
 };
 
 /// What the far side does with one call.
@@ -29,13 +27,13 @@ use crate::{
 enum Far {
     Executes,
     Declines,
-    /// Says that it did nothing, and did nothing.
+    /// Does nothing, and answers so.
     NotExecuted,
-    /// Did nothing, and nobody hears of it.
+    /// Does nothing, and its answer is lost.
     DropsBefore,
-    /// Did it, and nobody hears of it.
+    /// Executes, and its answer is lost.
     DropsAfter,
-    /// Does it when the test says so.
+    /// Executes when the test says so.
     ExecutesLater,
     /// The process dies while it waits.
     CallerDies,
@@ -221,7 +219,7 @@ impl World {
             .await
     }
 
-    /// The same in the background.
+    /// Sends the request in the background.
     fn asking(&self, wait: Duration) -> tokio::task::JoinHandle<Outcome> {
         let replica = self.replica();
         tokio::spawn(async move {
@@ -372,7 +370,7 @@ async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() 
 #[tokio::test]
 async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_the_reuse() {
     let world = World::new().await;
-    let mut obstacle = Obstacle::at(Stage::Leasing, &world.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Leasing, &world.database, "key-1").await;
     world.network.will(&[Far::ExecutesLater]);
     let replica = world.replica();
     let ask = |content: &'static str, wait: Duration| {
@@ -383,12 +381,12 @@ async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_t
         })
     };
     let first = ask("A", Duration::ZERO);
-    obstacle.is_met().await;
+    pause.is_reached().await;
     // The first one may still roll back.
     let early = ask("B", Duration::ZERO).await.unwrap();
     assert!(matches!(early, Outcome::InUse));
     let patient = ask("B", LONG);
-    obstacle.lift().await;
+    pause.release().await;
     world.network.is_asked(1).await;
     assert!(matches!(patient.await.unwrap(), Outcome::Reused));
     let late = ask("B", Duration::ZERO).await.unwrap();
@@ -612,7 +610,7 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     assert_eq!(world.database.count(attempts).await, 7);
     assert_eq!(world.network.calls().len(), 1);
 
-    // The same for what the reconciler and an operator have in hand.
+    // The reconciler and an operator write their answers again, too.
     let world = World::new().await;
     world.network.will(&[Far::CallerDies]);
     assert!(is_failed(&world.ask().await));
@@ -634,11 +632,11 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
 #[tokio::test]
 async fn a_session_that_ends_while_the_answer_is_written_costs_no_second_question() {
     let world = World::new().await;
-    let mut obstacle = Obstacle::at(Stage::Saving, &world.database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Saving, &world.database, "key-1").await;
     let asking = world.asking(Duration::ZERO);
-    obstacle.is_met().await;
-    obstacle.break_the_stopped().await;
-    obstacle.lift().await;
+    pause.is_reached().await;
+    pause.break_the_paused().await;
+    pause.release().await;
     let (record, replayed) = stored(asking.await.unwrap());
     assert_eq!((record.reply.status, replayed), (201, false));
     assert_eq!(world.network.calls().len(), 1);
@@ -657,9 +655,12 @@ async fn a_defect_is_not_tried_again() {
 
 #[tokio::test]
 async fn a_settlement_whose_commit_is_not_acknowledged_is_found_or_made_again() {
-    for weather in [Weather::LosesAnswersToCommit, Weather::LosesCommits] {
+    for fault in [
+        NetworkFault::LosesAnswersToCommit,
+        NetworkFault::LosesCommits,
+    ] {
         let world = World::new().await;
-        let proxy = Proxy::in_front_of(&world.database.url).await;
+        let proxy = PostgresProxy::in_front_of(&world.database.url).await;
         let pool = PgPool::connect(&proxy.url).await.unwrap();
         let replica = Phases::new(replica(&pool), world.network.clone(), LEASE).unwrap();
         world.network.will(&[Far::ExecutesLater]);
@@ -668,12 +669,12 @@ async fn a_settlement_whose_commit_is_not_acknowledged_is_found_or_made_again() 
             replica.run(request("A", Duration::ZERO), begin).await
         });
         world.network.is_asked(1).await;
-        proxy.turn(weather);
+        proxy.inject(fault);
         world.network.answer_now();
         eventually("a COMMIT is lost", || async { proxy.lost_commits() >= 1 }).await;
-        let went_through = weather == Weather::LosesAnswersToCommit;
+        let went_through = fault == NetworkFault::LosesAnswersToCommit;
         if !went_through {
-            proxy.turn(Weather::Fine);
+            proxy.inject(NetworkFault::None);
         }
         let (record, replayed) = stored(asking.await.unwrap());
         assert_eq!((record.reply.status, replayed), (201, went_through));

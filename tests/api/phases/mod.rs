@@ -1,7 +1,9 @@
 //! Effects at a card processor outside the database.
 
-pub mod crash_table;
+mod crash_table;
 mod library;
+mod mode_mismatch;
 mod operations;
 mod processor_client;
+mod processor_faults;
 mod processor_service;

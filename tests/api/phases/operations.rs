@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{
-    phases::crash_table::World,
-    support::harness::{API_KEY, TestDatabase, eventually},
+use crate::support::{
+    harness::{API_KEY, TestDatabase, eventually},
+    world::World,
 };
 
 /// `charge-once operations …`
@@ -72,8 +72,8 @@ fn listed(database: &TestDatabase) -> Vec<(Uuid, String)> {
         .collect()
 }
 
-/// A charge that was asked for a day ago, and nobody knows what became of it. The reconciler, whose
-/// pauses are the longest by then, stays away for the time of a test.
+/// A charge that was asked for a day ago and whose outcome is unknown. The reconciler pauses longer
+/// than a test runs by then.
 async fn in_doubt_for_a_day(fault: &str) -> (World, Uuid) {
     in_doubt_for_a_day_by(fault, "tok_visa").await
 }
@@ -99,8 +99,7 @@ async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
 /// Makes the operation that waits as old as if it had been tried all day. Returns its id.
 async fn a_day_later(world: &World) -> Uuid {
     sqlx::query(
-        "UPDATE idempotency_leases SET takeovers = 10, recover_after = now() + interval '5 minutes'
-         ",
+        "UPDATE idempotency_leases SET takeovers = 10, recover_after = now() + interval '5 minutes'",
     )
     .execute(&world.database.pool)
     .await

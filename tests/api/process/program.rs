@@ -17,7 +17,7 @@ use crate::support::{
         API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually,
         one_charge_and_its_record,
     },
-    obstacle::{Obstacle, Stage},
+    pause_point::{PausePoint, Stage},
     program::{
         data_dir, exit_code, postgres_runs, printed_by, program, run, scratch, signal,
         start_embedded, text,
@@ -70,19 +70,15 @@ fn the_printed_openapi_document_is_the_committed_one() {
 #[tokio::test]
 async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let database = TestDatabase::create().await;
-    let mut obstacle = Obstacle::at(Stage::Executing, &database, "key-1").await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, "key-1").await;
     let mut server = ServerProcess::start(&database, &[("WORKERS", "1")]);
     let client = server.client.clone();
     let first = tokio::spawn(async move { client.charge("key-1").await });
-    obstacle.is_met().await;
+    pause.is_reached().await;
     // A duplicate that would wait for a long time. The only worker has read it when it has
     // answered a request that was sent after it.
-    let mut waiting = crate::idempotency::disconnects::send_charge(
-        &server.client,
-        "key-1",
-        "Prefer: wait=30\r\n",
-    )
-    .await;
+    let mut waiting =
+        crate::support::wire::send_charge(&server.client, "key-1", "Prefer: wait=30\r\n").await;
     for _ in 0..3 {
         assert_eq!(server.client.get("/livez").await.status, 200);
     }
@@ -95,13 +91,13 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let mut status = [0; 12];
     waiting.read_exact(&mut status).await.unwrap();
     assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
-    obstacle.lift().await;
+    pause.release().await;
     assert_eq!(first.await.unwrap().status, 201);
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     one_charge_and_its_record(&database).await;
 }
 
-/// A database that accepts connections and never says a word.
+/// A database that accepts connections and never answers.
 #[tokio::test]
 async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_with_1() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -338,4 +334,51 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
     assert_eq!(healthy(address), Some(1));
+}
+
+/// Runs the one command of docs/operations.md that begins with `program`, on this data.
+fn run_documented(program: &str, data_dir: &str) {
+    let document = include_str!("../../../docs/operations.md");
+    let command = document
+        .lines()
+        .find(|line| line.starts_with(&format!("{program} ")))
+        .unwrap();
+    let here = "$PWD/.charge-once";
+    assert!(command.contains(here), "{command}");
+    let postgres = Command::new("scripts/postgres-bin-dir").output().unwrap();
+    let path = format!("{}:/usr/bin:/bin", text(&postgres.stdout).trim());
+    let output = Command::new("sh")
+        .args(["-c", &command.replace(here, data_dir)])
+        .current_dir(Path::new(data_dir).parent().unwrap())
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_backup_of_the_private_postgres_restores_charges_and_keys_as_documented() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let stop = async |mut server: ServerProcess| {
+        signal(&server.child, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut server.child).await, Some(0));
+    };
+    let (server, _) = start_embedded(&data_dir);
+    let original = server.client.charge("key-1").await;
+    run_documented("pg_dump", &data_dir);
+    assert_eq!(server.client.charge("key-2").await.status, 201);
+    stop(server).await;
+    std::fs::remove_dir_all(&data_dir).unwrap();
+
+    let (server, _) = start_embedded(&data_dir);
+    run_documented("pg_restore", &data_dir);
+    stop(server).await;
+
+    let (server, _) = start_embedded(&data_dir);
+    let replay = server.client.charge("key-1").await;
+    replay.assert_replays(&original);
+    let after_the_backup = server.client.charge("key-2").await;
+    assert!(!after_the_backup.is_replay(), "the backup doesn't know it");
+    stop(server).await;
 }

@@ -1,33 +1,15 @@
 //! Captures: once, at most what was promised, and the rest is released.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Client, TestServer, charge},
+use crate::support::{
+    accounts::client_of_account,
+    harness::TestServer,
+    resources::{money, uncaptured},
 };
-
-/// Promises 20.00 and takes nothing; the charge's id.
-pub async fn uncaptured(client: &Client) -> String {
-    let mut body = charge();
-    body["capture"] = false.into();
-    let answer = client.post_new("/charges", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.json());
-    answer.id()
-}
 
 fn capture(id: &str) -> String {
     format!("/charges/{id}/capture")
-}
-
-/// What the charge says about its money.
-pub fn money(charge: &Value) -> Value {
-    json!([
-        charge["captured"],
-        charge["amount_captured"],
-        charge["amount_refunded"],
-        charge["refunded"],
-    ])
 }
 
 #[tokio::test]

@@ -2,21 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Answer, Client, TestServer, charge},
-};
-
-/// Sends an ordinary charge with some parameters set, under a key of its own.
-pub async fn charge_with(client: &Client, changes: &[(&str, Value)]) -> Answer {
-    let mut body = charge();
-    for (name, value) in changes {
-        body[*name] = value.clone();
-    }
-    client
-        .post("/charges", &uuid::Uuid::now_v7().to_string(), &body)
-        .await
-}
+use crate::support::{accounts::client_of_account, harness::TestServer, resources::charge_with};
 
 fn names(object: &Value) -> Vec<String> {
     let mut names: Vec<_> = object.as_object().unwrap().keys().cloned().collect();

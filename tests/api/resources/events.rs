@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    resources::{captures::uncaptured, order_payments::open_order},
-    support::harness::{Client, TestServer, charge},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Client, TestServer, charge},
+    resources::{open_order, uncaptured},
 };
 
 /// All events, oldest first.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    resources::order_payments::open_order,
-    support::harness::{Answer, TestServer},
+use crate::support::{
+    harness::{Answer, TestServer},
+    resources::open_order,
 };
 
 #[tokio::test]

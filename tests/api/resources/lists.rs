@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Client, TestDatabase, TestServer, charge},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Client, TestDatabase, TestServer, charge},
 };
 
 /// Creates `count` charges; their ids, oldest first.

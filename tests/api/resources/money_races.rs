@@ -20,28 +20,11 @@ use charge_once::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{
-    idempotency::duplicates::all_at_once,
-    resources::{
-        captures::{money, uncaptured},
-        order_payments::open_order,
-    },
-    support::harness::{Answer, Client, PATIENCE, TestDatabase, TestServer, eventually},
+use crate::support::{
+    harness::{Client, TestDatabase, TestServer, eventually},
+    racers::{all_at_once, until_definite},
+    resources::{money, open_order, uncaptured},
 };
-
-/// A new operation, sent with one key until the reply is a definite one: on a busy machine a lock
-/// or a connection may take longer than the server waits for it.
-pub async fn until_definite(client: &Client, path: &str, body: &Value) -> Answer {
-    let key = Uuid::now_v7().to_string();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let answer = client.post(path, &key, body).await;
-        if ![409, 503].contains(&answer.status.as_u16()) {
-            return answer;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
-    }
-}
 
 /// Fifty operations at once; how many succeeded, and the codes of those that didn't.
 async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, Vec<String>) {

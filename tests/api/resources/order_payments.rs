@@ -2,20 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Answer, Client, TestServer},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, TestServer},
+    resources::open_order,
 };
-
-/// An order of 24.00; its id.
-pub async fn open_order(client: &Client) -> String {
-    let body = json!({
-        "currency": "eur", "customer": "cus-7", "items": [{"quantity": 2, "unit_amount": 1200}],
-    });
-    let answer = client.post_new("/orders", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.json());
-    answer.id()
-}
 
 async fn pay(client: &Client, order: &str, source: &str) -> Answer {
     let body = json!({"source": source});

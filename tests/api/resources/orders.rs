@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    support::harness::{Answer, Client, TestServer},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, TestServer},
 };
 
 /// The parameters of an ordinary order: 2 × 12.00 and 1 × 9.00.

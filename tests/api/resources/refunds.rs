@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::keys::client_of_account,
-    resources::captures::{money, uncaptured},
-    support::harness::{Answer, Client, TestServer},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, TestServer},
+    resources::{money, uncaptured},
 };
 
 async fn refund(client: &Client, charge: &str, more: Value) -> Answer {

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::{
-    resources::charges::charge_with,
-    support::harness::{Answer, PATIENCE, TestServer, charge, eventually},
+use crate::support::{
+    harness::{Answer, PATIENCE, TestServer, charge, eventually},
+    resources::charge_with,
 };
 
 /// The code and the decline_code.

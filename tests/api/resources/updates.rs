@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    idempotency::{duplicates::all_at_once, keys::client_of_account},
-    resources::{money_races::until_definite, order_payments::open_order},
-    support::harness::{Client, TestServer},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Client, TestServer},
+    racers::{all_at_once, until_definite},
+    resources::open_order,
 };
 
 const FORM: &str = "application/x-www-form-urlencoded";

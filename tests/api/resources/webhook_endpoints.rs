@@ -4,19 +4,15 @@ use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    http::requests::{FORM, error, param},
-    idempotency::keys::client_of_account,
-    support::harness::{Answer, Client, PATIENT, TestServer, eventually},
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, PATIENT, TestServer, eventually},
+    webhooks::{delete, endpoint},
+    wire::{FORM, error, param},
 };
 
 /// How many endpoints an account may have.
 const ENDPOINTS_MAX: usize = 16;
-
-/// Parameters that are right.
-pub fn endpoint(url: &str) -> Value {
-    json!({"url": url, "enabled_events": ["*"]})
-}
 
 fn an_endpoint() -> Value {
     endpoint("https://example.com/webhooks")
@@ -24,10 +20,6 @@ fn an_endpoint() -> Value {
 
 async fn create(client: &Client, key: &str) -> Answer {
     client.post("/webhook_endpoints", key, &an_endpoint()).await
-}
-
-pub async fn delete(client: &Client, id: &str) -> Answer {
-    Answer::of(client.request(Method::DELETE, &format!("/webhook_endpoints/{id}"))).await
 }
 
 #[tokio::test]

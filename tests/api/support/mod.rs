@@ -1,9 +1,21 @@
-//! What the tests stand on: servers, databases, networks that fail, and receivers.
+//! What the tests stand on: servers, databases, networks that fail, receivers, and first resources.
 
-pub mod go_between;
+pub mod accounts;
+pub mod checkouts;
+pub mod client_examples;
+pub mod client_library;
+pub mod effects;
 pub mod harness;
-pub mod obstacle;
+pub mod http_proxy;
+pub mod pause_point;
+pub mod postgres_proxy;
 pub mod processor;
 pub mod program;
-pub mod proxy;
-pub mod receiver;
+pub mod racers;
+pub mod records;
+pub mod resources;
+pub mod webhook_receiver;
+pub mod webhooks;
+pub mod wire;
+pub mod workflows;
+pub mod world;

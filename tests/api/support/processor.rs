@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
+    sync::Arc,
 };
 
 use charge_once::{config::VARIABLES, processor::Instruction};
@@ -14,6 +15,7 @@ use nix::{
 };
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::support::harness::{TestDatabase, eventually};
@@ -167,7 +169,7 @@ impl Drop for Processor {
 async fn said(request: RequestBuilder) -> Option<Said> {
     let response = match request.send().await {
         Ok(response) => response,
-        // Nobody there is another matter than a connection that ended.
+        // A refused connection is a failure of the test; one that ended is an outcome.
         Err(error) => {
             assert!(!error.is_connect(), "{error:?}");
             return None;
@@ -229,4 +231,13 @@ pub fn only(http: u16, key: Uuid, status: &str) -> Option<Said> {
 pub fn broke_a_rule(key: Uuid) -> Option<Said> {
     let code = "processing_error";
     Some((200, json!({"key": key, "status": "declined", "code": code})))
+}
+
+/// Longer than any test: only a reset, or the end of the process, ends such a delay.
+pub const FOREVER: u64 = 600_000;
+
+/// Sends an authorisation of `ch_1` without waiting for its reply.
+pub fn sends(processor: &Arc<Processor>, key: Uuid) -> JoinHandle<Option<Said>> {
+    let processor = processor.clone();
+    tokio::spawn(async move { processor.put(key, &authorise("ch_1", "tok_visa")).await })
 }

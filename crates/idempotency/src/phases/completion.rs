@@ -1,4 +1,4 @@
-//! The call, and the transaction that writes down what came of it.
+//! The call, and the transaction that stores its outcome.
 //!
 //! Promise: nothing is sent with too little of the lease left, and nothing is written but under the
 //! lease's own token. An answer in hand is written again and again until the database deadline.
@@ -22,7 +22,7 @@ const REWRITE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const REWRITE_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 impl<E: ExternalEffect> Phases<E> {
-    /// Asks for the effect and writes down what came of it.
+    /// Makes the call and stores its outcome.
     pub(super) async fn call_and_complete(
         &self,
         leased: LeasedOperation<E::Operation>,

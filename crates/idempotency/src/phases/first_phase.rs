@@ -22,7 +22,7 @@ use crate::{
 /// ended before it could be taken over, until it says that the key is in use.
 const ROUNDS_MAX: u32 = 3;
 
-/// What came of looking at an operation that an earlier transaction left.
+/// The result of inspecting an operation that an earlier transaction left.
 enum TakeOver<O> {
     /// Its lease was over, and is this request's now.
     Taken(LeasedOperation<O>),
@@ -128,8 +128,8 @@ impl<E: ExternalEffect> Phases<E> {
 struct FirstPhase<'a, E, B> {
     phases: &'a Phases<E>,
     begin: &'a B,
-    /// No more once this request has begun an operation and lost it: whatever became of that
-    /// operation, it is not for this request to begin another one.
+    /// No more once this request has begun an operation and lost it: that operation's outcome
+    /// counts, and this request must not begin another one.
     may_begin: bool,
 }
 

@@ -93,7 +93,7 @@ pub trait ExternalEffect: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// What came of [`ExternalEffect::call`].
+/// The outcome of [`ExternalEffect::call`].
 #[derive(Debug)]
 pub enum CallOutcome<A> {
     /// The other side's definite answer for this operation.
@@ -194,6 +194,6 @@ fn in_doubt(failure: Failure) -> Failure {
             "the outcome could not be written: {}",
             failure.cause
         )),
-        FailureKind::Unavailable | FailureKind::Internal => failure,
+        FailureKind::Unavailable | FailureKind::Unsupported | FailureKind::Internal => failure,
     }
 }

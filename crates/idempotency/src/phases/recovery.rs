@@ -29,7 +29,7 @@ impl<E: ExternalEffect> Phases<E> {
                     FailureKind::Internal => {
                         tracing::error!(%operation, %cause, "an operation can't be read");
                     }
-                    FailureKind::Busy | FailureKind::Unavailable => {
+                    FailureKind::Busy | FailureKind::Unavailable | FailureKind::Unsupported => {
                         tracing::warn!(%operation, %cause, "an operation can't be read now");
                     }
                 }

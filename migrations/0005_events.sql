@@ -1,0 +1,23 @@
+-- What happened, in the order it happened. An event is written by the transaction that made the
+-- change, so there is no change without its event and no event without its change.
+CREATE TABLE events (
+    account_id      uuid        NOT NULL,
+    id              uuid        NOT NULL,
+    type            text        NOT NULL,
+    -- json, not jsonb: the object as the API showed it at that moment, to the byte.
+    object          json        NOT NULL,
+    request_id      text        NOT NULL,
+    idempotency_key text        COLLATE "C" NOT NULL,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT events_are_known_by_account_and_id PRIMARY KEY (account_id, id),
+    CONSTRAINT an_event_belongs_to_an_account FOREIGN KEY (account_id) REFERENCES accounts (id),
+    CONSTRAINT an_event_type_is_a_noun_and_what_happened_to_it CHECK (type ~ '^[a-z_]+\.[a-z_]+$')
+);
+
+CREATE INDEX events_by_type ON events (account_id, type, id DESC);
+
+COMMENT ON TABLE events IS 'One row for each change, with the object as it was right after it.';
+COMMENT ON COLUMN events.request_id IS 'The req_... that made the change.';
+COMMENT ON COLUMN events.idempotency_key IS
+    'The key of the request that made the change; a replay makes none.';

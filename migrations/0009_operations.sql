@@ -1,0 +1,56 @@
+-- What a card processor across a network is asked to do. The transaction that claims the
+-- idempotency key writes the row before anything is sent; it holds everything that recovery after a
+-- crash needs.
+CREATE TABLE operations (
+    account_id      uuid        NOT NULL,
+    -- Also the processor's idempotency key: one for each verb and execution, kept across takeovers.
+    id              uuid        NOT NULL,
+    verb            text        NOT NULL,
+    -- What is sent; every attempt sends the same instruction.
+    instruction     jsonb       NOT NULL,
+    charge_id       uuid        NOT NULL,
+    refund_id       uuid,
+    order_id        uuid,
+    checkout_id     uuid,
+    -- How the reply is to look, and which request the events name.
+    dialect         text        NOT NULL,
+    expand          boolean     NOT NULL,
+    request_id      text        NOT NULL,
+    idempotency_key text        COLLATE "C" NOT NULL,
+    -- Set by the process that first reads the operation in order to send it. A retry goes only to
+    -- this processor: another one doesn't know the key, and would move the money a second time.
+    processor       text,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    settled_at      timestamptz,
+    outcome         text,
+
+    CONSTRAINT operations_are_known_by_account_and_id PRIMARY KEY (account_id, id),
+    CONSTRAINT an_operation_is_about_a_charge_of_its_own_account
+        FOREIGN KEY (account_id, charge_id) REFERENCES charges (account_id, id),
+    CONSTRAINT an_operation_is_about_a_refund_of_its_own_account
+        FOREIGN KEY (account_id, refund_id) REFERENCES refunds (account_id, id),
+    CONSTRAINT an_operation_is_about_an_order_of_its_own_account
+        FOREIGN KEY (account_id, order_id) REFERENCES orders (account_id, id),
+    CONSTRAINT an_operation_is_a_step_of_a_checkout_of_its_own_account
+        FOREIGN KEY (account_id, checkout_id) REFERENCES checkouts (account_id, id),
+    CONSTRAINT an_operation_verb_is_known
+        CHECK (verb IN ('create_charge', 'capture_charge', 'create_refund', 'pay_order')),
+    CONSTRAINT an_operation_dialect_is_known CHECK (dialect IN ('ietf', 'stripe')),
+    CONSTRAINT an_operation_outcome_is_known CHECK (outcome IN ('done', 'declined')),
+    CONSTRAINT a_settled_operation_has_an_outcome CHECK ((settled_at IS NULL) = (outcome IS NULL))
+);
+
+-- While the processor's answer is outstanding, no other request may decide about the same money.
+CREATE UNIQUE INDEX a_charge_has_one_unsettled_operation
+    ON operations (account_id, charge_id) WHERE settled_at IS NULL;
+CREATE UNIQUE INDEX an_order_has_one_unsettled_operation
+    ON operations (account_id, order_id) WHERE settled_at IS NULL;
+-- Releasing a reservation deletes a pending charge or refund, and PostgreSQL then looks for
+-- operations that name it, settled ones included.
+CREATE INDEX operations_by_charge ON operations (account_id, charge_id);
+CREATE INDEX operations_by_refund ON operations (account_id, refund_id) WHERE refund_id IS NOT NULL;
+
+COMMENT ON TABLE operations IS
+    'Instructions to the card processor, with what is needed to continue after a crash.';
+COMMENT ON COLUMN operations.checkout_id IS 'The checkout that the operation is a step of, if any.';
+COMMENT ON COLUMN operations.processor IS 'The processor that was asked, by PROCESSOR_NAME.';

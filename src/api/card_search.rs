@@ -1,0 +1,157 @@
+//! Finds card numbers in a decoded body, wherever a client put them.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::{
+    card_numbers::{holds_card_number, leading_run},
+    param_path::{ParamPath, Step},
+};
+
+/// A card number was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The bracketed name of the field that holds it. When the number is itself
+    /// a member name, this is the enclosing field, or nothing at the root.
+    pub param: Option<String>,
+}
+
+/// Searches every string, member name and integer of a decoded body.
+///
+/// The one exemption is `source[number]`, and only while `allowed`, called with
+/// the digits alone, knows the number as a test card.
+#[must_use]
+pub fn find_card_number(
+    tree: &Map<String, Value>,
+    allowed: impl Fn(&str) -> bool,
+) -> Option<Found> {
+    find_in_members(tree, &ParamPath::Root, &allowed)
+}
+
+fn find_in_members(
+    members: &Map<String, Value>,
+    path: &ParamPath<'_>,
+    allowed: &dyn Fn(&str) -> bool,
+) -> Option<Found> {
+    members.iter().find_map(|(name, value)| {
+        let place = path.within(Step::Name(name));
+        if holds_card_number(name) {
+            return Some(Found {
+                param: place.to_param(),
+            });
+        }
+        find_in_value(value, &place, allowed)
+    })
+}
+
+fn find_in_value(
+    value: &Value,
+    path: &ParamPath<'_>,
+    allowed: &dyn Fn(&str) -> bool,
+) -> Option<Found> {
+    let text = match value {
+        Value::Null | Value::Bool(_) => return None,
+        Value::Array(items) => {
+            return items.iter().enumerate().find_map(|(index, item)| {
+                find_in_value(item, &path.within(Step::Index(index)), allowed)
+            });
+        }
+        Value::Object(members) => return find_in_members(members, path, allowed),
+        Value::String(text) => Cow::Borrowed(text.as_str()),
+        Value::Number(number) => Cow::Owned(number.to_string()),
+    };
+    if path.is_source_number() {
+        let (digits, after) = leading_run(&text);
+        if after.is_empty() && allowed(&digits) {
+            return None;
+        }
+    }
+    holds_card_number(&text).then(|| Found {
+        param: path.to_param(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use serde_json::json;
+
+    use super::{
+        super::card_numbers::tests::{TEST_CARDS, spellings},
+        *,
+    };
+
+    fn no_card(_: &str) -> bool {
+        false
+    }
+
+    fn is_test_card(digits: &str) -> bool {
+        TEST_CARDS.contains(&digits)
+    }
+
+    fn find(tree: &Value, allowed: impl Fn(&str) -> bool) -> Option<Found> {
+        find_card_number(tree.as_object().unwrap(), allowed)
+    }
+
+    fn found_at(param: &str) -> Option<Found> {
+        Some(Found {
+            param: Some(param.to_owned()),
+        })
+    }
+
+    #[test]
+    fn every_test_card_is_found_wherever_it_stands() {
+        for card in TEST_CARDS {
+            for text in spellings(card) {
+                let value = json!({"amount": 1, "items": [{"note": ["x", text]}]});
+                assert_eq!(find(&value, no_card), found_at("items[0][note][1]"));
+                let name = json!({"metadata": {"order_id": "1", text: "x"}});
+                assert_eq!(find(&name, no_card), found_at("metadata"));
+            }
+            let number: i64 = card.parse().unwrap();
+            for number in [number, -number] {
+                let integer = json!({"amount": number});
+                assert_eq!(find(&integer, no_card), found_at("amount"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_test_card_is_exempt_at_source_number_alone() {
+        let card = "4242 4242-42424242";
+        let sources = [
+            (json!({"source": {"number": card}}), None),
+            (
+                json!({"source": {"number": 4_242_424_242_424_242_i64}}),
+                None,
+            ),
+            (
+                json!({"source": {"number": "4111111111111111"}}),
+                found_at("source[number]"),
+            ),
+            (
+                json!({"source": {"number": format!("{card}.")}}),
+                found_at("source[number]"),
+            ),
+            (
+                json!({"source": {"number": {"number": card}}}),
+                found_at("source[number][number]"),
+            ),
+            (
+                json!({"source": {"number": [card]}}),
+                found_at("source[number][0]"),
+            ),
+            (json!({"source": {"name": card}}), found_at("source[name]")),
+            (json!({"number": card}), found_at("number")),
+            (
+                json!({"a": {"source": {"number": card}}}),
+                found_at("a[source][number]"),
+            ),
+        ];
+        for (tree, expected) in sources {
+            assert_eq!(find(&tree, is_test_card), expected, "{tree}");
+        }
+    }
+}

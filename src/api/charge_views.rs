@@ -1,0 +1,335 @@
+//! The views of charges and refunds.
+//!
+//! They share a file because a charge can list its refunds, and a refund can show its whole charge:
+//! neither view stands without the other.
+
+use serde::Serialize;
+
+use super::{
+    dialect::Dialect,
+    list::{Expandable, List},
+};
+use crate::domain::{
+    charge::{Charge, ChargeFailure, ChargeStatus},
+    ids::CardId,
+    metadata::Metadata,
+    refund::{Refund, RefundReason},
+};
+
+/// A charge, as clients see it. The members and their order are Stripe's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Charge)]
+pub struct ChargeView {
+    /// `ch_…`
+    #[schema(example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
+    pub id: String,
+    /// Always `charge`.
+    #[schema(example = "charge")]
+    pub object: &'static str,
+    /// Minor units.
+    #[schema(example = 2000)]
+    pub amount: i64,
+    /// Minor units taken so far.
+    #[schema(example = 2000)]
+    pub amount_captured: i64,
+    /// Minor units given back so far.
+    #[schema(example = 0)]
+    pub amount_refunded: i64,
+    /// Always null: there is no ledger of balances here.
+    #[schema(required = true, value_type = Option<String>)]
+    pub balance_transaction: (),
+    /// Always empty.
+    pub billing_details: Empty,
+    /// Whether the money has been taken.
+    #[schema(example = true)]
+    pub captured: bool,
+    /// Unix seconds.
+    #[schema(example = 1_795_000_000)]
+    pub created: i64,
+    /// ISO 4217, lower case.
+    #[schema(example = "usd")]
+    pub currency: String,
+    /// Your own reference.
+    #[schema(required = true)]
+    pub customer: Option<String>,
+    /// For people.
+    #[schema(required = true)]
+    pub description: Option<String>,
+    /// Always false.
+    #[schema(example = false)]
+    pub disputed: bool,
+    /// Why the charge failed: an error code.
+    #[schema(required = true)]
+    pub failure_code: Option<String>,
+    /// Why the charge failed, for people.
+    #[schema(required = true)]
+    pub failure_message: Option<String>,
+    /// Always null.
+    #[schema(required = true, value_type = Option<String>)]
+    pub invoice: (),
+    /// Always false: no real card is ever charged.
+    #[schema(example = false)]
+    pub livemode: bool,
+    /// Your own names.
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub metadata: Metadata,
+    /// The order that this charge pays.
+    #[schema(required = true)]
+    pub order: Option<String>,
+    /// What the card network said; null while it hasn't been heard.
+    #[schema(required = true)]
+    pub outcome: Option<ChargeOutcome>,
+    /// Whether the money is promised or taken.
+    #[schema(example = true)]
+    pub paid: bool,
+    /// Always null.
+    #[schema(required = true, value_type = Option<String>)]
+    pub payment_intent: (),
+    /// Always null.
+    #[schema(required = true, value_type = Option<String>)]
+    pub payment_method: (),
+    /// The card, as newer clients read it.
+    pub payment_method_details: PaymentMethodDetails,
+    /// Where the receipt goes.
+    #[schema(required = true)]
+    pub receipt_email: Option<String>,
+    /// Whether all of it was given back, or released.
+    #[schema(example = false)]
+    pub refunded: bool,
+    /// The newest refunds; only with `expand[]=refunds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refunds: Option<List<RefundView>>,
+    /// The card, as older clients read it.
+    pub source: CardSource,
+    /// On the card statement.
+    #[schema(required = true)]
+    pub statement_descriptor: Option<String>,
+    /// `succeeded`, `pending` or `failed`.
+    #[schema(example = "succeeded")]
+    pub status: &'static str,
+}
+
+/// An object without members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Empty {}
+
+/// What the card network said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct ChargeOutcome {
+    /// `approved_by_network` or `declined_by_network`.
+    #[schema(example = "approved_by_network")]
+    pub network_status: &'static str,
+    /// The issuer's reason for a decline.
+    #[schema(required = true)]
+    pub reason: Option<String>,
+    /// Always `normal`.
+    #[schema(example = "normal")]
+    pub risk_level: &'static str,
+    /// For the seller.
+    #[schema(example = "Payment complete.")]
+    pub seller_message: &'static str,
+    /// `authorized` or `issuer_declined`.
+    #[serde(rename = "type")]
+    #[schema(example = "authorized")]
+    pub outcome_type: &'static str,
+}
+
+/// How the charge was paid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct PaymentMethodDetails {
+    /// The card.
+    pub card: CardDetails,
+    /// Always `card`.
+    #[serde(rename = "type")]
+    #[schema(example = "card")]
+    pub method_type: &'static str,
+}
+
+/// All that is kept of a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct CardDetails {
+    /// `visa`, `mastercard` or `amex`.
+    #[schema(example = "visa")]
+    pub brand: String,
+    /// 1 to 12.
+    #[schema(example = 12)]
+    pub exp_month: i16,
+    /// Four digits.
+    #[schema(example = 2099)]
+    pub exp_year: i16,
+    /// Always `credit`, as the test cards are.
+    #[schema(example = "credit")]
+    pub funding: &'static str,
+    /// The last four digits of the number.
+    #[schema(example = "4242")]
+    pub last4: String,
+}
+
+/// The card as a `source`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct CardSource {
+    /// `card_…`
+    pub id: String,
+    /// Always `card`.
+    #[schema(example = "card")]
+    pub object: &'static str,
+    /// The card.
+    #[serde(flatten)]
+    pub card: CardDetails,
+}
+
+impl ChargeView {
+    /// The charge with the first of its refunds, newest first, and whether there are more.
+    #[must_use]
+    pub fn with_refunds(mut self, refunds: &[Refund], has_more: bool, dialect: Dialect) -> Self {
+        let url = format!("{}/charges/{}/refunds", dialect.prefix(), self.id);
+        let refunds = refunds.iter().map(RefundView::from).collect();
+        self.refunds = Some(List::new(refunds, has_more, url));
+        self
+    }
+}
+
+impl From<&Charge> for ChargeView {
+    fn from(charge: &Charge) -> Self {
+        let card = CardDetails {
+            brand: charge.card.brand.clone(),
+            exp_month: charge.card.exp_month,
+            exp_year: charge.card.exp_year,
+            funding: "credit",
+            last4: charge.card.last4.clone(),
+        };
+        let failure = charge.failure.as_ref();
+        Self {
+            id: charge.id.to_string(),
+            object: "charge",
+            amount: charge.amount.minor_units,
+            amount_captured: charge.amount_captured,
+            amount_refunded: charge.amount_refunded,
+            balance_transaction: (),
+            billing_details: Empty {},
+            captured: charge.captured,
+            created: charge.created_at.timestamp(),
+            currency: charge.amount.currency.to_string(),
+            customer: charge.customer.clone(),
+            description: charge.description.clone(),
+            disputed: false,
+            failure_code: failure.map(|failure| failure.code.clone()),
+            failure_message: failure.map(|failure| failure.message.clone()),
+            invoice: (),
+            livemode: false,
+            metadata: charge.metadata.clone(),
+            order: charge.order.map(|order| order.to_string()),
+            outcome: ChargeOutcome::of(charge),
+            paid: charge.is_paid(),
+            payment_intent: (),
+            payment_method: (),
+            payment_method_details: PaymentMethodDetails {
+                card: card.clone(),
+                method_type: "card",
+            },
+            receipt_email: charge.receipt_email.clone(),
+            refunded: charge.is_refunded(),
+            refunds: None,
+            source: CardSource {
+                id: CardId(charge.id.0).to_string(),
+                object: "card",
+                card,
+            },
+            statement_descriptor: charge.statement_descriptor.clone(),
+            status: charge.status.as_str(),
+        }
+    }
+}
+
+impl ChargeOutcome {
+    /// What the network said of a charge; `None` while it hasn't been heard.
+    fn of(charge: &Charge) -> Option<Self> {
+        let reason = |failure: &ChargeFailure| {
+            let reason = failure.decline_code.as_ref().unwrap_or(&failure.code);
+            reason.clone()
+        };
+        match charge.status {
+            ChargeStatus::Pending => None,
+            ChargeStatus::Failed => Some(Self {
+                network_status: "declined_by_network",
+                reason: charge.failure.as_ref().map(reason),
+                risk_level: "normal",
+                seller_message: "The bank did not approve this payment.",
+                outcome_type: "issuer_declined",
+            }),
+            ChargeStatus::Succeeded => Some(Self {
+                network_status: "approved_by_network",
+                reason: None,
+                risk_level: "normal",
+                seller_message: "Payment complete.",
+                outcome_type: "authorized",
+            }),
+        }
+    }
+}
+
+/// A refund, as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Refund)]
+pub struct RefundView {
+    /// `re_…`
+    #[schema(example = "re_01kar2w7n9e4xt8f5mq0v3z6yd")]
+    pub id: String,
+    /// Always `refund`.
+    #[schema(example = "refund")]
+    pub object: &'static str,
+    /// Minor units.
+    #[schema(example = 500)]
+    pub amount: i64,
+    /// Always null: there is no ledger of balances here.
+    #[schema(required = true, value_type = Option<String>)]
+    pub balance_transaction: (),
+    /// The charge that was given back; whole with `expand[]=charge`.
+    #[schema(no_recursion)]
+    pub charge: Expandable<ChargeView>,
+    /// Unix seconds.
+    #[schema(example = 1_795_000_000)]
+    pub created: i64,
+    /// ISO 4217, lower case.
+    #[schema(example = "usd")]
+    pub currency: String,
+    /// Your own names.
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub metadata: Metadata,
+    /// Always null.
+    #[schema(required = true, value_type = Option<String>)]
+    pub payment_intent: (),
+    /// `duplicate`, `fraudulent`, `requested_by_customer` or null.
+    #[schema(required = true)]
+    pub reason: Option<&'static str>,
+    /// `succeeded`; across a network also `pending` and `failed`.
+    #[schema(example = "succeeded")]
+    pub status: &'static str,
+}
+
+impl RefundView {
+    /// The refund with its whole charge.
+    #[must_use]
+    pub fn with_charge(mut self, charge: &Charge) -> Self {
+        self.charge = Expandable::Object(Box::new(charge.into()));
+        self
+    }
+}
+
+impl From<&Refund> for RefundView {
+    fn from(refund: &Refund) -> Self {
+        Self {
+            id: refund.id.to_string(),
+            object: "refund",
+            amount: refund.amount.minor_units,
+            balance_transaction: (),
+            charge: Expandable::Id(refund.charge.to_string()),
+            created: refund.created_at.timestamp(),
+            currency: refund.amount.currency.to_string(),
+            metadata: refund.metadata.clone(),
+            payment_intent: (),
+            reason: refund.reason.map(RefundReason::as_str),
+            status: refund.status.as_str(),
+        }
+    }
+}

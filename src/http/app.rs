@@ -1,0 +1,87 @@
+//! What every handler works with.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use super::{api_keys::ApiKeys, error::HttpError, rate_limit::RateLimit};
+use crate::{
+    commands::NetworkPhases,
+    config::Timeouts,
+    database::{Database, PgConnection, Reading, Writing},
+    idempotency::{Failure, FailureKind, Idempotency},
+    processor::SimulatedProcessor,
+    sagas::CheckoutPhases,
+};
+
+/// What handlers work with. Cheap to clone; one for all worker threads.
+#[derive(Clone)]
+pub struct App {
+    /// The one way to write, but for a DELETE.
+    pub idempotency: Idempotency,
+    /// The way to read, and to delete.
+    pub database: Database,
+    /// Who may call.
+    pub api_keys: ApiKeys,
+    /// How often.
+    pub rate_limit: RateLimit,
+    /// Where cards are authorized, if that takes no network.
+    pub processor: Arc<SimulatedProcessor>,
+    /// The way to write where it does.
+    pub phases: Option<NetworkPhases>,
+    /// The way to run several commands as one.
+    pub checkouts: CheckoutPhases,
+    /// The timeout ladder.
+    pub timeouts: Timeouts,
+    /// Largest body, in bytes.
+    pub body_limit: usize,
+    /// How long a duplicate under `/v1` waits unless it says otherwise.
+    pub in_flight_wait_v1: Duration,
+    /// Whether webhooks may go to addresses that are not public.
+    pub webhooks_allow_private: bool,
+    /// Becomes true when the process is asked to stop.
+    pub stopping: watch::Receiver<bool>,
+}
+
+impl App {
+    /// Reads with several statements, which all see the same moment; otherwise as [`App::read`].
+    pub async fn snapshot<T, F>(&self, read: F) -> Result<T, HttpError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        self.database
+            .snapshot(read)
+            .await
+            .map_err(HttpError::failed_read)
+    }
+
+    /// Reads on a pooled connection; a failure is logged here and opaque to the client.
+    pub async fn read<T, F>(&self, read: F) -> Result<T, HttpError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        self.database
+            .read(read)
+            .await
+            .map_err(HttpError::failed_read)
+    }
+
+    /// Writes what needs no idempotency key, because repeating it does nothing more.
+    pub async fn write<T, F>(&self, write: F) -> Result<T, HttpError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
+    {
+        // As in `reply::run`: a stopping replica takes no new work.
+        if *self.stopping.borrow() {
+            return Err(HttpError::failed(FailureKind::Unavailable));
+        }
+        self.database.write(write).await.map_err(|error| {
+            let Failure { kind, cause, .. } = error.into();
+            tracing::error!(?kind, %cause, "a write failed");
+            HttpError::failed(kind)
+        })
+    }
+}

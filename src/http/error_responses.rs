@@ -1,0 +1,195 @@
+//! The errors of each endpoint, for the OpenAPI document.
+//!
+//! Promise: a handler declares the codes that it answers beside itself, with [`errors!`]; what
+//! every request may meet is added here. Each kind of error reply is described once, in the
+//! document's
+//! `components/responses`. Its headers are taken from the error as it is rendered, so the two can't
+//! disagree.
+
+use std::collections::BTreeMap;
+
+use actix_web::ResponseError;
+use utoipa::openapi::{
+    ContentBuilder, Ref, RefOr, Response, ResponseBuilder, example::Example, extensions::Extensions,
+};
+
+use super::{
+    error::HttpError,
+    reply_headers::{HEADERS, add, add_common, add_stored},
+};
+use crate::api::{
+    dialect::Dialect,
+    error::{ApiError, ErrorCode, ErrorType},
+};
+
+/// Which errors an endpoint answers besides those that it declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It needs no API key.
+    Open,
+    /// It reads, or deletes.
+    Reading,
+    /// It needs an idempotency key.
+    Mutating,
+    /// It needs an idempotency key, and charges a card.
+    Charging,
+}
+
+/// What any request with an API key may meet.
+const AUTHENTICATED: &[ErrorCode] = &[
+    ErrorCode::ParameterInvalid,
+    ErrorCode::ParameterUnknown,
+    ErrorCode::CardNumberForbidden,
+    ErrorCode::ApiKeyMissing,
+    ErrorCode::ApiKeyInvalid,
+    ErrorCode::ResourceBusy,
+    ErrorCode::RateLimited,
+    ErrorCode::InternalError,
+    ErrorCode::ServiceUnavailable,
+];
+
+/// What a mutating request may meet besides.
+const MUTATING: &[ErrorCode] = &[
+    ErrorCode::IdempotencyKeyRequired,
+    ErrorCode::IdempotencyKeyInvalid,
+    ErrorCode::BodyInvalid,
+    ErrorCode::RequestTimeout,
+    ErrorCode::IdempotencyKeyInUse,
+    ErrorCode::BodyTooLarge,
+    ErrorCode::UnsupportedMediaType,
+    ErrorCode::IdempotencyKeyReused,
+];
+
+impl Kind {
+    fn is_mutating(self) -> bool {
+        matches!(self, Self::Mutating | Self::Charging)
+    }
+
+    /// What every endpoint of this kind answers.
+    fn has(self, code: ErrorCode) -> bool {
+        (self != Self::Open && AUTHENTICATED.contains(&code))
+            || (self.is_mutating() && MUTATING.contains(&code))
+            || (self == Self::Charging && code.error_type() == ErrorType::Card)
+    }
+
+    /// What the names of replies begin with that differ between kinds.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Open => "Open",
+            Self::Reading => "Read",
+            Self::Mutating | Self::Charging => "",
+        }
+    }
+}
+
+/// Declares the errors of an endpoint: their kind, and the codes besides those of every endpoint of
+/// that kind. The name goes into the `responses` of the handler's `#[utoipa::path]`.
+macro_rules! errors {
+    ($name:ident: $kind:ident [$($code:ident),*]) => {
+        struct $name;
+
+        impl utoipa::IntoResponses for $name {
+            fn responses()
+            -> std::collections::BTreeMap<String, utoipa::openapi::RefOr<utoipa::openapi::Response>>
+            {
+                $crate::http::error_responses::responses(
+                    stringify!($name).trim_end_matches("Errors"),
+                    $crate::http::error_responses::Kind::$kind,
+                    &[$($crate::api::error::ErrorCode::$code),*],
+                )
+            }
+        }
+    };
+}
+pub(super) use errors;
+
+/// Where a reply carries the name of its component until the document is put together.
+const COMPONENT: &str = "x-component";
+
+/// The error replies of the endpoint `endpoint`, by status.
+pub(super) fn responses(
+    endpoint: &str,
+    kind: Kind,
+    own: &[ErrorCode],
+) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
+    // In the order of the table, whatever the order of the declaration.
+    for code in ErrorCode::ALL.iter().copied() {
+        if kind.has(code) || own.contains(&code) {
+            by_status.entry(code.status()).or_default().push(code);
+            if code == ErrorCode::IdempotencyKeyReused {
+                let under_v1 = Dialect::Stripe.key_reused_status();
+                by_status.entry(under_v1).or_default().push(code);
+            }
+        }
+    }
+    let named = by_status.into_iter().map(|(status, codes)| {
+        // Several endpoints share a reply unless it lists codes of one's own beside others.
+        let is_own = codes.len() > 1 && codes.iter().any(|code| !kind.has(*code));
+        let name = if is_own {
+            format!("{endpoint}{}", phrase(status))
+        } else {
+            format!("{}{}", kind.prefix(), phrase(status))
+        };
+        let mut response = describe(&codes);
+        add_common(&mut response, kind.is_mutating());
+        if kind.is_mutating() && [400, 402, 404].contains(&status) {
+            add_stored(&mut response);
+        }
+        response.extensions = Some(Extensions::from_iter([(COMPONENT, name)]));
+        (status.to_string(), RefOr::T(response))
+    });
+    named.collect()
+}
+
+fn phrase(status: u16) -> &'static str {
+    match status {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        402 => "CardError",
+        404 => "NotFound",
+        408 => "RequestTimeout",
+        409 => "Conflict",
+        413 => "BodyTooLarge",
+        415 => "UnsupportedMediaType",
+        422 => "KeyReused",
+        429 => "RateLimited",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    }
+}
+
+/// One status with an example for each of its codes.
+fn describe(codes: &[ErrorCode]) -> Response {
+    let examples = codes.iter().map(|code| {
+        let error = ApiError::explained(*code);
+        let example = Example::builder()
+            .summary(code.as_str())
+            .value(serde_json::to_value(error.envelope()).ok())
+            .build();
+        (code.as_str(), example)
+    });
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Error")))
+        .examples_from_iter(examples)
+        .build();
+    let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
+    let mut response = ResponseBuilder::new()
+        .description(names.join(", "))
+        .content("application/json", content)
+        .build();
+    for code in codes {
+        let rendered = HttpError::from(ApiError::explained(*code)).error_response();
+        for header in HEADERS {
+            if rendered.headers().contains_key(header.name) {
+                add(&mut response, header.name);
+            }
+        }
+    }
+    response
+}
+
+/// The component that an error reply of [`responses`] belongs in.
+pub(super) fn component(response: &Response) -> Option<&str> {
+    response.extensions.as_ref()?.get(COMPONENT)?.as_str()
+}

@@ -1,0 +1,114 @@
+//! The middleware around all others: what holds for every reply, the framework's own included.
+//!
+//! Promise: every reply carries a fresh `Request-Id`, every error is the envelope, a panic
+//! included, and mutating requests get their key and preference echoed.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use actix_web::{
+    Error, HttpMessage,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{HeaderMap, HeaderName, HeaderValue},
+    },
+    middleware::Next,
+};
+use futures_util::FutureExt;
+use uuid::Uuid;
+
+use super::error::HttpError;
+use crate::{
+    api::card_numbers::holds_card_number,
+    domain::ids::RequestId,
+    idempotency::{FailureKind, IdempotencyKey},
+};
+
+/// The request header that this service exists for.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Longest wait that a client can ask for: proxies commonly give up after 60 s.
+const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Wraps everything, routing included.
+pub async fn outermost<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let request_id = RequestId(Uuid::now_v7());
+    request.extensions_mut().insert(request_id);
+    let echoes = echoes(request.method(), request.headers());
+
+    // The request moves on and is gone if something panics, so the reply to a panic is an error,
+    // which the server renders by itself.
+    let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().await;
+    let mut response = match outcome {
+        Ok(Ok(response)) => response.map_into_boxed_body(),
+        Ok(Err(error)) => return Err(stamped(error, request_id, echoes)),
+        Err(_) => {
+            tracing::error!(%request_id, "a handler panicked");
+            let error = HttpError::failed(FailureKind::Internal).into();
+            return Err(stamped(error, request_id, echoes));
+        }
+    };
+    stamp(response.headers_mut(), request_id, echoes);
+    Ok(response)
+}
+
+fn stamped(error: Error, request_id: RequestId, echoes: Vec<(HeaderName, HeaderValue)>) -> Error {
+    let mut response = error.error_response();
+    stamp(response.headers_mut(), request_id, echoes);
+    actix_web::error::InternalError::from_response(error, response).into()
+}
+
+fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName, HeaderValue)>) {
+    if let Ok(value) = HeaderValue::try_from(request_id.to_string()) {
+        headers.insert(HeaderName::from_static("request-id"), value);
+    }
+    for (name, value) in echoes {
+        headers.insert(name, value);
+    }
+}
+
+/// What a reply to a mutating request repeats of it: the key in the form it was sent, if it is one
+/// key, and the preference that is honored (RFC 7240, section 3).
+fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let mut echoes = Vec::new();
+    if !is_mutating(method) {
+        return echoes;
+    }
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY);
+    if let (Some(key), None) = (keys.next(), keys.next())
+        && IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| !holds_card_number(key.as_str()))
+    {
+        echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), key.clone()));
+    }
+    if let Some(wait) = preferred_wait(headers)
+        && let Ok(value) = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
+    {
+        echoes.push((HeaderName::from_static("preference-applied"), value));
+    }
+    echoes
+}
+
+/// Whether a request with this method changes something and needs a key.
+fn is_mutating(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH].contains(method)
+}
+
+/// `Prefer: wait=N` in whole seconds, at most [`PREFER_WAIT_MAX`]. Other preferences and malformed
+/// ones are ignored, as RFC 7240, section 2, wants it; the first `wait` counts.
+pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let preferences = headers
+        .get_all("prefer")
+        .filter_map(|value| value.to_str().ok());
+    let (_, seconds) = preferences
+        .flat_map(|value| value.split([',', ';']))
+        .filter_map(|preference| preference.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
+    let seconds = seconds.trim().trim_matches('"');
+    let digits = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
+    // More digits than fit are a long wait, which the cap shortens.
+    digits.then(|| Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)).min(PREFER_WAIT_MAX))
+}

@@ -1,0 +1,190 @@
+//! The OpenAPI 3.1 document.
+//!
+//! Promise: an endpoint is described where its handler is: parameters, body, replies and the codes
+//! that it answers. This folder puts the descriptions together and adds what follows from them.
+
+mod cards;
+mod errors;
+mod headers;
+mod operations;
+mod request_bodies;
+
+use std::sync::LazyLock;
+
+use actix_web::HttpResponse;
+use sha2::{Digest, Sha256};
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        ObjectBuilder, Ref, RefOr, Schema, Type,
+        path::ParameterBuilder,
+        schema::SchemaType,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+use self::{
+    cards::CardExamples, errors::SharedErrors, headers::ReplyHeaders, operations::operations,
+    request_bodies::RequestBodies,
+};
+use super::{
+    events::EventTypeParam,
+    parameters::{ExpandDataCharge, ExpandDataRefunds, IDEMPOTENCY_KEY},
+};
+use crate::api::error::Envelope;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "charge-once",
+        description = "A payments API in which a retried request never charges twice.\n\nEvery \
+            POST and PUT needs an `Idempotency-Key`. Send a request twice with the same key and \
+            you get the same answer twice, and one charge.\n\n**Try it:** Authorize with the \
+            API key that the start-up banner shows, \
+            open `POST /charges`, Try it out, Execute. Execute again: \
+            the same charge, and the header `idempotent-replayed: true`.\n\nEvery error code is \
+            explained at [/errors](/errors).",
+    ),
+    servers(
+        (
+            url = "/",
+            description = "IETF dialect: key reuse is 422, a duplicate in flight is 409 at once",
+        ),
+        (
+            url = "/v1",
+            description = "Stripe's dialect: key reuse is 400, a duplicate in flight waits",
+        ),
+    ),
+    paths(
+        crate::http::charges::create, crate::http::charges::list, crate::http::charges::retrieve,
+        crate::http::charges::update, crate::http::charges::capture,
+        crate::http::refunds::create, crate::http::refunds::list, crate::http::refunds::retrieve,
+        crate::http::refunds::update, crate::http::refunds::list_of_charge,
+        crate::http::orders::create, crate::http::orders::list, crate::http::orders::retrieve,
+        crate::http::orders::update, crate::http::orders::pay, crate::http::orders::cancel,
+        crate::http::checkouts::create, crate::http::checkouts::list,
+        crate::http::checkouts::retrieve,
+        crate::http::inventory::set, crate::http::inventory::retrieve,
+        crate::http::events::list, crate::http::events::retrieve,
+        crate::http::webhook_endpoints::create, crate::http::webhook_endpoints::list,
+        crate::http::webhook_endpoints::retrieve, crate::http::webhook_endpoints::delete,
+        crate::http::webhook_endpoints::list_deliveries,
+        crate::http::idempotency_keys::retrieve, crate::http::idempotency_keys::look_up,
+        crate::http::workflows::list, crate::http::workflows::look_up,
+        crate::http::health::livez, crate::http::health::readyz,
+    ),
+    // Schemas of parameters don't come by themselves.
+    components(schemas(Envelope<'static>, EventTypeParam, ExpandDataCharge, ExpandDataRefunds)),
+    security(("bearer" = []), ("basic" = [])),
+    modifiers(
+        &SecuritySchemes,
+        &MetadataLimits, &RequestBodies, &ReplyHeaders, &SharedErrors, &ExampleKeys, &CardExamples,
+    ),
+)]
+struct Document;
+
+/// The document, as `openapi/openapi.json` holds it.
+pub fn document() -> utoipa::openapi::OpenApi {
+    Document::openapi()
+}
+
+static SERVED_DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(document);
+
+/// The document, for programs.
+pub async fn show() -> HttpResponse {
+    HttpResponse::Ok().json(&*SERVED_DOCUMENT)
+}
+
+struct SecuritySchemes;
+
+impl Modify for SecuritySchemes {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        for (name, scheme, hint) in [
+            (
+                "bearer",
+                HttpAuthScheme::Bearer,
+                "An API key: `sk_test_…`. A server that was started for development shows one in \
+                 its start-up banner.",
+            ),
+            (
+                "basic",
+                HttpAuthScheme::Basic,
+                "The API key, `sk_test_…`, as the user name, and no password.",
+            ),
+        ] {
+            let http = HttpBuilder::new().scheme(scheme).description(Some(hint));
+            let scheme = SecurityScheme::Http(http.build());
+            components
+                .security_schemes
+                .insert(name.to_owned(), scheme.into());
+        }
+    }
+}
+
+/// Gives each operation an example key of its own. Swagger UI fills it in, and one key for two
+/// operations is a mistake that would be answered with 422.
+struct ExampleKeys;
+
+impl Modify for ExampleKeys {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for operation in operations(document) {
+            let key = example_key(operation.operation_id.as_deref().unwrap_or_default());
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter
+                    && parameter.name == IDEMPOTENCY_KEY
+                {
+                    let builder = ParameterBuilder::from(parameter.clone());
+                    *parameter = builder.example(Some(key.clone().into())).build();
+                }
+            }
+        }
+    }
+}
+
+/// A UUID that is the same in every build, so that the committed document doesn't change by itself.
+fn example_key(operation_id: &str) -> String {
+    let mut bytes = [0; 16];
+    for (byte, digest) in bytes.iter_mut().zip(Sha256::digest(operation_id)) {
+        *byte = digest;
+    }
+    uuid::Builder::from_random_bytes(bytes)
+        .into_uuid()
+        .to_string()
+}
+
+/// The limits of `metadata`, which are the same in every request.
+struct MetadataLimits;
+
+impl Modify for MetadataLimits {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        let value = SchemaType::from_iter([Type::String, Type::Null]);
+        let metadata = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+            .description(Some(
+                "Your own names. An empty or null value is none; in an update it unsets the name.",
+            ))
+            .max_properties(Some(50))
+            .property_names(Some(
+                text()
+                    .min_length(Some(1))
+                    .max_length(Some(40))
+                    .pattern(Some(r"^[^\[\]]+$")),
+            ))
+            .additional_properties(Some(text().schema_type(value).max_length(Some(500))));
+        let components = document.components.get_or_insert_default();
+        for schema in components.schemas.values_mut() {
+            // A request refuses unknown members; a reply has no need to.
+            if let RefOr::T(Schema::Object(object)) = schema
+                && object.additional_properties.is_some()
+                && let Some(property) = object.properties.get_mut("metadata")
+            {
+                *property = Ref::from_schema_name("Metadata").into();
+            }
+        }
+        components
+            .schemas
+            .insert("Metadata".to_owned(), metadata.into());
+    }
+}

@@ -1,0 +1,29 @@
+//! `/errors`: every error code, for people. `doc_url` and `Link` point here.
+
+use actix_web::HttpResponse;
+use maud::html;
+
+use super::layout::page;
+use crate::api::error::ErrorCode;
+
+/// The page, made from the one table of codes.
+pub(in crate::http) async fn show() -> HttpResponse {
+    let body = html! {
+        h1 { "Errors" }
+        p {
+            "Every error reply is "
+            code {
+                "{\"error\":{\"type\",\"code\",\"message\",\"param\"?,\"decline_code\"?,"
+                "\"charge\"?,\"doc_url\"}}"
+            }
+            "."
+        }
+        @for code in ErrorCode::ALL {
+            h2 id=(code.as_str()) { (code.as_str()) }
+            p { small { (code.status()) " · " (code.error_type().as_str()) } }
+            p { (code.explanation()) }
+        }
+        p { a href="/" { "charge-once" } }
+    };
+    page("Errors · charge-once", &body)
+}

@@ -1,0 +1,5 @@
+//! Pages for people.
+
+pub(super) mod errors;
+pub(super) mod home;
+pub(super) mod layout;

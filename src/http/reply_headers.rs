@@ -1,0 +1,124 @@
+//! The headers of replies, as the OpenAPI document describes them.
+
+use utoipa::openapi::{
+    HeaderBuilder, KnownFormat, ObjectBuilder, Ref, RefOr, Response, SchemaFormat, Type,
+    extensions::Extensions, header::Header,
+};
+
+const REQUEST_ID: &str = r"^req_[0-7][0-9a-hjkmnp-tv-z]{25}$";
+
+/// A header that replies carry.
+pub(super) struct ReplyHeader {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Whether it is on each reply that lists it.
+    always: bool,
+    about: &'static str,
+    schema: fn(ObjectBuilder) -> ObjectBuilder,
+}
+
+/// All of them.
+pub(super) const HEADERS: &[ReplyHeader] = &[
+    ReplyHeader {
+        name: "Request-Id",
+        always: true,
+        about: "Names this request in every log line; fresh on every reply.",
+        schema: |schema| schema.pattern(Some(REQUEST_ID)),
+    },
+    ReplyHeader {
+        name: "Idempotency-Key",
+        always: false,
+        about: "The key as it was sent, unless it was no key.",
+        schema: |schema| schema,
+    },
+    ReplyHeader {
+        name: "Preference-Applied",
+        always: false,
+        about: "The `Prefer: wait=N` that is honored.",
+        schema: |schema| schema.pattern(Some("^wait=[0-9]+$")),
+    },
+    ReplyHeader {
+        name: "Idempotent-Replayed",
+        always: false,
+        about: "On replays only.",
+        schema: |schema| schema.enum_values(Some(["true"])),
+    },
+    ReplyHeader {
+        name: "Original-Request",
+        always: false,
+        about: "On stored outcomes: the request that executed. On the first reply it names itself.",
+        schema: |schema| schema.pattern(Some(REQUEST_ID)),
+    },
+    ReplyHeader {
+        name: "Idempotency-Expires",
+        always: false,
+        about: "On stored outcomes: when the key and its outcome are forgotten.",
+        schema: |schema| schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
+    },
+    ReplyHeader {
+        name: "Location",
+        always: true,
+        about: "The path of what was created.",
+        schema: |schema| schema.pattern(Some("^(/v1)?/[a-z_-]+/")),
+    },
+    ReplyHeader {
+        name: "Link",
+        always: true,
+        about: "Where the error is explained.",
+        schema: |schema| schema.pattern(Some("^</errors#[a-z_]+>; rel=\"describedby\"$")),
+    },
+    ReplyHeader {
+        name: "Stripe-Should-Retry",
+        always: true,
+        about: "Whether the same request with the same key may end otherwise.",
+        schema: |schema| schema.enum_values(Some(["true", "false"])),
+    },
+    ReplyHeader {
+        name: "Retry-After",
+        always: false,
+        about: "Seconds until a retry makes sense.",
+        schema: |schema| schema.schema_type(Type::Integer).minimum(Some(0)),
+    },
+    ReplyHeader {
+        name: "WWW-Authenticate",
+        always: true,
+        about: "How to authenticate.",
+        schema: |schema| schema,
+    },
+];
+
+impl ReplyHeader {
+    /// Its description.
+    pub(super) fn documented(&self) -> Header {
+        let schema = (self.schema)(ObjectBuilder::new().schema_type(Type::String));
+        // utoipa's Header has no field for `required`.
+        let required = self.always.then_some([("required", true)]);
+        HeaderBuilder::new()
+            .schema(Some(schema))
+            .description(Some(self.about))
+            .extensions(required.map(Extensions::from_iter))
+            .build()
+    }
+}
+
+/// Lists a header on a response.
+pub(super) fn add(response: &mut Response, name: &str) {
+    let header = RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+    response.headers.insert(name.to_owned(), header);
+}
+
+/// Lists the headers that every reply carries, and those of every reply to a mutating request.
+pub(super) fn add_common(response: &mut Response, mutating: bool) {
+    add(response, "Request-Id");
+    if mutating {
+        add(response, "Idempotency-Key");
+        add(response, "Preference-Applied");
+    }
+}
+
+/// Lists the headers of an outcome that is stored under a key.
+pub(super) fn add_stored(response: &mut Response) {
+    add(response, "Idempotent-Replayed");
+    add(response, "Original-Request");
+    add(response, "Idempotency-Expires");
+}

@@ -1,0 +1,86 @@
+// Starts Swagger UI with this service's document.
+//
+// The keys in the document are always the same. In a browser, a key that was used before, here or by
+// a colleague, would be a replay or a mistake. So each operation gets a fresh key when the page is
+// loaded, and another one when an example or the encoding of the body is chosen. A second click on
+// Execute is a retry: it sends the same key.
+
+const KEY = 'Idempotency-Key';
+
+function freshKey() {
+  // crypto.randomUUID exists in secure contexts only, and this page may be served over HTTP.
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}
+
+// What is chosen for each operation. Swagger UI repeats choices, so only another one counts.
+const chosen = new Map();
+
+function prepare(openapi) {
+  for (const [path, item] of Object.entries(openapi.paths)) {
+    for (const [method, operation] of Object.entries(item)) {
+      for (const parameter of operation.parameters ?? []) {
+        if (parameter.name === KEY) parameter.example = freshKey();
+      }
+      const encodings = operation.requestBody?.content ?? {};
+      chosen.set(`${path} ${method} encoding`, Object.keys(encodings)[0]);
+      for (const content of Object.values(encodings)) {
+        if (!content.examples) continue;
+        // The first example is the one that is filled in.
+        const { tok_visa, ...others } = content.examples;
+        content.examples = { tok_visa, ...others };
+        chosen.set(`${path} ${method} example`, 'tok_visa');
+      }
+    }
+  }
+  return openapi;
+}
+
+function choose(system, [path, method], what, value) {
+  const where = `${path} ${method} ${what}`;
+  if (chosen.get(where) === value) return;
+  chosen.set(where, value);
+  const operation = system.specSelectors.specResolvedSubtree(['paths', path, method]);
+  const key = operation.get('parameters').find((parameter) => parameter.get('name') === KEY);
+  system.specActions.changeParamByIdentity([path, method], key, freshKey(), false);
+}
+
+// https://github.com/swagger-api/swagger-ui/blob/master/docs/customization/plugin-api.md
+const FreshKeys = () => ({
+  statePlugins: {
+    oas3: {
+      wrapActions: {
+        setActiveExamplesMember: (original, system) => (payload) => {
+          const { name, pathMethod, contextType } = payload;
+          if (contextType === 'requestBody') choose(system, pathMethod, 'example', name);
+          return original(payload);
+        },
+        setRequestContentType: (original, system) => (payload) => {
+          choose(system, payload.pathMethod, 'encoding', payload.value);
+          return original(payload);
+        },
+      },
+    },
+  },
+});
+
+window.onload = async () => {
+  const reply = await fetch('/openapi.json');
+  window.ui = SwaggerUIBundle({
+    spec: prepare(await reply.json()),
+    dom_id: '#swagger-ui',
+    layout: 'StandaloneLayout',
+    presets: [SwaggerUIBundle.presets.apis, SwaggerUIStandalonePreset],
+    plugins: [SwaggerUIBundle.plugins.DownloadUrl, FreshKeys],
+    deepLinking: true,
+    docExpansion: 'none',
+    defaultModelsExpandDepth: 0,
+    displayRequestDuration: true,
+    persistAuthorization: true,
+    // The badge would send the document to a server elsewhere.
+    validatorUrl: 'none',
+  });
+};

@@ -1,0 +1,184 @@
+//! Checkouts with a card processor across a network.
+
+use std::process::Command;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    checkouts::{checkout, checkout_of, level, stock, until_definite_under},
+    harness::{API_KEY, Client, PATIENT, ServerProcess, TestDatabase, TestServer},
+    pause_point::{PausePoint, Stage},
+    processor::Processor,
+};
+
+/// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but the
+/// client's key.
+async fn killed_before(step: &str, database: &TestDatabase, server: ServerProcess, body: &Value) {
+    let keys = format!(",/checkouts/%/{step}%");
+    let mut pause = PausePoint::at(Stage::Claiming, database, &keys).await;
+    let request = server
+        .client
+        .request(Method::POST, "/checkouts")
+        .header("idempotency-key", "key-1")
+        .json(body);
+    let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
+    pause.is_reached().await;
+    server.kill();
+    pause.release().await;
+    assert!(sending.await.unwrap().is_err());
+    database.expire_leases().await;
+}
+
+/// The charge was made by a processor across the network. charge-once is started again without
+/// PROCESSOR_URL, with nothing in `charge-once operations list`: what was charged there must not be given
+/// back by the simulation here.
+#[tokio::test]
+async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
+    stock(&server.client, "mug", 1).await;
+    killed_before("create_refund", &database, server, &checkout()).await;
+    let unsettled = "SELECT count(*) FROM operations WHERE settled_at IS NULL";
+    assert_eq!(
+        database.count(unsettled).await,
+        0,
+        "nothing to settle first"
+    );
+
+    let server = ServerProcess::start(&database, &[]);
+    let answer = server.client.post("/checkouts", "key-1", &checkout()).await;
+    let listed = server.client.get("/checkouts").await.json();
+    let charge = listed["data"][0]["charge"].as_str().unwrap();
+    let [_, captured, _, refunded] = processor.sums(charge).await;
+    let said = "SELECT coalesce(sum(amount_refunded), 0)::bigint FROM charges";
+    assert_eq!(
+        (captured - refunded, database.count(said).await),
+        (2400, 0),
+        "kept by the processor, and said to be given back, with {answer:?}"
+    );
+}
+
+/// The other way round: the charge was simulated, and the processor doesn't know it.
+#[tokio::test]
+async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    stock(&server.client, "mug", 1).await;
+    killed_before("create_refund", &database, server, &checkout()).await;
+
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
+    for _ in 0..3 {
+        let waits = server.client.post("/checkouts", "key-1", &checkout()).await;
+        assert!([409, 503].contains(&waits.status.as_u16()), "{waits:?}");
+        database.expire_leases().await;
+    }
+    assert_eq!(processor.lines().await, 0);
+    assert_eq!(database.count("SELECT count(*) FROM refunds").await, 0);
+    drop(server);
+
+    let server = ServerProcess::start(&database, &[]);
+    database.expire_leases().await;
+    let answer = until_definite_under(&server.client, "key-1").await;
+    assert_eq!(answer.code(), "out_of_stock");
+    assert_eq!(database.count("SELECT count(*) FROM refunds").await, 1);
+}
+
+/// A person resolves the charge of a checkout, and the checkout continues from there.
+#[tokio::test]
+async fn a_checkout_goes_on_from_what_a_person_settled() {
+    for (word, status, lines) in [
+        ("done", 201, 0),
+        ("declined", 402, 0),
+        ("not-executed", 201, 1),
+    ] {
+        let database = TestDatabase::create().await;
+        let processor = Processor::start().await;
+        let url = processor.url();
+        let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
+        let client = &server.client;
+        stock(client, "mug", 5).await;
+        processor.switch(json!({"fault": "drop_before"})).await;
+        let failed = client.post("/checkouts", "key-1", &checkout()).await;
+        assert_eq!(failed.status, 503);
+        sqlx::query(
+            "UPDATE idempotency_leases
+                SET takeovers = 10, recover_after = now() + interval '5 minutes'",
+        )
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+        let id: uuid::Uuid = sqlx::query_scalar(
+            "UPDATE operations SET created_at = now() - interval '24 hours' RETURNING id",
+        )
+        .fetch_one(&server.database.pool)
+        .await
+        .unwrap();
+        let settled = Command::new(env!("CARGO_BIN_EXE_charge-once"))
+            .args([
+                "operations",
+                "resolve",
+                &id.to_string(),
+                word,
+                "--by",
+                "Ada",
+            ])
+            .env("DATABASE_URL", &server.database.url)
+            .env("DEV_API_KEY", API_KEY)
+            .env("PROCESSOR_URL", &url)
+            .output()
+            .unwrap();
+        assert!(settled.status.success(), "{settled:?}");
+        let answer = client.post("/checkouts", "key-1", &checkout()).await;
+        assert_eq!(answer.status, status, "{word}: {answer:?}");
+        assert_eq!(processor.lines().await, lines, "{word}");
+        assert_eq!(server.database.charges().await, 1, "{word}");
+        let made = checkout_of(client, "key-1").await;
+        assert_ne!(made["status"], "in_progress", "{word}");
+        server.stop().await;
+    }
+}
+
+/// The first one of two late holders is across the network when its parent is overtaken: it settles
+/// after the other one has answered, or before, and one charge is made.
+#[tokio::test]
+async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let mut variables = PATIENT.to_vec();
+    variables.push(("PROCESSOR_URL", url.as_str()));
+    let late = TestServer::start_on(database.clone(), &variables).await;
+    let prompt = TestServer::start_on(database.clone(), &variables).await;
+    stock(&late.client, "mug", 5).await;
+    processor
+        .switch(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorise"}))
+        .await;
+    let send = |client: &Client| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client
+                .post_waiting(20, "/checkouts", "key-1", &checkout())
+                .await
+        })
+    };
+    let first = send(&late.client);
+    processor.delays(1).await;
+    // Both leases are over, the client's key's and its step's, while the first one still waits.
+    database.expire_leases().await;
+    let second = send(&prompt.client);
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (201, 201));
+    assert_eq!(first.body, second.body);
+    assert_eq!(database.charges().await, 1);
+    assert_eq!(level(&late.client, "mug").await, 3);
+    assert_eq!(processor.lines().await, 1);
+    let events = "SELECT count(*) - count(DISTINCT type) FROM events";
+    assert_eq!(database.count(events).await, 0, "no event twice");
+    late.stop().await;
+    prompt.stop().await;
+}

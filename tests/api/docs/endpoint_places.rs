@@ -1,0 +1,164 @@
+//! Every noun of the API has all the places that CONTRIBUTING.md lists under "Add an endpoint".
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use charge_once::http::openapi;
+
+/// The noun that the checklist uses as its example.
+const EXAMPLE_NOUN: &str = "payout";
+
+/// The checklist must stay this short.
+const PLACES_MAX: usize = 10;
+
+/// Nouns that have nothing in some of the places, and why.
+struct Exemption {
+    nouns: &'static [&'static str],
+    places: &'static [&'static str],
+    reason: &'static str,
+}
+
+const EXEMPTIONS: &[Exemption] = &[
+    Exemption {
+        nouns: &["idempotency-keys", "workflows"],
+        places: &[
+            "migrations/NNNN_payouts.sql",
+            "src/domain/payout.rs",
+            "src/store/payouts.rs",
+            "src/commands/create_payout.rs",
+            "src/api/payouts.rs",
+            "tests/api/resources/payouts.rs",
+        ],
+        reason: "read-only views of what crates/idempotency stores, tested in tests/api/idempotency",
+    },
+    Exemption {
+        nouns: &["events"],
+        places: &["src/commands/create_payout.rs"],
+        reason: "every command writes its events; no request creates one",
+    },
+    Exemption {
+        nouns: &["checkouts"],
+        places: &["tests/api/resources/payouts.rs"],
+        reason: "their tests fill a folder of their own, tests/api/checkouts",
+    },
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The first path of each numbered item under "Add an endpoint".
+fn places() -> Vec<String> {
+    let contributing = read("CONTRIBUTING.md");
+    let (_, section) = contributing.split_once("\n## Add an endpoint\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let places: Vec<String> = section
+        .lines()
+        .filter_map(|line| line.split_once(". `"))
+        .filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
+        .map(|(_, rest)| rest.split('`').next().unwrap().to_owned())
+        .collect();
+    assert!((8..=PLACES_MAX).contains(&places.len()), "{places:?}");
+    places
+}
+
+/// The first segment of every path that is a noun: health is none.
+fn nouns() -> Vec<String> {
+    let document = serde_json::to_value(openapi::document()).unwrap();
+    let mut nouns: Vec<String> = document["paths"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(|path| path.split('/').nth(1).unwrap().to_owned())
+        .filter(|noun| !["livez", "readyz"].contains(&noun.as_str()))
+        .collect();
+    nouns.dedup();
+    assert!(nouns.contains(&"charges".to_owned()), "{nouns:?}");
+    nouns
+}
+
+/// Whether `folder` has a file whose name ends like this.
+fn has_file(folder: &Path, suffix: &str) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| {
+        entries.any(|entry| {
+            let name = entry.unwrap().file_name();
+            name.to_str().is_some_and(|name| name.ends_with(suffix))
+        })
+    })
+}
+
+/// Whether a migration in `folder` creates `table`.
+fn has_table(folder: &Path, table: &str) -> bool {
+    let statement = format!("CREATE TABLE {table} (");
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        fs::read_to_string(path).unwrap().contains(&statement)
+    })
+}
+
+/// Whether a noun has what the checklist asks for at `place`.
+fn is_there(place: &str, noun: &str) -> bool {
+    if !place.contains(EXAMPLE_NOUN) {
+        // One file for all nouns: it names the noun's path.
+        return read(place).contains(&format!("/{noun}"));
+    }
+    let plural = noun.replace('-', "_");
+    let singular = plural.strip_suffix('s').unwrap_or(&plural);
+    let path = place
+        .replace(&format!("{EXAMPLE_NOUN}s"), &plural)
+        .replace(EXAMPLE_NOUN, singular);
+    let path = root().join(path);
+    let (folder, name) = (path.parent().unwrap(), path.file_name().unwrap());
+    if name.to_str().unwrap().starts_with("NNNN") {
+        return has_table(folder, &plural);
+    }
+    if let Some(suffix) = name.to_str().unwrap().strip_prefix("create") {
+        // A file for each verb: verbs differ.
+        return has_file(folder, suffix);
+    }
+    if folder.ends_with(&plural) {
+        // A folder for the noun: its verbs differ.
+        return has_file(folder, ".rs");
+    }
+    // A file that grew is a folder.
+    path.is_file() || path.with_extension("").is_dir()
+}
+
+/// Why `noun` has nothing at `place`, if that is known.
+fn exemption(place: &str, noun: &str) -> Option<&'static str> {
+    let exemption = EXEMPTIONS
+        .iter()
+        .find(|exemption| exemption.nouns.contains(&noun) && exemption.places.contains(&place))?;
+    Some(exemption.reason)
+}
+
+#[test]
+fn every_noun_of_the_api_has_every_place_of_the_checklist() {
+    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for place in places() {
+        for noun in nouns() {
+            match (is_there(&place, &noun), exemption(&place, &noun)) {
+                (true, None) | (false, Some(_)) => {}
+                (true, Some(reason)) => panic!("{noun} has {place}, exempt for: {reason}"),
+                (false, None) => missing.entry(noun).or_default().push(place.clone()),
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn every_exemption_is_for_nouns_and_places_that_exist() {
+    let (known_places, known_nouns) = (places(), nouns());
+    for Exemption { nouns, places, .. } in EXEMPTIONS {
+        for noun in *nouns {
+            assert!(known_nouns.iter().any(|known| known == noun), "{noun}");
+        }
+        for place in *places {
+            assert!(known_places.iter().any(|known| known == place), "{place}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What error messages say: the parameter and the nearest route, and no value that was sent.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{Answer, TestServer};
+
+fn message(answer: &Answer) -> String {
+    let message = answer.json()["error"]["message"].take();
+    message.as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_message_names_the_parameter_and_not_its_value() {
+    let server = TestServer::start().await;
+    let with = |name: &str, value: Value| {
+        let mut body = json!({"amount": 2000, "currency": "usd", "capture": true});
+        body[name] = value;
+        body
+    };
+    let cases = [
+        (
+            with("shipping", json!("secret-value")),
+            "Unknown parameter: shipping.",
+        ),
+        (
+            with("descripton", json!("secret-value")),
+            "Unknown parameter: descripton. Did you mean description?",
+        ),
+        (
+            with("amount", json!("secret-value")),
+            "Invalid parameter: amount. Must be an integer.",
+        ),
+        (with("amount", json!(null)), "Missing parameter: amount."),
+        (
+            with("metadata", json!({"a": ["secret-value"]})),
+            "Invalid parameter: metadata[a]. Values are strings.",
+        ),
+        (
+            with("secret-välue", json!(1)),
+            "This endpoint has no such parameter.",
+        ),
+    ];
+    for (index, (body, expected)) in cases.iter().enumerate() {
+        let key = format!("key-{index}");
+        let answer = server.client.post("/charges", &key, body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        let message = message(&answer);
+        assert!(message.starts_with(expected), "{message}");
+        assert!(!message.contains("secret"), "{message}");
+    }
+    let listed = server.client.get("/charges?limit=secret-value").await;
+    assert_eq!(
+        message(&listed),
+        "Invalid parameter: limit. Must be an integer."
+    );
+    let unknown = server.client.get("/charges?page=secret-value").await;
+    assert_eq!(message(&unknown), "Unknown parameter: page.");
+}
+
+#[tokio::test]
+async fn a_path_without_a_route_is_answered_with_the_nearest_one() {
+    let server = TestServer::start().await;
+    for (path, route) in [
+        ("/charge", "GET, POST /charges."),
+        ("/v1/charge", "GET, POST /charges."),
+        ("/orders/or_1/payments", "POST /orders/{id}/pay."),
+        ("/idempotency_keys/secret", "GET /idempotency-keys/{key}."),
+    ] {
+        let answer = Answer::of(server.client.bare(Method::POST, path)).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (404, "route_not_found")
+        );
+        let message = message(&answer);
+        assert!(
+            message.ends_with(&format!("The nearest route is {route}")),
+            "{message}"
+        );
+        assert!(!message.contains("secret"), "{message}");
+    }
+    let nowhere = Answer::of(server.client.bare(Method::GET, "/wp-login.php")).await;
+    assert!(message(&nowhere).ends_with("GET / lists where to begin."));
+}
+
+#[tokio::test]
+async fn a_word_in_the_place_of_an_id_is_no_id() {
+    let server = TestServer::start().await;
+    for (path, prefix) in [
+        ("/charges/search", "ch_"),
+        ("/v1/orders/search", "or_"),
+        ("/refunds/search", "re_"),
+        ("/checkouts/search", "co_"),
+        ("/events/search", "evt_"),
+        ("/webhook_endpoints/search", "we_"),
+    ] {
+        let answer = server.client.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (404, "resource_missing")
+        );
+        let expected = format!("An id here is {prefix} and 26 characters.");
+        assert!(
+            message(&answer).ends_with(&expected),
+            "{path}: {}",
+            message(&answer)
+        );
+    }
+}

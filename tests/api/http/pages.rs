@@ -1,0 +1,73 @@
+//! The pages for people: what a browser is shown.
+
+use reqwest::Method;
+
+use crate::support::harness::{Answer, Client, TestServer};
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+async fn browse(client: &Client, path: &str) -> Answer {
+    Answer::of(client.bare(Method::GET, path).header("accept", BROWSER)).await
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn the_root_answers_a_browser_with_a_page_and_a_program_with_json() {
+    let server = TestServer::start().await;
+    let page = browse(&server.client, "/").await;
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let html = text(&page);
+    assert!(html.contains("Ready to serve."), "{html}");
+    let links: Vec<_> = html
+        .split("href=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert!(links.len() >= 5, "{links:?}");
+    for link in links {
+        assert!(link.starts_with('/'), "{link}");
+        let target = browse(&server.client, link).await;
+        assert_eq!(target.status, 200, "{link}");
+    }
+    for accept in ["*/*", "application/json"] {
+        let request = server.client.bare(Method::GET, "/");
+        let answer = Answer::of(request.header("accept", accept)).await;
+        assert_eq!(answer.json()["name"], "charge-once", "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn no_page_may_load_anything_from_another_host_or_run_a_script_of_its_own() {
+    let server = TestServer::start().await;
+    for path in ["/", "/errors", "/swagger-ui/"] {
+        let page = browse(&server.client, path).await;
+        let policy = page.header("content-security-policy").expect(path);
+        assert!(
+            policy.starts_with("default-src 'none';"),
+            "{path}: {policy}"
+        );
+        assert!(!policy.contains("http"), "{path}: {policy}");
+        let scripts = policy.split(';').find(|part| part.contains("script-src"));
+        assert!(
+            scripts.is_none_or(|part| part.trim() == "script-src 'self'"),
+            "{path}: {policy}"
+        );
+        assert!(!text(&page).contains("https://"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn there_is_an_icon() {
+    let server = TestServer::start().await;
+    for path in ["/favicon.svg", "/favicon.ico"] {
+        let icon = Answer::of(server.client.bare(Method::GET, path)).await;
+        assert_eq!(icon.header("content-type"), Some("image/svg+xml"), "{path}");
+        assert!(text(&icon).starts_with("<svg"), "{path}");
+    }
+}

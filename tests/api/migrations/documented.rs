@@ -1,0 +1,233 @@
+//! The examples of `docs/migrations.md`, and what it says about migrations beside running replicas.
+
+use std::{fs, path::Path};
+
+use charge_once::database::migrations::apply;
+use serde_json::json;
+use sqlx::{Connection, PgConnection, migrate::Migrator};
+use tempfile::TempDir;
+
+use super::linter::Linter;
+use crate::support::harness::{TestDatabase, TestServer, eventually};
+
+/// How many orders there are when the example begins: more than two batches.
+const OLD_ORDERS: i64 = 2_500;
+
+/// Waits for a lock that another session holds.
+const WAITING: &str = "SELECT count(*) FROM pg_locks
+    WHERE NOT granted AND locktype = 'relation'
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// An example: a migration with the name of its file, or a statement that is repeated.
+#[derive(Debug)]
+enum Example {
+    Migration(String, String),
+    Batches(String),
+}
+
+fn examples() -> Vec<Example> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrations.md");
+    let document = fs::read_to_string(path).unwrap();
+    let mut examples = Vec::new();
+    let mut name = String::new();
+    let mut parts = document.split("```");
+    while let (Some(prose), Some(block)) = (parts.next(), parts.next()) {
+        for line in prose.lines().filter(|line| line.starts_with("**")) {
+            name = line.split("**").nth(1).unwrap().to_owned();
+        }
+        let sql = block.strip_prefix("sql\n").unwrap().to_owned();
+        examples.push(if name.ends_with(".sql") {
+            Example::Migration(name.clone(), sql)
+        } else {
+            Example::Batches(sql)
+        });
+    }
+    examples
+}
+
+/// One file as a set of migrations, for a database that has others too.
+async fn migrator(name: &str, sql: &str) -> Migrator {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join(name), sql).unwrap();
+    let mut migrator = Migrator::new(folder.path()).await.unwrap();
+    migrator.set_ignore_missing(true);
+    migrator
+}
+
+async fn migrate(database: &TestDatabase, name: &str, sql: &str) {
+    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+    let migrator = migrator(name, sql).await;
+    let applied = apply(&migrator, &mut connection).await;
+    assert!(applied.is_ok(), "{name}: {applied:?}");
+    connection.close().await.unwrap();
+}
+
+async fn insert_old_orders(database: &TestDatabase) {
+    sqlx::query(
+        "INSERT INTO orders
+                (account_id, id, amount, currency, content_hash, items, metadata, status)
+         SELECT accounts.id, gen_random_uuid(), 1, 'usd', sha256('order'), '[{}]', '{}', 'open'
+           FROM accounts, generate_series(1, $1)",
+    )
+    .bind(OLD_ORDERS)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+/// Repeats the statement until it changes no row. How many batches changed rows.
+async fn run_batches(database: &TestDatabase, sql: &str) -> u64 {
+    for batches in 0.. {
+        let statement = sqlx::AssertSqlSafe(sql.to_owned());
+        let changed = sqlx::query(statement)
+            .execute(&database.pool)
+            .await
+            .unwrap()
+            .rows_affected();
+        assert!(changed <= 1000, "{changed}");
+        if changed == 0 {
+            return batches;
+        }
+    }
+    unreachable!("a batch that changes no row comes")
+}
+
+/// The state that each example leaves behind: a query that counts, and its count.
+fn effect_of(name: &str) -> (&'static str, i64) {
+    match name {
+        "9001_order_channel.sql" => (
+            "SELECT count(*) FROM orders WHERE channel IS NULL",
+            OLD_ORDERS,
+        ),
+        "9002_order_channel_rules.sql" => (
+            "SELECT count(*) FROM pg_constraint WHERE conrelid = 'orders'::regclass
+                AND NOT convalidated",
+            2,
+        ),
+        "9003_order_channel_validated.sql" => (
+            "SELECT count(*) FROM pg_constraint WHERE conrelid = 'orders'::regclass
+                AND NOT convalidated",
+            0,
+        ),
+        "9004_order_channel_not_null.sql" => (
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders'::regclass
+                AND attname = 'channel' AND attnotnull",
+            1,
+        ),
+        "9005_orders_by_channel.sql" => (
+            "SELECT count(*) FROM pg_index WHERE indisvalid
+                AND indexrelid = 'orders_by_channel'::regclass",
+            1,
+        ),
+        "9006_order_channel_optional.sql" => (
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders'::regclass
+                AND attname = 'channel' AND attnotnull",
+            0,
+        ),
+        "9007_drop_orders_by_channel.sql" => (
+            "SELECT count(*) FROM pg_class WHERE relname = 'orders_by_channel'",
+            0,
+        ),
+        "9008_drop_order_channel.sql" => (
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders'::regclass
+                AND attname = 'channel'",
+            0,
+        ),
+        other => panic!("no effect is known of {other}"),
+    }
+}
+
+#[tokio::test]
+async fn the_documented_migrations_run_and_keep_the_rules() {
+    // This build is the release that knows nothing of the new column.
+    let server = TestServer::start().await;
+    let database = &server.database;
+    insert_old_orders(database).await;
+    let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
+    let mut linter = Linter::default();
+    let mut count = 0;
+    for example in examples() {
+        count += 1;
+        match example {
+            Example::Batches(sql) => assert_eq!(run_batches(database, &sql).await, 3),
+            Example::Migration(name, sql) => {
+                assert_eq!(linter.faults(&sql), [], "{name}");
+                migrate(database, &name, &sql).await;
+                let (query, expected) = effect_of(&name);
+                assert_eq!(database.count(query).await, expected, "{name}");
+                // Between 9002 and 9005 the release that fills the column in must be alone.
+                let is_tolerated = !("9002".."9006").contains(&&name[..4]);
+                if is_tolerated {
+                    let key = name.as_str();
+                    let created = server.client.post("/orders", key, &order).await;
+                    assert_eq!(created.status, 201, "{name}: {}", created.json());
+                    sqlx::query("DELETE FROM orders WHERE currency = 'eur'")
+                        .execute(&database.pool)
+                        .await
+                        .unwrap();
+                }
+            }
+        }
+    }
+    assert_eq!(count, 9);
+}
+
+#[tokio::test]
+async fn a_migration_that_waits_for_a_lock_gives_up_and_is_tried_again() {
+    let server = TestServer::start().await;
+    let database = &server.database;
+    let mut reading = database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM orders")
+        .execute(&mut *reading)
+        .await
+        .unwrap();
+    let sql = "SET LOCAL lock_timeout = '200ms'; ALTER TABLE orders ADD COLUMN note text;";
+    let migrating = migrate(database, "9001_note.sql", sql);
+    let requests = async {
+        eventually("the migration waits", || async {
+            database.count(WAITING).await == 1
+        })
+        .await;
+        eventually("the migration gives up", || async {
+            database.count(WAITING).await == 0
+        })
+        .await;
+        let notes = "SELECT count(*) FROM pg_attribute WHERE attname = 'note'";
+        assert_eq!(database.count(notes).await, 0);
+        assert_eq!(server.client.get("/orders").await.status, 200);
+        reading.rollback().await.unwrap();
+    };
+    tokio::join!(migrating, requests);
+}
+
+/// A replica that waits inside a statement would have a snapshot, for which CONCURRENTLY waits.
+#[tokio::test]
+async fn replicas_that_start_together_build_an_index_once() {
+    let database = TestDatabase::create().await;
+    // Building waits for this transaction, so that the second replica surely comes meanwhile.
+    let mut writing = database.pool.begin().await.unwrap();
+    sqlx::query("UPDATE accounts SET name = name")
+        .execute(&mut *writing)
+        .await
+        .unwrap();
+    let sql = "-- no-transaction\nCREATE INDEX CONCURRENTLY by_time ON accounts (created_at);";
+    let replica = || migrate(&database, "9001_by_time.sql", sql);
+    let release = async {
+        let polling = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND state = 'idle'
+              AND query LIKE '%pg_try_advisory_lock%'";
+        eventually("a replica builds and the other waits", || async {
+            database
+                .count("SELECT count(*) FROM pg_stat_progress_create_index")
+                .await
+                == 1
+                && database.count(polling).await == 1
+        })
+        .await;
+        writing.rollback().await.unwrap();
+    };
+    tokio::join!(replica(), replica(), release);
+    let valid = "SELECT count(*) FROM pg_index
+        WHERE indisvalid AND indexrelid = 'by_time'::regclass";
+    assert_eq!(database.count(valid).await, 1);
+}

@@ -1,0 +1,393 @@
+//! Reads migrations, in order, and finds what would hurt a table that is in use. The rules are those
+//! of `docs/migrations.md`; what the linter doesn't know is refused too.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser knows statements of many databases; those not named here are refused"
+)]
+
+use std::collections::{HashMap, HashSet};
+
+use sqlparser::{
+    ast::{
+        AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption,
+        ContextModifier, CreateIndex, Expr, Function, ObjectType, Query, Set, SetExpr, Statement,
+        TableConstraint, TableObject, Value,
+    },
+    dialect::PostgreSqlDialect,
+    parser::Parser,
+    tokenizer::{Token, Tokenizer, Whitespace},
+};
+
+/// Longest a migration may wait for a lock, in milliseconds: requests queue behind it.
+const LOCK_TIMEOUT_MAX: u64 = 5_000;
+
+/// What a migration does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The linter can't read it, or doesn't know that it is safe.
+    NotKnownToBeSafe,
+    /// The first statement isn't `SET LOCAL lock_timeout` of at most five seconds.
+    NoLockTimeout,
+    /// A constraint checks all rows under a lock that blocks writes.
+    NoNotValid,
+    /// A constraint is validated in the file, and so in the transaction, that adds it.
+    ValidatedTooEarly,
+    /// A unique or primary key builds its index under a lock that blocks writes.
+    KeyWithoutIndex,
+    /// An index is created or dropped under a lock that blocks writes.
+    NotConcurrently,
+    /// `CONCURRENTLY` in a transaction.
+    ConcurrentlyInTransaction,
+    /// A file without a transaction holds more than one statement: half of it could be applied.
+    NotAlone,
+    /// A file without a transaction, for a statement that needs none.
+    NeedlesslyWithoutTransaction,
+    /// `IF NOT EXISTS` takes the invalid index of a failed attempt for a finished one.
+    TakesInvalidIndex,
+    /// `SET NOT NULL` reads all rows: no validated CHECK of an earlier migration proves it.
+    NotNullUnproven,
+    /// A new type rewrites the table, and the running release doesn't know it.
+    ChangesType,
+    /// A new column whose default or generated value rewrites the table.
+    RewritesTable,
+    /// A new column that the running release doesn't fill in, and can't leave out.
+    NotNullWithoutDefault,
+    /// Rows are changed inside a migration: one transaction locks them all.
+    ChangesRows,
+    /// Something that the running release may use is removed or renamed, and no comment
+    /// `-- contract: …` says why it isn't used.
+    ContractsUnmarked,
+}
+
+/// The state between two migrations.
+#[derive(Debug, Default)]
+pub struct Linter {
+    /// `CHECK (column IS NOT NULL)` that was added and not validated: (table, constraint) → column.
+    unproven: HashMap<(String, String), String>,
+    /// (table, column) without NULLs, as a validated CHECK of an earlier migration says.
+    proven: HashSet<(String, String)>,
+}
+
+/// What is known while one file is read.
+struct File<'a> {
+    linter: &'a mut Linter,
+    faults: Vec<Fault>,
+    created_tables: HashSet<String>,
+    added_constraints: HashSet<(String, String)>,
+    newly_proven: Vec<(String, String)>,
+    has_transaction: bool,
+    has_contract_marker: bool,
+}
+
+impl Linter {
+    /// Reads the next migration. Each fault is named once for each statement that has it.
+    pub fn faults(&mut self, sql: &str) -> Vec<Fault> {
+        let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize() else {
+            return vec![Fault::NotKnownToBeSafe];
+        };
+        let mut file = File {
+            linter: self,
+            faults: Vec::new(),
+            created_tables: HashSet::new(),
+            added_constraints: HashSet::new(),
+            newly_proven: Vec::new(),
+            // As sqlx reads it.
+            has_transaction: !sql.starts_with("-- no-transaction"),
+            has_contract_marker: tokens.iter().any(is_contract_marker),
+        };
+        // The parser doesn't know DROP INDEX CONCURRENTLY.
+        let (tokens, dropped_concurrently) = without_concurrently_in_drops(tokens);
+        let parsed = Parser::new(&PostgreSqlDialect {})
+            .with_tokens(tokens)
+            .parse_statements();
+        match parsed {
+            Ok(statements) => file.read(&statements, dropped_concurrently),
+            Err(_) => file.faults.push(Fault::NotKnownToBeSafe),
+        }
+        let proven = file.newly_proven;
+        let faults = file.faults;
+        self.proven.extend(proven);
+        faults
+    }
+}
+
+fn is_contract_marker(token: &Token) -> bool {
+    let Token::Whitespace(Whitespace::SingleLineComment { comment, .. }) = token else {
+        return false;
+    };
+    comment
+        .trim()
+        .strip_prefix("contract:")
+        .is_some_and(|reason| reason.split_whitespace().count() >= 3)
+}
+
+/// Takes `CONCURRENTLY` out of every `DROP INDEX CONCURRENTLY`, and counts them.
+fn without_concurrently_in_drops(tokens: Vec<Token>) -> (Vec<Token>, usize) {
+    let mut kept: Vec<Token> = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut count = 0;
+    for token in tokens {
+        if let Token::Word(word) = &token {
+            let word = word.value.to_uppercase();
+            if word == "CONCURRENTLY" && words.ends_with(&["DROP".into(), "INDEX".into()]) {
+                count += 1;
+                continue;
+            }
+            words.push(word);
+        }
+        kept.push(token);
+    }
+    (kept, count)
+}
+
+/// The name without quotes, in the default schema or another one.
+fn named(name: &impl ToString) -> String {
+    let name = name.to_string().replace('"', "");
+    name.trim_start_matches("public.").to_owned()
+}
+
+impl File<'_> {
+    fn fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    fn read(&mut self, statements: &[Statement], dropped_concurrently: usize) {
+        let is_concurrent = dropped_concurrently > 0
+            || statements.iter().any(
+                |statement| matches!(statement, Statement::CreateIndex(index) if index.concurrently),
+            );
+        if self.has_transaction {
+            if !statements.first().is_some_and(sets_lock_timeout) {
+                self.fault(Fault::NoLockTimeout);
+            }
+            if is_concurrent {
+                self.fault(Fault::ConcurrentlyInTransaction);
+            }
+        } else if !is_concurrent {
+            self.fault(Fault::NeedlesslyWithoutTransaction);
+        } else if statements.len() != 1 {
+            self.fault(Fault::NotAlone);
+        }
+        for statement in statements {
+            self.read_statement(statement, dropped_concurrently > 0);
+        }
+    }
+
+    fn read_statement(&mut self, statement: &Statement, drops_concurrently: bool) {
+        match statement {
+            Statement::Set(_) if sets_lock_timeout(statement) => {}
+            Statement::CreateTable(table) if table.query.is_none() => {
+                self.created_tables.insert(named(&table.name));
+            }
+            Statement::CreateIndex(index) => self.create_index(index),
+            Statement::AlterTable(table) => self.alter_table(table),
+            Statement::Comment { .. } | Statement::CreateView(_) => {}
+            Statement::Insert(insert) => {
+                let into_new = match &insert.table {
+                    TableObject::TableName(name) => self.created_tables.contains(&named(name)),
+                    _ => false,
+                };
+                let is_literal = insert.source.as_deref().is_some_and(is_literal_rows);
+                if !into_new && !is_literal {
+                    self.fault(Fault::ChangesRows);
+                }
+            }
+            Statement::Update(_)
+            | Statement::Delete(_)
+            | Statement::Merge(_)
+            | Statement::Truncate(_) => self.fault(Fault::ChangesRows),
+            Statement::Drop {
+                object_type: ObjectType::Index,
+                ..
+            } => {
+                if !drops_concurrently {
+                    self.fault(Fault::NotConcurrently);
+                }
+            }
+            Statement::Drop {
+                object_type: ObjectType::Table | ObjectType::View,
+                cascade: false,
+                ..
+            } => self.contract(),
+            _ => self.fault(Fault::NotKnownToBeSafe),
+        }
+    }
+
+    fn contract(&mut self) {
+        if !self.has_contract_marker {
+            self.fault(Fault::ContractsUnmarked);
+        }
+    }
+
+    fn create_index(&mut self, index: &CreateIndex) {
+        if self.created_tables.contains(&named(&index.table_name)) {
+            return;
+        }
+        if !index.concurrently {
+            self.fault(Fault::NotConcurrently);
+        } else if index.if_not_exists {
+            self.fault(Fault::TakesInvalidIndex);
+        }
+    }
+
+    fn alter_table(&mut self, table: &AlterTable) {
+        let name = named(&table.name);
+        if self.created_tables.contains(&name) {
+            return;
+        }
+        for operation in &table.operations {
+            self.alter(&name, operation);
+        }
+    }
+
+    fn alter(&mut self, table: &str, operation: &AlterTableOperation) {
+        match operation {
+            AlterTableOperation::AddConstraint {
+                constraint,
+                not_valid,
+            } => self.add_constraint(table, constraint, *not_valid),
+            AlterTableOperation::ValidateConstraint { name } => {
+                let key = (table.to_owned(), named(name));
+                if self.added_constraints.contains(&key) {
+                    self.fault(Fault::ValidatedTooEarly);
+                }
+                if let Some(column) = self.linter.unproven.remove(&key) {
+                    self.newly_proven.push((table.to_owned(), column));
+                }
+            }
+            AlterTableOperation::AddColumn { column_def, .. } => self.add_column(column_def),
+            AlterTableOperation::AlterColumn { column_name, op } => match op {
+                AlterColumnOperation::SetNotNull => {
+                    let key = (table.to_owned(), named(column_name));
+                    if !self.linter.proven.contains(&key) {
+                        self.fault(Fault::NotNullUnproven);
+                    }
+                }
+                AlterColumnOperation::SetDataType { .. } => self.fault(Fault::ChangesType),
+                AlterColumnOperation::DropNotNull
+                | AlterColumnOperation::SetDefault { .. }
+                | AlterColumnOperation::DropDefault => {}
+                AlterColumnOperation::AddGenerated { .. } => self.fault(Fault::RewritesTable),
+            },
+            AlterTableOperation::DropConstraint {
+                drop_behavior: None,
+                ..
+            }
+            | AlterTableOperation::RenameConstraint { .. } => {}
+            AlterTableOperation::DropColumn {
+                drop_behavior: None,
+                ..
+            }
+            | AlterTableOperation::RenameColumn { .. }
+            | AlterTableOperation::RenameTable { .. } => self.contract(),
+            _ => self.fault(Fault::NotKnownToBeSafe),
+        }
+    }
+
+    fn add_constraint(&mut self, table: &str, constraint: &TableConstraint, not_valid: bool) {
+        let name = match constraint {
+            TableConstraint::Check(check) => check.name.as_ref(),
+            TableConstraint::ForeignKey(key) => key.name.as_ref(),
+            TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
+                return;
+            }
+            TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_) => {
+                return self.fault(Fault::KeyWithoutIndex);
+            }
+            _ => return self.fault(Fault::NotKnownToBeSafe),
+        };
+        if !not_valid {
+            return self.fault(Fault::NoNotValid);
+        }
+        let Some(name) = name else {
+            return self.fault(Fault::NotKnownToBeSafe);
+        };
+        let key = (table.to_owned(), named(name));
+        self.added_constraints.insert(key.clone());
+        if let TableConstraint::Check(check) = constraint
+            && let Expr::IsNotNull(column) = check.expr.as_ref()
+            && let Expr::Identifier(column) = column.as_ref()
+        {
+            self.linter.unproven.insert(key, named(column));
+        }
+    }
+
+    fn add_column(&mut self, column: &ColumnDef) {
+        let mut is_nullable = true;
+        let mut has_default = false;
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::Null | ColumnOption::Collation(_) => {}
+                ColumnOption::NotNull => is_nullable = false,
+                ColumnOption::Default(value) => {
+                    has_default = true;
+                    if !is_computed_once(value) {
+                        self.fault(Fault::RewritesTable);
+                    }
+                }
+                ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
+                    self.fault(Fault::RewritesTable);
+                }
+                ColumnOption::Check(_) | ColumnOption::ForeignKey(_) => {
+                    self.fault(Fault::NoNotValid);
+                }
+                ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_) => {
+                    self.fault(Fault::KeyWithoutIndex);
+                }
+                _ => self.fault(Fault::NotKnownToBeSafe),
+            }
+        }
+        if !is_nullable && !has_default {
+            self.fault(Fault::NotNullWithoutDefault);
+        }
+    }
+}
+
+/// `SET LOCAL lock_timeout = '2s'`, at most [`LOCK_TIMEOUT_MAX`]. Zero would wait forever.
+fn sets_lock_timeout(statement: &Statement) -> bool {
+    let Statement::Set(Set::SingleAssignment {
+        scope: Some(ContextModifier::Local),
+        variable,
+        values,
+        ..
+    }) = statement
+    else {
+        return false;
+    };
+    let [Expr::Value(value)] = values.as_slice() else {
+        return false;
+    };
+    let milliseconds = match &value.value {
+        Value::SingleQuotedString(text) => match text.strip_suffix("ms") {
+            Some(number) => number.trim().parse().ok(),
+            None => text.strip_suffix('s').and_then(|number| {
+                let seconds: u64 = number.trim().parse().ok()?;
+                seconds.checked_mul(1000)
+            }),
+        },
+        _ => None,
+    };
+    named(variable).eq_ignore_ascii_case("lock_timeout")
+        && milliseconds.is_some_and(|wait| (1..=LOCK_TIMEOUT_MAX).contains(&wait))
+}
+
+/// Rows that the file itself spells out: a fixed, small number.
+fn is_literal_rows(source: &Query) -> bool {
+    source.with.is_none() && matches!(source.body.as_ref(), SetExpr::Values(_))
+}
+
+/// Whether PostgreSQL computes a default once for all existing rows instead of rewriting the table.
+fn is_computed_once(value: &Expr) -> bool {
+    match value {
+        Expr::Value(_) => true,
+        Expr::Cast { expr, .. } | Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => {
+            is_computed_once(expr)
+        }
+        Expr::Array(array) => array.elem.iter().all(is_computed_once),
+        Expr::Function(Function { name, .. }) => {
+            let stable = ["now", "current_timestamp", "current_date"];
+            stable.contains(&named(name).to_lowercase().as_str())
+        }
+        _ => false,
+    }
+}

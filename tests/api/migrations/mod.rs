@@ -1,0 +1,6 @@
+//! The migrations: which of them never change again, and the rules for those to come.
+
+mod documented;
+mod linter;
+mod rules;
+mod sequence;

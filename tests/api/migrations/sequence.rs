@@ -1,0 +1,155 @@
+//! The migrations of this repository, file by file.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use super::linter::Linter;
+
+/// The schema of the first release, with the SHA-256 of each file. A database that has applied a
+/// file refuses to start with another text under that number, so these never change.
+const FIRST_RELEASE: &[(&str, &str)] = &[
+    (
+        "crates/idempotency/migrations/core/0001_idempotency_keys.sql",
+        "50608fb162af952a81f3cf7cca2b29ba30a642bae7ce0dc2264e28aaf9235a62",
+    ),
+    (
+        "crates/idempotency/migrations/phases/0002_idempotency_leases.sql",
+        "25b47fa9b10ba420f8488f3a6cffb4fc053142be9eac8a8369682fc5331f86be",
+    ),
+    (
+        "crates/idempotency/migrations/workflow/0003_workflows.sql",
+        "a7760627755a3894ae51eca41e56886e08eee1c196bc10d37ce4662094990e6c",
+    ),
+    (
+        "migrations/0001_accounts.sql",
+        "1db76978c4f6a2b0f9a6e703f90f4f2f7f876b277ed1fefe408acdcd90d3a461",
+    ),
+    (
+        "migrations/0002_orders.sql",
+        "7d76f81c72243658e99f6792579243540988d74c0891581811c9adfbefc4ca98",
+    ),
+    (
+        "migrations/0003_charges.sql",
+        "1597790aed38c17d6f23b0da7d751aaa06236d9c67df448aebf9861cba79d8d8",
+    ),
+    (
+        "migrations/0004_refunds.sql",
+        "42b7cbcb99f149e2c9c630865e00e34ab025a8cf1a5c4ecea07bd3622bd7e413",
+    ),
+    (
+        "migrations/0005_events.sql",
+        "6568efdb4d664db923d4b3364fed82956c9497f27c75d64e99e52da3a52331c6",
+    ),
+    (
+        "migrations/0006_webhook_endpoints.sql",
+        "5447560d70252847908d15795d30ba3ddf756f0e92a49fab9d79d1e1ee5829c5",
+    ),
+    (
+        "migrations/0007_inventory.sql",
+        "5606f7d1e559c225530317c631d8ab4543205c93c6c78382966c45c200b31e7a",
+    ),
+    (
+        "migrations/0008_checkouts.sql",
+        "622139210eda1ebfbdaf29445e632fdab6678f259293c12777e6c0e07be4e13d",
+    ),
+    (
+        "migrations/0009_operations.sql",
+        "d774b222065d6410a71af7173247b24b4dcb48adf6bccbc28fe11a58d3f33a0b",
+    ),
+    (
+        "migrations/0010_operators_words.sql",
+        "723f881426ebab599634e5d0cc13a477c5fee8bd155b3c17f8d86988a891b08a",
+    ),
+];
+
+/// Folders whose migrations are applied in the order of their numbers.
+const SETS: [&str; 2] = ["crates/idempotency/migrations", "migrations"];
+
+/// The migrations of a set by the names of their files. Features have folders of their own.
+fn migrations_below(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let mut migrations = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            migrations.extend(migrations_below(&path));
+        } else {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let other = migrations.insert(name, path);
+            assert_eq!(other, None, "two migrations have one name");
+        }
+    }
+    migrations
+}
+
+/// Path and text of each migration of a set, in order.
+fn migrations(set: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    migrations_below(&root.join(set))
+        .into_values()
+        .map(|path| {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            (name.to_owned(), fs::read_to_string(&path).unwrap())
+        })
+        .collect()
+}
+
+fn is_of_the_first_release(path: &str) -> bool {
+    FIRST_RELEASE.iter().any(|(known, _)| *known == path)
+}
+
+#[test]
+fn the_migrations_of_the_first_release_never_change() {
+    for (path, known) in FIRST_RELEASE {
+        let sql = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+        let sum = hex::encode(Sha256::digest(sql));
+        assert_eq!(
+            &sum, known,
+            "{path}: write a new migration instead, docs/migrations.md"
+        );
+    }
+}
+
+#[test]
+fn later_migrations_keep_the_rules_for_tables_in_use() {
+    for set in SETS {
+        let mut linter = Linter::default();
+        for (path, sql) in migrations(set) {
+            if !is_of_the_first_release(&path) {
+                let faults = linter.faults(&sql);
+                assert_eq!(
+                    faults,
+                    [],
+                    "{path}: docs/migrations.md says what to do instead"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_migration_has_a_number_of_its_own_after_those_of_the_first_release() {
+    for set in SETS {
+        let mut last = 0;
+        let mut is_later = false;
+        for (path, _) in migrations(set) {
+            let name = path.rsplit('/').next().unwrap();
+            let (number, rest) = name.split_once('_').expect("NUMBER_what_it_does.sql");
+            assert!(number.len() == 4 && rest.ends_with(".sql"), "{path}");
+            let number: u32 = number.parse().unwrap();
+            assert!(number > last, "{path} has the number of another migration");
+            last = number;
+            let is_first = is_of_the_first_release(&path);
+            assert!(
+                !(is_later && is_first),
+                "{path} comes after a later migration"
+            );
+            is_later = !is_first;
+        }
+        assert!(last > 0, "{set} has no migration");
+    }
+}

@@ -1,0 +1,280 @@
+//! `charge-once processor` under faults: crashes, lost replies, and the faults that its switches make.
+
+use std::sync::Arc;
+
+use nix::sys::signal::Signal;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+use uuid::Uuid;
+
+use crate::support::{
+    harness::{TestDatabase, eventually},
+    postgres_proxy::{NetworkFault, PostgresProxy},
+    processor::{
+        FOREVER, Processor, authorise, broke_a_rule, capture, done, only, promise, refund, sends,
+    },
+};
+
+#[tokio::test]
+async fn after_kill_9_between_effect_and_reply_a_resend_gets_the_answer() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_after", "milliseconds": FOREVER});
+    processor.switch(long).await;
+    let reply = sends(&processor, key);
+    processor.delays(1).await;
+    assert_eq!(processor.lines().await, 1, "it has happened");
+    processor.signal(Signal::SIGKILL);
+    assert_eq!(reply.await.unwrap(), None);
+
+    let again = Processor::start_on(processor.database.clone(), &[]);
+    assert_eq!(
+        again.put(key, &authorise("ch_1", "tok_visa")).await,
+        done(key)
+    );
+    assert_eq!(again.look_up(key).await, done(key));
+    assert_eq!(again.lines().await, 1);
+    assert_eq!(again.sums("ch_1").await, [2000, 2000, 0, 0]);
+}
+
+#[tokio::test]
+async fn after_kill_9_before_the_effect_a_resend_executes() {
+    let processor = Arc::new(Processor::start().await);
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_before", "milliseconds": FOREVER});
+    processor.switch(long).await;
+    let reply = sends(&processor, key);
+    processor.delays(1).await;
+    processor.signal(Signal::SIGKILL);
+    assert_eq!(reply.await.unwrap(), None);
+
+    let again = Processor::start_on(processor.database.clone(), &[]);
+    assert_eq!(again.look_up(key).await, only(404, key, "not_found"));
+    assert_eq!(
+        again.put(key, &authorise("ch_1", "tok_visa")).await,
+        done(key)
+    );
+    assert_eq!(again.lines().await, 1);
+}
+
+#[tokio::test]
+async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_line() {
+    let processor = Processor::start().await;
+    for (fault, executed) in [
+        ("refuse", false),
+        ("error_before", false),
+        ("drop_before", false),
+        ("error_after", true),
+        ("drop_after", true),
+    ] {
+        let key = Uuid::now_v7();
+        let charge = format!("ch_{fault}");
+        let instruction = authorise(&charge, "tok_visa");
+        processor.switch(json!({"fault": fault, "count": 2})).await;
+        let expected = match fault {
+            "refuse" => only(503, key, "not_executed"),
+            "error_before" | "error_after" => only(500, key, "unknown"),
+            _ => None,
+        };
+        for _ in 0..2 {
+            assert_eq!(processor.put(key, &instruction).await, expected, "{fault}");
+        }
+        let kept = if executed {
+            done(key)
+        } else {
+            only(404, key, "not_found")
+        };
+        assert_eq!(processor.look_up(key).await, kept, "{fault}");
+        assert_eq!(processor.put(key, &instruction).await, done(key), "{fault}");
+        assert_eq!(processor.sums(&charge).await, [2000, 2000, 0, 0], "{fault}");
+    }
+    assert_eq!(processor.lines().await, 5);
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_resend_takes_nothing_back() {
+    let processor = Processor::start().await;
+    let key = Uuid::now_v7();
+    let instruction = authorise("ch_1", "tok_visa");
+    processor.switch(json!({"fault": "drop_after"})).await;
+    processor.switch(json!({"fault": "refuse"})).await;
+    assert_eq!(processor.put(key, &instruction).await, None);
+    let refused = processor.put(key, &instruction).await;
+    assert_eq!(refused, only(503, key, "not_executed"));
+    assert_eq!(processor.put(key, &instruction).await, done(key));
+    assert_eq!(processor.lines().await, 1);
+}
+
+#[tokio::test]
+async fn a_delay_before_the_effect_is_in_progress_and_one_on_the_way_is_not_known_of() {
+    let processor = Arc::new(Processor::start().await);
+    for (fault, meanwhile) in [
+        ("delay_before", "in_progress"),
+        ("delay_arrival", "not_found"),
+    ] {
+        let key = Uuid::now_v7();
+        let lines = processor.lines().await;
+        let long = json!({"fault": fault, "milliseconds": FOREVER});
+        processor.switch(long).await;
+        let late = sends(&processor, key);
+        processor.delays(1).await;
+        assert_eq!(processor.look_up(key).await.unwrap().1["status"], meanwhile);
+        assert_eq!(processor.lines().await, lines);
+        let second = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+        if fault == "delay_before" {
+            assert_eq!(second, only(409, key, "in_progress"));
+        } else {
+            assert_eq!(second, done(key), "the first one hasn't arrived");
+        }
+        processor.reset_switches().await;
+        assert_eq!(late.await.unwrap(), done(key), "{fault}");
+        assert_eq!(processor.lines().await, lines + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_undoes_nothing() {
+    let processor = Processor::start().await;
+    let key = Uuid::now_v7();
+    let long = json!({"fault": "delay_before", "milliseconds": FOREVER});
+    processor.switch(long).await;
+    let body = serde_json::to_string(&authorise("ch_1", "tok_visa")).unwrap();
+    let mut client = TcpStream::connect(processor.address).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "PUT /operations/{key} HTTP/1.1\r\nhost: processor\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    processor.delays(1).await;
+    // Of the ways to go away, a reset is the one that cancels a handler.
+    client.set_zero_linger().unwrap();
+    drop(client);
+    // Both worker threads have looked at their connections when they have answered a few more.
+    for _ in 0..20 {
+        processor.look_up(key).await;
+    }
+    processor.reset_switches().await;
+    eventually("the operation is executed", || async {
+        processor.look_up(key).await == done(key)
+    })
+    .await;
+}
+
+// The proxy needs a thread beside the one that waits for the banner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_is_lost_is_unknown_whether_it_came_through_or_not() {
+    let database = TestDatabase::create_empty().await;
+    let proxy = PostgresProxy::in_front_of(&database.url).await;
+    let processor = Processor::start_through(database, &proxy.url, &[]);
+    for (fault, executed) in [
+        (NetworkFault::LosesAnswersToCommit, true),
+        (NetworkFault::LosesCommits, false),
+    ] {
+        let key = Uuid::now_v7();
+        let charge = format!("ch_{key}");
+        let lost = proxy.lost_commits();
+        proxy.inject(fault);
+        let reply = processor.put(key, &authorise(&charge, "tok_visa")).await;
+        assert_eq!(reply, only(500, key, "unknown"), "{fault:?}");
+        assert_eq!(proxy.lost_commits(), lost + 1);
+        proxy.inject(NetworkFault::None);
+        eventually("PostgreSQL has ended the lost session", || async {
+            let open = "SELECT count(*) FROM pg_stat_activity
+                         WHERE datname = current_database() AND state LIKE 'idle in%'";
+            processor.database.count(open).await == 0
+        })
+        .await;
+        let sums = if executed { [2000, 2000, 0, 0] } else { [0; 4] };
+        assert_eq!(processor.sums(&charge).await, sums, "{fault:?}");
+        let resent = processor.put(key, &authorise(&charge, "tok_visa")).await;
+        assert_eq!(resent, done(key), "{fault:?}");
+        assert_eq!(
+            processor.sums(&charge).await,
+            [2000, 2000, 0, 0],
+            "{fault:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_postgres_refuses_is_not_executed() {
+    let processor = Processor::start().await;
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$;
+         CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON processor.operations
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
+    )
+    .execute(&processor.database.pool)
+    .await
+    .unwrap();
+    let key = Uuid::now_v7();
+    let reply = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+    assert_eq!(reply, only(503, key, "not_executed"));
+    assert_eq!(
+        (processor.lines().await, processor.sums("ch_1").await),
+        (0, [0; 4])
+    );
+}
+
+#[tokio::test]
+async fn a_switch_for_one_verb_leaves_the_others_alone() {
+    let processor = Processor::start().await;
+    processor
+        .switch(json!({"fault": "refuse", "verb": "capture"}))
+        .await;
+    processor
+        .switch(json!({"fault": "error_before", "verb": "look_up"}))
+        .await;
+    let (promised, captured) = (Uuid::now_v7(), Uuid::now_v7());
+    assert_eq!(
+        processor.put(promised, &promise("ch_1")).await,
+        done(promised)
+    );
+    let refused = processor.put(captured, &capture("ch_1", 2000)).await;
+    assert_eq!(refused, only(503, captured, "not_executed"));
+    assert_eq!(
+        processor.put(captured, &capture("ch_1", 2000)).await,
+        done(captured)
+    );
+    assert_eq!(
+        processor.look_up(captured).await,
+        only(500, captured, "unknown")
+    );
+    assert_eq!(processor.look_up(captured).await, done(captured));
+}
+
+#[tokio::test]
+async fn switches_are_shown_reset_and_refused_where_they_make_no_sense() {
+    let processor = Processor::start().await;
+    let set = async |switch: Value| {
+        let request = processor.request(Method::POST, "/switches").json(&switch);
+        request.send().await.unwrap().status().as_u16()
+    };
+    for senseless in [
+        json!({}),
+        json!({"fault": "explode"}),
+        json!({"fault": "refuse", "count": 0}),
+        json!({"fault": "refuse", "times": 1}),
+        json!({"fault": "refuse", "milliseconds": 1}),
+        json!({"fault": "delay_after"}),
+        json!({"fault": "delay_after", "milliseconds": 600_001}),
+    ] {
+        assert_eq!(set(senseless.clone()).await, 400, "{senseless}");
+    }
+    assert_eq!(
+        set(json!({"fault": "refuse", "count": 2, "verb": "refund"})).await,
+        200
+    );
+    let shown = processor.request(Method::GET, "/switches");
+    let shown: Value = shown.send().await.unwrap().json().await.unwrap();
+    let one = json!({"fault": "refuse", "count": 2, "verb": "refund"});
+    assert_eq!(shown, json!({"switches": [one], "delaying": 0}));
+    processor.reset_switches().await;
+    let key = Uuid::now_v7();
+    assert_eq!(
+        processor.put(key, &refund("ch_1", 1)).await,
+        broke_a_rule(key)
+    );
+}

@@ -1,0 +1,366 @@
+//! Levels of inventory that many requests set and take from at once.
+
+use std::collections::BTreeMap;
+
+use charge_once::{
+    cli::api_key::DEV_ACCOUNT,
+    database::PgConnection,
+    domain::{
+        ids::AccountId,
+        inventory::{OutOfStock, allocate},
+        order::Item,
+    },
+    store,
+};
+use serde_json::{Value, json};
+use sqlx::{PgPool, postgres::PgPoolOptions};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::support::{
+    harness::{Answer, Client, PATIENCE, TestDatabase, TestServer, eventually},
+    racers::all_at_once,
+};
+
+const LEVELS: &str = "SELECT count(*) FROM inventory";
+
+/// Sets a level, and retries with one key until the reply is definite: on a busy machine a lock may
+/// take longer than the server waits for it.
+async fn put_until_definite(client: &Client, path: &str, body: &Value) -> Answer {
+    let key = Uuid::now_v7().to_string();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answer = client.put(path, &key, body).await;
+        if ![409, 503].contains(&answer.status.as_u16()) {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn fifty_levels_set_at_once_leave_one_row_with_one_of_them() {
+    let server = TestServer::start().await;
+    let answers = all_at_once(50, |racer| {
+        let client = server.client.clone();
+        let body = json!({"quantity": racer});
+        async move { put_until_definite(&client, "/inventory/mug", &body).await }
+    })
+    .await;
+    assert!(
+        answers.iter().all(|answer| answer.status == 200),
+        "{answers:?}"
+    );
+    let mut set: Vec<_> = answers
+        .iter()
+        .map(|a| a.json()["quantity"].as_i64().unwrap())
+        .collect();
+    set.sort_unstable();
+    assert_eq!(
+        set,
+        (0..50).collect::<Vec<_>>(),
+        "each answer is its own request's"
+    );
+    assert_eq!(server.database.count(LEVELS).await, 1);
+    let left = server.client.get("/inventory/mug").await.json();
+    let is_an_answer = |answer: &Answer| answer.json() == left;
+    assert!(answers.iter().any(is_an_answer), "{left}");
+}
+
+#[tokio::test]
+async fn who_sets_a_level_waits_for_who_takes_from_it_and_then_has_the_last_word() {
+    let server = TestServer::start().await;
+    let (client, database) = (&server.client, &server.database);
+    client
+        .put("/inventory/mug", "key-1", &json!({"quantity": 5}))
+        .await;
+    let account = dev_account(database).await;
+    let mut taking = database.pool.begin().await.unwrap();
+    let found = store::inventory::lock_levels(&mut taking, account, &["mug".to_owned()]).await;
+    let allocation = allocate(&found.unwrap(), &items(&[("mug", 3)])).unwrap();
+    store::inventory::take(&mut taking, account, &allocation)
+        .await
+        .unwrap();
+    let setting = tokio::spawn({
+        let client = client.clone();
+        async move { put_until_definite(&client, "/inventory/mug", &json!({"quantity": 40})).await }
+    });
+    one_waits_for_a_lock(database).await;
+    assert_eq!(client.get("/inventory/mug").await.json()["quantity"], 5);
+    taking.commit().await.unwrap();
+    assert_eq!(setting.await.unwrap().status, 200);
+    assert_eq!(client.get("/inventory/mug").await.json()["quantity"], 40);
+}
+
+async fn one_waits_for_a_lock(database: &TestDatabase) {
+    eventually("one waits for a lock", || async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        database.count(waiting).await == 1
+    })
+    .await;
+}
+
+async fn dev_account(database: &TestDatabase) -> AccountId {
+    let id = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1")
+        .bind(DEV_ACCOUNT)
+        .fetch_one(&database.pool)
+        .await;
+    AccountId(id.unwrap())
+}
+
+/// Lines of an order.
+fn items(lines: &[(&str, i64)]) -> Vec<Item> {
+    let item = |(sku, quantity): &(&str, i64)| Item {
+        description: None,
+        quantity: *quantity,
+        sku: Some((*sku).to_owned()),
+        unit_amount: 1,
+    };
+    lines.iter().map(item).collect()
+}
+
+/// A shop with some levels, and enough connections for all racers at once.
+struct Shop {
+    account: AccountId,
+    database: TestDatabase,
+    pool: PgPool,
+}
+
+impl Shop {
+    async fn with(levels: &[(&str, i64)]) -> Self {
+        let database = TestDatabase::create().await;
+        let account = dev_account(&database).await;
+        let options = PgPoolOptions::new().max_connections(25);
+        let pool = options.connect(&database.url).await.unwrap();
+        let mut connection = pool.acquire().await.unwrap();
+        for (sku, quantity) in levels {
+            store::inventory::set(&mut connection, account, sku, *quantity)
+                .await
+                .unwrap();
+        }
+        Self {
+            account,
+            database,
+            pool,
+        }
+    }
+
+    /// All of `orders` at once, each in a transaction of its own; how each ended.
+    async fn allocate_all(&self, look: Look, orders: Vec<Vec<Item>>) -> Vec<Allocated> {
+        let mut racers = JoinSet::new();
+        for order in orders {
+            let (pool, account) = (self.pool.clone(), self.account);
+            racers.spawn(async move { allocate_one(&pool, account, look, &order).await });
+        }
+        racers.join_all().await
+    }
+
+    async fn levels(&self) -> BTreeMap<String, i64> {
+        let rows: Vec<(String, i64)> = sqlx::query_as("SELECT sku, quantity FROM inventory")
+            .fetch_all(&self.pool)
+            .await
+            .unwrap();
+        rows.into_iter().collect()
+    }
+}
+
+/// How the levels are read that an allocation is decided by.
+#[derive(Clone, Copy)]
+enum Look {
+    /// As it should be.
+    Locking,
+    /// As if the lock had been forgotten.
+    Glancing,
+}
+
+#[derive(Debug)]
+enum Allocated {
+    Whole,
+    Refused(OutOfStock),
+    /// The constraint that refused it, or what else went wrong.
+    Broken(String),
+}
+
+async fn allocate_one(pool: &PgPool, account: AccountId, look: Look, items: &[Item]) -> Allocated {
+    let broken = |error: sqlx::Error| {
+        let constraint = error
+            .as_database_error()
+            .and_then(|error| error.constraint());
+        Allocated::Broken(constraint.map_or_else(|| error.to_string(), str::to_owned))
+    };
+    let mut tx = pool.begin().await.unwrap();
+    let skus: Vec<_> = items.iter().filter_map(|item| item.sku.clone()).collect();
+    let levels = match look {
+        Look::Locking => store::inventory::lock_levels(&mut tx, account, &skus).await,
+        Look::Glancing => glance(&mut tx, account, &skus).await,
+    };
+    let levels = match levels {
+        Ok(levels) => levels,
+        Err(error) => return broken(error),
+    };
+    let allocation = match allocate(&levels, items) {
+        Ok(allocation) => allocation,
+        Err(refusal) => return Allocated::Refused(refusal),
+    };
+    if let Err(error) = store::inventory::take(&mut tx, account, &allocation).await {
+        return broken(error);
+    }
+    tx.commit().await.map_or_else(broken, |()| Allocated::Whole)
+}
+
+async fn glance(
+    tx: &mut PgConnection,
+    account: AccountId,
+    skus: &[String],
+) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+    let mut levels = BTreeMap::new();
+    for sku in skus {
+        if let Some(found) = store::inventory::find(&mut *tx, account, sku).await? {
+            levels.insert(found.sku, found.quantity);
+        }
+    }
+    Ok(levels)
+}
+
+#[tokio::test]
+async fn of_a_hundred_allocations_at_once_as_many_succeed_as_there_is_stock() {
+    let shop = Shop::with(&[("mug", 7)]).await;
+    let ended = shop
+        .allocate_all(Look::Locking, vec![items(&[("mug", 1)]); 100])
+        .await;
+    let whole = ended
+        .iter()
+        .filter(|end| matches!(end, Allocated::Whole))
+        .count();
+    let refused = |end: &&Allocated| matches!(end, Allocated::Refused(OutOfStock { item: 0 }));
+    assert_eq!(
+        (whole, ended.iter().filter(refused).count()),
+        (7, 93),
+        "{ended:?}"
+    );
+    assert_eq!(shop.levels().await["mug"], 0);
+}
+
+#[tokio::test]
+async fn allocations_of_the_same_skus_in_all_orders_are_whole_or_refused() {
+    let shop = Shop::with(&[("cup", 30), ("mug", 60), ("pan", 1_000)]).await;
+    let orders = [
+        [("mug", 2), ("cup", 1), ("pan", 3)],
+        [("pan", 3), ("mug", 2), ("cup", 1)],
+        [("cup", 1), ("pan", 3), ("mug", 2)],
+        [("mug", 2), ("pan", 3), ("cup", 1)],
+    ];
+    let orders = (0..60)
+        .map(|number| items(&orders[number % orders.len()]))
+        .collect();
+    let ended = shop.allocate_all(Look::Locking, orders).await;
+    let whole = ended
+        .iter()
+        .filter(|end| matches!(end, Allocated::Whole))
+        .count();
+    let broken = |end: &Allocated| matches!(end, Allocated::Broken(_));
+    assert!(!ended.iter().any(broken), "{ended:?}");
+    assert_eq!(whole, 30);
+    let left = [("cup", 0), ("mug", 0), ("pan", 910)];
+    let left = left.map(|(sku, quantity)| (sku.to_owned(), quantity));
+    assert_eq!(shop.levels().await, BTreeMap::from(left));
+}
+
+/// Two allocations that lock the same levels in different orders wait for each other forever.
+#[tokio::test]
+async fn levels_are_locked_in_the_order_of_their_skus_whatever_order_they_lie_in() {
+    let shop = Shop::with(&[("pan", 1), ("cup", 1)]).await;
+    let (cup, pan) = ("cup".to_owned(), "pan".to_owned());
+    let mut one = shop.pool.begin().await.unwrap();
+    store::inventory::lock_levels(&mut one, shop.account, std::slice::from_ref(&cup))
+        .await
+        .unwrap();
+    let mut two = shop.pool.begin().await.unwrap();
+    let account = shop.account;
+    let both = tokio::spawn(async move {
+        // Rows as they lie in the table: no index sorts them by accident.
+        sqlx::raw_sql("SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off")
+            .execute(&mut *two)
+            .await
+            .unwrap();
+        store::inventory::lock_levels(&mut two, account, &[pan, cup])
+            .await
+            .map(|found| found.len())
+    });
+    one_waits_for_a_lock(&shop.database).await;
+    let mut three = shop.pool.begin().await.unwrap();
+    sqlx::raw_sql("SET LOCAL lock_timeout = '1s'")
+        .execute(&mut *three)
+        .await
+        .unwrap();
+    let free = store::inventory::lock_levels(&mut three, account, &["pan".to_owned()]).await;
+    assert_eq!(free.expect("who waits for the cup has no pan yet").len(), 1);
+    three.rollback().await.unwrap();
+    one.rollback().await.unwrap();
+    assert_eq!(both.await.unwrap().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn without_the_lock_the_constraint_alone_keeps_a_level_from_being_sold_twice() {
+    let shop = Shop::with(&[("mug", 7)]).await;
+    let ended = shop
+        .allocate_all(Look::Glancing, vec![items(&[("mug", 1)]); 100])
+        .await;
+    let whole = ended
+        .iter()
+        .filter(|end| matches!(end, Allocated::Whole))
+        .count();
+    assert_eq!(whole, 7, "{ended:?}");
+    for end in &ended {
+        match end {
+            Allocated::Whole | Allocated::Refused(OutOfStock { item: 0 }) => {}
+            Allocated::Broken(cause) => assert_eq!(cause, "inventory_is_never_negative"),
+            Allocated::Refused(_) => panic!("{end:?}"),
+        }
+    }
+    assert_eq!(shop.levels().await["mug"], 0);
+}
+
+#[tokio::test]
+async fn an_allocation_of_what_has_no_level_takes_nothing() {
+    let shop = Shop::with(&[("mug", 7)]).await;
+    let mut tx = shop.pool.begin().await.unwrap();
+    for allocation in [
+        vec![("cup".to_owned(), 1), ("mug".to_owned(), 1)],
+        vec![("mug".to_owned(), 1), ("mug".to_owned(), 2)],
+    ] {
+        let taken = store::inventory::take(&mut tx, shop.account, &allocation).await;
+        assert!(matches!(taken, Err(sqlx::Error::RowNotFound)), "{taken:?}");
+    }
+    tx.rollback().await.unwrap();
+    let mut tx = shop.pool.begin().await.unwrap();
+    store::inventory::take(&mut tx, shop.account, &[])
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(shop.levels().await["mug"], 7);
+    assert_eq!(shop.database.count(LEVELS).await, 1);
+}
+
+#[tokio::test]
+async fn what_was_changed_last_has_the_latest_time() {
+    let shop = Shop::with(&[("mug", 7)]).await;
+    let updated_at = "SELECT (extract(epoch FROM updated_at) * 1000000)::bigint FROM inventory";
+    // The transaction that began first changes the level last.
+    let mut early = shop.pool.begin().await.unwrap();
+    store::inventory::find(&mut early, shop.account, "mug")
+        .await
+        .unwrap();
+    let taken = shop
+        .allocate_all(Look::Locking, vec![items(&[("mug", 1)])])
+        .await;
+    assert!(matches!(taken[..], [Allocated::Whole]), "{taken:?}");
+    let before = shop.database.count(updated_at).await;
+    store::inventory::set(&mut early, shop.account, "mug", 7)
+        .await
+        .unwrap();
+    early.commit().await.unwrap();
+    let after = shop.database.count(updated_at).await;
+    assert!(before < after, "{before} {after}");
+}

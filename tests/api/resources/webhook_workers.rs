@@ -1,0 +1,365 @@
+//! The workers that send webhooks: how replicas share the deliveries, and what a crash leaves behind.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use charge_once::store::webhook_deliveries::{Busy, claim};
+use futures_util::future::join_all;
+use sqlx::{Postgres, Transaction};
+
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, ServerProcess, TestDatabase, TestServer, eventually},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, PENDING, QUICK, delete, everything_is_delivered, quick_but},
+};
+
+#[tokio::test]
+async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests() {
+    // Two connections, so that deliveries that held them would be felt.
+    let variables = quick_but(&[("WEBHOOK_TIMEOUT", "60s"), ("POOL_CONNECTIONS", "2")]);
+    let server = TestServer::start_with(&variables).await;
+    let client = &server.client;
+    let (mut stuck, mut lively) = (Receiver::start().await, Receiver::start().await);
+    Endpoint::at(client, &stuck.url()).await;
+    // More than one replica sends at once.
+    let many = (0..70)
+        .map(|number| async move { client.charge_until_definite(&format!("key-{number}")).await });
+    for answer in join_all(many).await {
+        assert_eq!(answer.status, 201);
+    }
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(stuck.next().await);
+    }
+    Endpoint::at(client, &lively.url()).await;
+    client.charge("another").await;
+    lively.next().await.answer(200).await;
+    assert!(stuck.arrived().is_none(), "four at once are enough");
+    eventually("the other endpoint's delivery is marked", || async {
+        server.database.count(PENDING).await == 71
+    })
+    .await;
+    // A place that is free again is used.
+    held.remove(0).answer(200).await;
+    stuck.next().await;
+}
+
+#[tokio::test]
+async fn an_account_whose_endpoints_never_answer_delays_no_other_account() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
+    let client = &server.client;
+    let (mut stuck, mut lively) = (Receiver::start().await, Receiver::start().await);
+    // As many as an account may have, and for each more than one replica sends to it at once:
+    // together, more than one replica sends at all.
+    for _ in 0..16 {
+        Endpoint::at(client, &stuck.url()).await;
+    }
+    for number in 0..5 {
+        client.charge(&format!("key-{number}")).await;
+    }
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(stuck.next().await);
+    }
+    let other = client_of_account(&server, "other").await;
+    let endpoint = Endpoint::at(&other, &lively.url()).await;
+    other.charge("key-1").await;
+    lively.next().await.answer(200).await;
+    endpoint.newest_succeeds(&other).await;
+    assert!(stuck.arrived().is_none(), "sixteen at once are enough");
+    // A place that is free again is used.
+    held.remove(0).answer(200).await;
+    stuck.next().await;
+}
+
+#[tokio::test]
+async fn two_replicas_share_the_work_and_deliver_nothing_twice() {
+    let database = TestDatabase::create().await;
+    let replicas = [
+        ServerProcess::start(&database, QUICK),
+        ServerProcess::start(&database, QUICK),
+    ];
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(&replicas[0].client, &receiver.url()).await;
+    for number in 0..20 {
+        let client = &replicas[number % 2].client;
+        assert_eq!(client.charge(&format!("key-{number}")).await.status, 201);
+    }
+    // One replica sends four at once to an endpoint, so eight are the work of two.
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(receiver.next().await);
+    }
+    let mut events = BTreeSet::new();
+    for _ in 0..20 {
+        let received = match held.pop() {
+            Some(received) => received,
+            None => receiver.next().await,
+        };
+        assert!(events.insert(received.event_id()), "delivered twice");
+        received.answer(200).await;
+    }
+    everything_is_delivered(&database).await;
+    assert!(receiver.arrived().is_none());
+    let path = format!("/webhook_endpoints/{}/deliveries?limit=100", endpoint.id);
+    let deliveries = replicas[1].client.get(&path).await.json();
+    for delivery in deliveries["data"].as_array().unwrap() {
+        assert_eq!(
+            delivery["attempts"].as_array().unwrap().len(),
+            1,
+            "{delivery}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_POLL_INTERVAL", "60s")])).await;
+    let (client, database) = (&server.client, &server.database);
+    let mut receiver = Receiver::start().await;
+    Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    client.charge("key-2").await;
+    let mut other_replica = database.pool.begin().await.unwrap();
+    let first: uuid::Uuid = sqlx::query_scalar(
+        "SELECT event_id FROM webhook_deliveries ORDER BY next_attempt_at LIMIT 1 FOR UPDATE",
+    )
+    .fetch_one(&mut *other_replica)
+    .await
+    .unwrap();
+    let replica = ServerProcess::start(database, QUICK);
+    let received = receiver.next().await;
+    let first = charge_once::domain::ids::EventId(first).to_string();
+    assert_ne!(received.event_id(), first);
+    received.answer(200).await;
+    other_replica.rollback().await.unwrap();
+    let received = receiver.next().await;
+    assert_eq!(received.event_id(), first);
+    received.answer(200).await;
+    everything_is_delivered(database).await;
+    drop(replica);
+}
+
+#[tokio::test]
+async fn an_endpoint_whose_deliveries_are_all_being_claimed_is_passed_over() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_POLL_INTERVAL", "60s")])).await;
+    let (client, database) = (&server.client, &server.database);
+    let (claimed, mut receiver) = (Receiver::start().await, Receiver::start().await);
+    Endpoint::at(client, &claimed.url()).await;
+    client.charge("key-1").await;
+    let other_replica = hold_deliveries(database).await;
+    Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-2").await;
+    let replica = ServerProcess::start(database, QUICK);
+    receiver.next().await.answer(200).await;
+    other_replica.rollback().await.unwrap();
+    drop(replica);
+}
+
+#[tokio::test]
+async fn a_claim_reads_one_delivery_of_a_busy_endpoint_whatever_its_backlog() {
+    let server = TestServer::start_with(&[("WEBHOOK_POLL_INTERVAL", "60s")]).await;
+    let client = &server.client;
+    for _ in 0..2 {
+        Endpoint::at(client, "https://example.invalid/").await;
+    }
+    client.charge("key-1").await;
+    let database = server.stop().await;
+    let mut tx = database.pool.begin().await.unwrap();
+    // Rows without their events: what would refuse them is off.
+    sqlx::raw_sql(
+        "SET LOCAL session_replication_role = replica;
+         UPDATE webhook_deliveries SET status = 'pending', next_attempt_at = now(), claim = NULL,
+                                       attempts = '[]', delivered_at = NULL;
+         INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, next_attempt_at)
+         SELECT account_id, gen_random_uuid(), endpoint_id, gen_random_uuid(), now() - interval '1 d'
+           FROM (SELECT * FROM webhook_deliveries ORDER BY endpoint_id LIMIT 1) AS busy,
+                generate_series(1, 5000)",
+    )
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    let endpoints: Vec<uuid::Uuid> =
+        sqlx::query_scalar("SELECT id FROM webhook_endpoints ORDER BY id")
+            .fetch_all(&database.pool)
+            .await
+            .unwrap();
+    let busy = Busy {
+        accounts: Vec::new(),
+        endpoints: vec![endpoints[0]],
+    };
+
+    let mut tx = database.pool.begin().await.unwrap();
+    let claimed = claim(
+        &mut tx,
+        uuid::Uuid::new_v4(),
+        Duration::from_secs(60),
+        &busy,
+    )
+    .await;
+    assert_eq!(claimed.unwrap().unwrap().endpoint_id.0, endpoints[1]);
+    let read: i64 = sqlx::query_scalar(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+          WHERE relname = 'webhook_deliveries'",
+    )
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
+    assert!((1..50).contains(&read), "{read}");
+    tx.rollback().await.unwrap();
+}
+
+/// Holds every delivery, so that marking one has to wait.
+async fn hold_deliveries(database: &TestDatabase) -> Transaction<'static, Postgres> {
+    let mut lock = database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM webhook_deliveries FOR UPDATE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    lock
+}
+
+async fn a_mark_waits(database: &TestDatabase) {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+    eventually("a mark waits", || async {
+        database.count(waiting).await == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_kill_9_between_send_and_mark_another_replica_delivers_again() {
+    let database = TestDatabase::create().await;
+    // A claim lives three times as long as an attempt may take.
+    let variables = quick_but(&[("WEBHOOK_TIMEOUT", "1s")]);
+    let victim = ServerProcess::start(&database, &variables);
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(&victim.client, &receiver.url()).await;
+    assert_eq!(victim.client.charge("key-1").await.status, 201);
+    let first = receiver.next().await;
+    let event = first.event_id();
+    let lock = hold_deliveries(&database).await;
+    first.answer(200).await;
+    a_mark_waits(&database).await;
+    victim.kill();
+    lock.rollback().await.unwrap();
+
+    let survivor = ServerProcess::start(&database, &variables);
+    let second = receiver.next().await;
+    assert_eq!(second.event_id(), event);
+    second.answer(200).await;
+    let delivery = endpoint.newest_succeeds(&survivor.client).await;
+    assert_eq!(delivery["attempts"].as_array().unwrap().len(), 1);
+    assert!(receiver.arrived().is_none());
+}
+
+#[tokio::test]
+async fn an_attempt_that_ends_after_its_claim_undoes_nothing() {
+    let server = TestServer::start_with(QUICK).await;
+    let (client, database) = (&server.client, &server.database);
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    let late = receiver.next().await;
+    // As if the lease had run out.
+    sqlx::query("UPDATE webhook_deliveries SET next_attempt_at = now()")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let taken_over = receiver.next().await;
+    assert_eq!(taken_over.event_id(), late.event_id());
+    taken_over.answer(200).await;
+    let delivered = endpoint.newest_succeeds(client).await;
+    late.answer(500).await;
+    // What ended later is marked later.
+    client.charge("key-2").await;
+    receiver.next().await.answer(200).await;
+    endpoint
+        .newest_delivery(client, "the second event is delivered", |delivery| {
+            delivery["event"] != delivered["event"] && delivery["status"] == "succeeded"
+        })
+        .await;
+    assert_eq!(endpoint.deliveries(client).await.remove(1), delivered);
+}
+
+#[tokio::test]
+async fn deleting_an_endpoint_does_not_wait_for_charges_nor_charges_for_it() {
+    let server = TestServer::start_with(QUICK).await;
+    let (client, database) = (&server.client, &server.database);
+    let endpoint = Endpoint::at(client, "https://example.invalid/").await;
+    let mut charging = database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM webhook_endpoints FOR KEY SHARE")
+        .execute(&mut *charging)
+        .await
+        .unwrap();
+    assert_eq!(delete(client, &endpoint.id).await.status, 200);
+    charging.rollback().await.unwrap();
+
+    let endpoint = Endpoint::at(client, "https://example.invalid/").await;
+    let mut deleting = database.pool.begin().await.unwrap();
+    sqlx::query("UPDATE webhook_endpoints SET deleted_at = now(), secret = NULL")
+        .execute(&mut *deleting)
+        .await
+        .unwrap();
+    assert_eq!(client.charge("key-1").await.status, 201);
+    deleting.rollback().await.unwrap();
+    assert_eq!(endpoint.deliveries(client).await.len(), 1);
+}
+
+#[tokio::test]
+async fn deliveries_go_on_after_the_connection_was_lost_and_nothing_is_sent_twice_for_it() {
+    let server = TestServer::start_with(QUICK).await;
+    let (client, database) = (&server.client, &server.database);
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    let received = receiver.next().await;
+    let lock = hold_deliveries(database).await;
+    received.answer(200).await;
+    a_mark_waits(database).await;
+    sqlx::query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = current_database() AND application_name = 'charge-once'",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    lock.rollback().await.unwrap();
+    // Sent before and marked after: it is not sent again.
+    eventually("the pool has recovered", || async {
+        client.get("/charges").await.status == 200
+    })
+    .await;
+    let delivery = endpoint.newest_succeeds(client).await;
+    assert_eq!(delivery["attempts"].as_array().unwrap().len(), 1);
+    client.charge_until_definite("key-2").await;
+    receiver.next().await.answer(200).await;
+    everything_is_delivered(database).await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_finishes_what_it_is_sending_and_begins_nothing_new() {
+    let mut server = TestServer::start_with(QUICK).await;
+    let mut receiver = Receiver::start().await;
+    Endpoint::at(&server.client, &receiver.url()).await;
+    server.client.charge("key-1").await;
+    let received = receiver.next().await;
+    server.begin_stopping();
+    eventually("it is stopping", || async {
+        let ready = server.client.bare(reqwest::Method::GET, "/readyz");
+        ready.send().await.is_err()
+            || Answer::of(server.client.bare(reqwest::Method::GET, "/readyz"))
+                .await
+                .status
+                == 503
+    })
+    .await;
+    received.answer(500).await;
+    let database = server.stop().await;
+    let tried_once = "SELECT count(*) FROM webhook_deliveries
+                       WHERE status = 'pending' AND claim IS NULL
+                         AND jsonb_array_length(attempts) = 1";
+    assert_eq!(database.count(tried_once).await, 1);
+    assert!(receiver.arrived().is_none());
+}

@@ -1,0 +1,97 @@
+//! What every test stands on: a private PostgreSQL for the test run, a database of its own for each
+//! test, the server in this process or as a process of its own, and a client.
+
+mod client;
+mod database;
+mod server;
+
+use std::{io::Write, time::Duration};
+
+use charge_once::config::Config;
+use serde_json::Value;
+
+pub use self::{
+    client::{Answer, Client},
+    database::{TestDatabase, every_connection_is_clean, one_charge_and_its_record},
+    server::{ServerProcess, TestServer},
+};
+
+/// The key of the account `dev` in every test database.
+pub const API_KEY: &str = "sk_test_harness_dev";
+
+/// Counts the keys in flight by a committed row: each has a row without an outcome and a lease beside
+/// it. One without the other counts, too.
+pub const KEYS_IN_FLIGHT: &str = "
+    SELECT count(*)
+      FROM idempotency_leases
+      FULL JOIN (SELECT account_id, key FROM idempotency_keys WHERE status IS NULL) AS unfinished
+     USING (account_id, key)";
+
+/// Any wait for a condition ends here, as a failure.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The default configuration with some variables set.
+pub fn config(variables: &[(&str, &str)]) -> Config {
+    let defaults = [
+        ("BIND_ADDRESS", "127.0.0.1:0"),
+        ("DATABASE_URL", "postgres://unused@localhost/unused"),
+        ("WORKERS", "2"),
+        ("DEV_API_KEY", API_KEY),
+    ];
+    Config::from_lookup(|name| {
+        let find = |list: &[(&str, &str)]| {
+            list.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        find(variables).or_else(|| find(&defaults))
+    })
+    .unwrap()
+}
+
+/// Limits so long that a request at a [`PausePoint`](crate::support::pause_point::PausePoint) never
+/// reaches one.
+pub const PATIENT: &[(&str, &str)] = &[
+    ("STATEMENT_TIMEOUT", "40s"),
+    ("DATABASE_DEADLINE", "45s"),
+    ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),
+    ("REQUEST_TIMEOUT", "60s"),
+    ("IDEMPOTENCY_LEASE", "90s"),
+];
+
+/// A ladder of timeouts that leaves half a second until the work begins.
+pub const IMPATIENT: &[(&str, &str)] = &[
+    ("POOL_WAIT", "100ms"),
+    ("STATEMENT_TIMEOUT", "1100ms"),
+    ("DATABASE_DEADLINE", "1200ms"),
+    ("IDLE_IN_TRANSACTION_TIMEOUT", "1300ms"),
+    ("REQUEST_TIMEOUT", "1800ms"),
+];
+
+/// Prints a line though the test passes: the test runner keeps to itself only what `print!` writes.
+pub fn report(line: &str) {
+    let mut output = std::io::stderr().lock();
+    writeln!(output, "{line}").unwrap();
+}
+
+/// Polls until `condition` holds, and fails after [`PATIENCE`].
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "never happened: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The parameters of an ordinary charge.
+pub fn charge() -> Value {
+    serde_json::json!({"amount": 2000, "currency": "usd", "source": "tok_visa"})
+}
+
+/// Another request than [`charge`].
+pub fn another_charge() -> Value {
+    serde_json::json!({"amount": 999, "currency": "usd", "source": "tok_visa"})
+}

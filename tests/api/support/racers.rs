@@ -1,0 +1,30 @@
+//! Requests that race, and requests that are repeated until they are decided.
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::support::harness::{Answer, Client, PATIENCE};
+
+/// Sends the same request `count` times at once.
+pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>
+where
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let racers: JoinSet<Answer> = (0..count).map(&mut request).collect();
+    racers.join_all().await
+}
+
+/// A new operation, sent with one key until the reply is a definite one: on a busy machine a lock
+/// or a connection may take longer than the server waits for it.
+pub async fn until_definite(client: &Client, path: &str, body: &Value) -> Answer {
+    let key = Uuid::now_v7().to_string();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answer = client.post(path, &key, body).await;
+        if ![409, 503].contains(&answer.status.as_u16()) {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! A receiver of webhooks. Each request is handed to the test, which decides whether, when and what
+//! it is answered.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+use crate::support::harness::PATIENCE;
+
+/// Listens on an address of its own.
+pub struct Receiver {
+    pub address: SocketAddr,
+    requests: mpsc::UnboundedReceiver<Received>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// A request that waits for its answer. Dropped, it never gets one.
+pub struct Received {
+    /// The method and the target.
+    pub line: String,
+    /// By lower-case name.
+    pub headers: HashMap<String, String>,
+    pub body: Vec<u8>,
+    stream: TcpStream,
+}
+
+impl Receiver {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (hand_over, requests) = mpsc::unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::clone(&connections);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                accepted.fetch_add(1, Ordering::SeqCst);
+                let hand_over = hand_over.clone();
+                tokio::spawn(async move {
+                    if let Some(received) = read(stream).await {
+                        let _ = hand_over.send(received);
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            requests,
+            connections,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/hook?tenant=7", self.address)
+    }
+
+    /// The next request. Fails if none arrives.
+    pub async fn next(&mut self) -> Received {
+        tokio::time::timeout(PATIENCE, self.requests.recv())
+            .await
+            .expect("a webhook arrives")
+            .unwrap()
+    }
+
+    /// A request that has arrived already.
+    pub fn arrived(&mut self) -> Option<Received> {
+        self.requests.try_recv().ok()
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// One HTTP/1.1 request with a Content-Length; `None` if the sender goes before it is whole.
+async fn read(mut stream: TcpStream) -> Option<Received> {
+    let mut bytes = Vec::new();
+    let head_end = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let mut lines = head.lines();
+    let line = lines.next().unwrap().to_owned();
+    let headers: HashMap<_, _> = lines
+        .map(|line| line.split_once(": ").unwrap())
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    let length: usize = headers["content-length"].parse().unwrap();
+    let mut body = bytes[head_end + 4..].to_vec();
+    while body.len() < length {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(Received {
+        line,
+        headers,
+        body,
+        stream,
+    })
+}
+
+impl Received {
+    pub fn event(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub fn event_id(&self) -> String {
+        self.event()["id"].as_str().unwrap().to_owned()
+    }
+
+    pub fn signature(&self) -> &str {
+        &self.headers["stripe-signature"]
+    }
+
+    /// Answers, and returns when the sender has seen it: it closes the connection then.
+    pub async fn answer(self, status: u16) {
+        self.answer_with(status, "").await;
+    }
+
+    /// Answers with more headers, each ended by CR LF.
+    pub async fn answer_with(mut self, status: u16, headers: &str) {
+        let answer = format!("HTTP/1.1 {status} Whatever\r\n{headers}Content-Length: 2\r\n\r\nok");
+        self.stream.write_all(answer.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        // A reset is an end like any other.
+        let _ = tokio::time::timeout(PATIENCE, self.stream.read_to_end(&mut rest))
+            .await
+            .expect("the sender closes the connection");
+    }
+}

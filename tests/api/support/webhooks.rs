@@ -1,0 +1,113 @@
+//! Webhook endpoints to begin with.
+
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::support::{
+    harness::{Answer, Client, TestDatabase, eventually},
+    webhook_receiver::Received,
+};
+
+/// Parameters that are right.
+pub fn endpoint(url: &str) -> Value {
+    json!({"url": url, "enabled_events": ["*"]})
+}
+
+pub async fn delete(client: &Client, id: &str) -> Answer {
+    Answer::of(client.request(Method::DELETE, &format!("/webhook_endpoints/{id}"))).await
+}
+
+/// Receivers on this machine, and no longer pauses than needed.
+pub const QUICK: &[(&str, &str)] = &[
+    ("WEBHOOK_ALLOW_PRIVATE", "true"),
+    ("WEBHOOK_POLL_INTERVAL", "10ms"),
+    ("WEBHOOK_RETRY_MIN", "1ms"),
+    ("WEBHOOK_RETRY_MAX", "2ms"),
+];
+
+/// [`QUICK`] with some variables set otherwise.
+pub fn quick_but<'a>(variables: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [variables, QUICK].concat()
+}
+
+/// An endpoint: its id and its secret.
+pub struct Endpoint {
+    pub id: String,
+    pub secret: String,
+}
+
+impl Endpoint {
+    /// For events of all types.
+    pub async fn at(client: &Client, url: &str) -> Self {
+        Self::with(client, &endpoint(url)).await
+    }
+
+    pub async fn with(client: &Client, body: &Value) -> Self {
+        let key = uuid::Uuid::now_v7().to_string();
+        let created = client.post("/webhook_endpoints", &key, body).await;
+        assert_eq!(created.status, 201, "{}", created.json());
+        let secret = created.json()["secret"].as_str().unwrap().to_owned();
+        Self {
+            id: created.id(),
+            secret,
+        }
+    }
+
+    /// Newest first.
+    pub async fn deliveries(&self, client: &Client) -> Vec<Value> {
+        let path = format!("/webhook_endpoints/{}/deliveries", self.id);
+        let list = client.get(&path).await;
+        assert_eq!(list.status, 200);
+        list.json()["data"].as_array().unwrap().clone()
+    }
+
+    /// Waits until the newest delivery looks as it should.
+    pub async fn newest_delivery(
+        &self,
+        client: &Client,
+        what: &str,
+        looks_right: impl Fn(&Value) -> bool,
+    ) -> Value {
+        eventually(what, || async {
+            let deliveries = self.deliveries(client).await;
+            deliveries.first().is_some_and(&looks_right)
+        })
+        .await;
+        self.deliveries(client).await.remove(0)
+    }
+
+    pub async fn newest_succeeds(&self, client: &Client) -> Value {
+        let succeeded = |delivery: &Value| delivery["status"] == "succeeded";
+        self.newest_delivery(client, "the delivery succeeds", succeeded)
+            .await
+    }
+}
+
+/// What a receiver does: `t` from the header, HMAC-SHA256 of `t.body`, compared with `v1`.
+pub fn verifies(secret: &str, signature: &str, body: &[u8]) -> bool {
+    let (t, v1) = signature.split_once(",v1=").unwrap();
+    let t = t.strip_prefix("t=").unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(t.as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    mac.verify_slice(&hex::decode(v1).unwrap()).is_ok()
+}
+
+pub fn sent_at(received: &Received) -> i64 {
+    let (t, _) = received.signature().split_once(',').unwrap();
+    t.strip_prefix("t=").unwrap().parse().unwrap()
+}
+
+pub const DELIVERIES: &str = "SELECT count(*) FROM webhook_deliveries";
+
+pub const PENDING: &str = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'";
+
+pub async fn everything_is_delivered(database: &TestDatabase) {
+    eventually("everything is delivered", || async {
+        database.count(PENDING).await == 0
+    })
+    .await;
+}

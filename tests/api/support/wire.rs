@@ -1,0 +1,80 @@
+//! Requests written byte by byte, and what their replies say.
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::harness::{API_KEY, Answer, Client, PATIENCE, charge};
+
+pub const JSON: &str = "application/json";
+
+pub const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Sends bytes as they are and reads to the end of the connection.
+pub async fn send_raw(client: &Client, request: &[u8]) -> String {
+    let exchange = async {
+        let mut stream = tokio::net::TcpStream::connect(client.address)
+            .await
+            .unwrap();
+        stream.write_all(request).await.unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).await.unwrap();
+        String::from_utf8_lossy(&reply).into_owned()
+    };
+    tokio::time::timeout(PATIENCE, exchange)
+        .await
+        .expect("the connection ends")
+}
+
+pub fn error(answer: &Answer) -> (u16, String) {
+    (answer.status.as_u16(), answer.code())
+}
+
+pub fn param(answer: &Answer) -> Value {
+    answer.json()["error"]["param"].clone()
+}
+
+/// A charge with one parameter set.
+pub fn charge_with(name: &str, value: Value) -> Vec<u8> {
+    let mut body = charge();
+    body[name] = value;
+    body.to_string().into_bytes()
+}
+
+/// Announces a body, sends a part of it, and reads the reply's head and body as text.
+pub async fn send_slowly(client: &Client, path: &str, headers: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(client.address)
+        .await
+        .unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n{headers}\r\n{{");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    let read = async {
+        // The server answers while the body is missing; whether it then closes is its own matter.
+        while !String::from_utf8_lossy(&reply).contains("\"doc_url\"") {
+            let mut chunk = [0; 4096];
+            let count = stream.read(&mut chunk).await.unwrap();
+            assert_ne!(count, 0, "closed without an answer");
+            reply.extend_from_slice(&chunk[..count]);
+        }
+    };
+    tokio::time::timeout(PATIENCE, read)
+        .await
+        .expect("an answer");
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// Sends a whole request without waiting for the reply.
+pub async fn send_charge(client: &Client, key: &str, header: &str) -> TcpStream {
+    let body = charge().to_string();
+    let request = format!(
+        "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\
+         Idempotency-Key: {key}\r\nContent-Type: application/json\r\n{header}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(client.address).await.unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
+    socket
+}

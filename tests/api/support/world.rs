@@ -1,0 +1,102 @@
+//! The service and a card processor, each as a process with a database of its own.
+
+use std::collections::BTreeMap;
+
+use crate::support::{
+    harness::{Client, KEYS_IN_FLIGHT, ServerProcess, TestDatabase},
+    processor::Processor,
+};
+
+/// charge-once and a processor, each with a database of its own.
+pub struct World {
+    pub database: TestDatabase,
+    pub processor: Processor,
+    pub server: ServerProcess,
+}
+
+/// Short enough that a processor that is silent is told apart quickly; the lease is as long as ever,
+/// and runs out when the test says so.
+const IMPATIENT: &[(&str, &str)] = &[("PROCESSOR_TIMEOUT", "3s")];
+
+/// Starts charge-once on `database`, with `processor` across the network.
+pub fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
+    let url = processor.url();
+    let variables = [IMPATIENT, &[("PROCESSOR_URL", url.as_str())]].concat();
+    ServerProcess::start(database, &variables)
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let database = TestDatabase::create().await;
+        let processor = Processor::start().await;
+        let server = start(&database, &processor);
+        Self {
+            database,
+            processor,
+            server,
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        self.server.client.clone()
+    }
+
+    pub fn kill_and_start(&mut self) {
+        let started = start(&self.database, &self.processor);
+        std::mem::replace(&mut self.server, started).kill();
+    }
+
+    /// The dead holder's time is over.
+    pub async fn the_lease_runs_out(&self) {
+        self.database.expire_leases().await;
+    }
+
+    pub async fn in_flight(&self) -> i64 {
+        self.database.count(KEYS_IN_FLIGHT).await
+    }
+
+    /// Both sides agree about every charge.
+    pub async fn assert_the_ledgers_agree(&self, case: &str) {
+        let list = self.client().get("/charges?limit=100").await.json();
+        let mut ours = BTreeMap::new();
+        for charge in list["data"].as_array().unwrap() {
+            let id = charge["id"].as_str().unwrap().to_owned();
+            assert_ne!(charge["status"], "pending", "{case}: {id}");
+            let amount = |name: &str| charge[name].as_i64().unwrap();
+            let authorised = if charge["paid"] == true {
+                amount("amount")
+            } else {
+                0
+            };
+            let sums = [
+                authorised,
+                amount("amount_captured"),
+                amount("amount_refunded"),
+            ];
+            if sums != [0, 0, 0] {
+                ours.insert(id, sums);
+            }
+        }
+        let ledger = self.processor.ledger().await;
+        let theirs: BTreeMap<_, _> = ledger["charges"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|sums| {
+                let sum = |name: &str| sums[name].as_i64().unwrap();
+                let id = sums["charge"].as_str().unwrap().to_owned();
+                (id, [sum("authorised"), sum("captured"), sum("refunded")])
+            })
+            .collect();
+        assert_eq!(ours, theirs, "{case}");
+        assert_eq!(self.in_flight().await, 0, "{case}");
+    }
+}
+
+/// What the client does after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    AtOnce,
+    AfterTheLease,
+    Never,
+}
