@@ -34,7 +34,7 @@ enum Crash {
     During(&'static str),
     /// This step's question is at the processor, which has not executed it.
     Asking(&'static str),
-    /// Executed, and the answer is lost.
+    /// The processor has executed this step's question, and its answer has not arrived.
     Executed(&'static str),
     /// Every step is committed, the outcome is not.
     End,
@@ -242,7 +242,7 @@ async fn line(across_a_network: bool, end: End, crash: Crash, retry: Retry) -> b
             })
             .await;
             if crash == Crash::Begin {
-                // An operation that was never committed is never continued.
+                // What was never committed can't be recovered.
                 let checkouts = shop.database.count("SELECT count(*) FROM checkouts").await;
                 assert_eq!(checkouts, 0, "{case}");
                 return false;

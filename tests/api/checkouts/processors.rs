@@ -88,7 +88,7 @@ async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
     assert_eq!(database.count("SELECT count(*) FROM refunds").await, 1);
 }
 
-/// A manual resolution of a checkout's charge, after which the checkout continues.
+/// A person resolves the charge of a checkout, and the checkout continues from there.
 #[tokio::test]
 async fn a_checkout_goes_on_from_what_a_person_settled() {
     for (word, status, lines) in [

@@ -259,7 +259,7 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
         })
     };
     pause.is_reached().await;
-    // It stays where it is; everybody after it passes.
+    // The paused request stays where it is; later ones pass.
     sqlx::raw_sql(
         "CREATE OR REPLACE FUNCTION wait_at_pause_point() RETURNS trigger
              LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",

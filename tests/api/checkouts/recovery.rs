@@ -161,7 +161,7 @@ async fn two_who_run_one_checkout_run_each_step_once_and_answer_the_same() {
         let send = |client: &Client| {
             let client = client.clone();
             tokio::spawn(async move {
-                // A request that lost its lease gets 409 until the new holder is done.
+                // The process that lost the lease is told so, until the new holder is done.
                 client
                     .post_waiting(20, "/checkouts", key, &checkout())
                     .await

@@ -258,7 +258,7 @@ async fn as_many_checkouts_complete_as_there_are_items_and_the_others_leave_noth
     let client = &server.client;
     stock(client, "mug", 10).await;
     stock(client, "cup", 10).await;
-    // Half of them name the two in the other order. Locks are sorted, so there is no deadlock.
+    // Half of them name the two in the other order. Locks are sorted, so no two deadlock.
     let answers = all_at_once(20, |index| {
         let client = client.clone();
         let mut items = vec![
@@ -420,7 +420,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     let path = format!("/charges/{charge}");
     assert_eq!(client.get(&path).await.json()["amount_refunded"], 0);
 
-    // Only a person can end it, after returning the money elsewhere.
+    // Only a person can end it, after giving the money back elsewhere.
     let operations = |arguments: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_charge-once"))
             .arg("operations")

@@ -23,7 +23,7 @@ use crate::support::{
 /// The processor is back, for checkouts that found it down.
 const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
 
-/// Makes the checkout due for a worker.
+/// The processor is back, and it is a worker's turn.
 const WORKER_TAKES_OVER: &str = "UPDATE checkouts SET card_token = 'tok_visa';
     UPDATE idempotency_leases SET recover_after = now()";
 
@@ -275,7 +275,7 @@ async fn refusals_of_a_checkout_are_final_and_told_apart() {
     assert_eq!(server.database.count(COMPLETED).await, 1);
 }
 
-/// The service continues it. The client doesn't know that, and retries until there is an answer.
+/// The service continues on its own; the client doesn't know, and retries until there is an answer.
 #[tokio::test]
 async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_ended() {
     let server = stocked(PATIENT).await;
@@ -347,7 +347,7 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
     let (_, module) = module_path!().split_once("::").unwrap();
     let the_shop = format!("{module}::the_shop_that_is_killed");
     let server = stocked(PATIENT).await;
-    // In this dialect, a duplicate waits for the request that executes.
+    // Here a duplicate waits for the request that is executing.
     let url = format!("{}/v1", url(&server));
     let folder = TempDir::new().unwrap();
     let of_charge = ",/checkouts/%/create_charge%";

@@ -138,7 +138,7 @@ async fn trouble_is_retried_and_never_before_the_service_wants_it() {
         Act::Answer("408 Request Timeout", ""),
         Act::Answer("502 Bad Gateway", "<html>"),
         Act::Answer("400 Bad Request\r\nstripe-should-retry: true", "{}"),
-        // From an intermediary: the service never says this.
+        // A proxy between client and service may answer so; the service never does.
         Act::Answer("200 OK", "<html>Welcome to our network!</html>"),
     ];
     let proxy = HttpProxy::in_front_of(server.client.address, acts).await;

@@ -18,7 +18,7 @@ const LADDER: std::time::Duration = std::time::Duration::from_secs(8);
 enum Goodbye {
     /// It closes its socket: FIN.
     Close,
-    /// Its process dies, or a middlebox loses patience: RST.
+    /// Its process dies, or a middlebox times out: RST.
     Reset,
 }
 

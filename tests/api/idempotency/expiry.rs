@@ -212,8 +212,8 @@ async fn a_failure_on_an_expired_key_leaves_it_expired_and_the_retry_executes() 
 
 #[tokio::test]
 async fn a_record_that_expires_during_the_claim_is_judged_by_the_moment_the_claim_began() {
-    // Microseconds from the transaction's now() to the expiry: a later reading of the clock finds
-    // both dead, because that moment has passed by then.
+    // Microseconds from the transaction's now() to the expiry. Code that read the clock again would
+    // find both expired, because that moment has passed by then.
     for (microseconds, alive) in [(0, false), (1, true)] {
         let server = TestServer::start_with(PATIENT).await;
         let first = server.client.charge("key-1").await;

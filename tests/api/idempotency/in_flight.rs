@@ -16,7 +16,7 @@ fn one_worker() -> Vec<(&'static str, &'static str)> {
     [PATIENT, &[("WORKERS", "1")]].concat()
 }
 
-/// Sends a request without waiting for its reply.
+/// Sends a request in the background.
 fn send(
     client: &Client,
     path: &'static str,
@@ -279,7 +279,7 @@ async fn when_the_first_one_fails_its_duplicates_get_the_same_5xx_and_nobody_run
         assert_eq!(server.database.charges().await, 0, "{stage:?}");
         assert_eq!(server.database.records().await, 0, "{stage:?}");
 
-        // Now a request arrives.
+        // Now a request asks.
         pause.release().await;
         let retry = server.client.charge("key-1").await;
         assert_eq!((retry.status.as_u16(), retry.is_replay()), (201, false));

@@ -1,4 +1,4 @@
-//! Workflows: a client links its requests, and reads where to go on.
+//! Workflows: a client links its requests, and reads where to continue.
 
 use std::io::Read;
 

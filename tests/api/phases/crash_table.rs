@@ -22,7 +22,7 @@ enum Crash {
     OnTheWayThere,
     /// The processor works on it.
     BeforeTheEffect,
-    /// It was executed, and the answer is lost.
+    /// The processor has executed it, and its answer has not arrived.
     AfterTheEffect,
     /// The answer is here, and the last phase is not committed.
     BeforeSettleCommits,
@@ -122,7 +122,7 @@ impl World {
         PausePoint::at(Stage::Leasing, &self.database, "key-1").await
     }
 
-    /// Retries until a definite answer, and lets the lease of a dead process expire.
+    /// Retries until a definite answer, and lets the lease expire where a dead process holds it.
     async fn until_definite(&self, path: &str, body: &Value) -> Answer {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -162,7 +162,7 @@ async fn line(verb: Verb, crash: Crash, retry: Retry) -> bool {
     }
     let mut effects = 1;
     if retry == Retry::Never {
-        // An operation that was never committed is never continued.
+        // What was never committed can't be recovered.
         effects = usize::from(crash != Crash::BeforeBeginCommits);
     } else {
         let answer = world.until_definite(&path, &body).await;
@@ -412,7 +412,7 @@ async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back()
     world.processor.delays(1).await;
     world.processor.signal(Signal::SIGKILL);
     assert_eq!(sending.await.unwrap().status, 503);
-    // No listener: this attempt certainly did nothing, which says nothing about the first one.
+    // The refused connection says that this attempt did nothing. It says nothing about the first.
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     assert_eq!(world.in_flight().await, 1);
     let address = world.processor.address.to_string();
@@ -583,7 +583,7 @@ fn without_ids_and_times(body: &str) -> Value {
     value
 }
 
-/// Started with the other processor, charge-once can't ask the one that made its charges.
+/// Started with the other processor, charge-once can't ask about the charges that it has.
 #[tokio::test]
 async fn who_took_the_money_gives_it_back() {
     let world = World::new().await;

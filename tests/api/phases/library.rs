@@ -27,13 +27,13 @@ use crate::support::{
 enum Far {
     Executes,
     Declines,
-    /// Says that it did nothing, and did nothing.
+    /// Does nothing, and answers so.
     NotExecuted,
-    /// Did nothing, and the answer is lost.
+    /// Does nothing, and its answer is lost.
     DropsBefore,
-    /// Did it, and the answer is lost.
+    /// Executes, and its answer is lost.
     DropsAfter,
-    /// Does it when the test says so.
+    /// Executes when the test says so.
     ExecutesLater,
     /// The process dies while it waits.
     CallerDies,
@@ -219,7 +219,7 @@ impl World {
             .await
     }
 
-    /// The same in the background.
+    /// Sends the request in the background.
     fn asking(&self, wait: Duration) -> tokio::task::JoinHandle<Outcome> {
         let replica = self.replica();
         tokio::spawn(async move {
@@ -610,7 +610,7 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     assert_eq!(world.database.count(attempts).await, 7);
     assert_eq!(world.network.calls().len(), 1);
 
-    // Work of the reconciler and of an operator ends in the same way.
+    // The reconciler and an operator write their answers again, too.
     let world = World::new().await;
     world.network.will(&[Far::CallerDies]);
     assert!(is_failed(&world.ask().await));

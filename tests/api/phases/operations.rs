@@ -72,8 +72,8 @@ fn listed(database: &TestDatabase) -> Vec<(Uuid, String)> {
         .collect()
 }
 
-/// A charge that was requested a day ago and has no outcome. The reconciler's pauses are the
-/// longest by then, so it does nothing during a test.
+/// A charge that was asked for a day ago and whose outcome is unknown. The reconciler pauses longer
+/// than a test runs by then.
 async fn in_doubt_for_a_day(fault: &str) -> (World, Uuid) {
     in_doubt_for_a_day_by(fault, "tok_visa").await
 }

@@ -120,7 +120,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A port without a listener: it was just released.
+/// A port without a listener: it was just given back.
 async fn refused_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
@@ -287,7 +287,7 @@ async fn whatever_ends_an_exchange_that_began_is_doubt_and_is_not_sent_again() {
     }
 }
 
-/// The target of a redirect is another server, so its answer doesn't count.
+/// The target of a redirect is not the processor, so its answer proves nothing.
 #[tokio::test]
 async fn a_redirect_is_doubt_and_is_not_followed() {
     let key = Uuid::now_v7();

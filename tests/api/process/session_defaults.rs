@@ -58,7 +58,7 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
     postgres.stop().await.unwrap();
 
-    // The same data once more, by a server that doesn't wait for the disk.
+    // A server that doesn't wait for the disk starts on that data.
     let owner = std::fs::metadata(&data).unwrap();
     let socket_folder = folder.join("run");
     let mut forgetful = Command::new(program)

@@ -322,7 +322,7 @@ async fn a_sku_that_was_never_set_and_another_accounts_are_the_same_404() {
     let missing = (404, "resource_missing".to_owned(), Some("sku".to_owned()));
     assert_eq!(theirs.refusal(), missing);
     assert_eq!(theirs.body, unknown.body);
-    // The same sku is another level in each account.
+    // A sku is a level of its own in each account.
     other.put("/inventory/mug", "key-1", &level(9)).await;
     for (client, quantity) in [(&server.client, 5), (&other, 9)] {
         assert_eq!(

@@ -120,7 +120,7 @@ fn items(lines: &[(&str, i64)]) -> Vec<Item> {
     lines.iter().map(item).collect()
 }
 
-/// A shop with some levels, and connections enough for everybody at once.
+/// A shop with some levels, and enough connections for all racers at once.
 struct Shop {
     account: AccountId,
     database: TestDatabase,

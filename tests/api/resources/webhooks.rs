@@ -1,4 +1,4 @@
-//! Webhooks: delivered at least once, signed, retried, and never delaying requests.
+//! Webhooks: what is sent, to which endpoints, and what happens when an attempt fails.
 
 use std::{collections::BTreeSet, io::Read};
 

@@ -4,7 +4,7 @@ use charge_once::{cli::api_key, database::Database};
 
 use crate::support::harness::{Client, TestServer, config};
 
-/// A client of the same server that speaks for the account `name`.
+/// A client of `server` with an API key of the account `name`.
 pub async fn client_of_account(server: &TestServer, name: &str) -> Client {
     let database = Database::connect(&server.database.url, &config(&[]))
         .await

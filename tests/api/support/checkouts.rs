@@ -23,7 +23,7 @@ pub fn checkout() -> Value {
     })
 }
 
-/// The same with another card.
+/// Two mugs, paid with `card`.
 pub fn checkout_with(card: &str) -> Value {
     let mut body = checkout();
     body["source"] = card.into();
@@ -66,7 +66,7 @@ pub async fn types_of_events(client: &Client) -> Vec<String> {
     types
 }
 
-/// The same checkout under the same key until the answer is a definite one.
+/// Repeats the checkout under one key until the reply is definite.
 pub async fn until_definite_under(client: &Client, key: &str) -> Answer {
     let mut answer = client.post("/checkouts", key, &checkout()).await;
     while [409, 503].contains(&answer.status.as_u16()) {

@@ -29,7 +29,7 @@ pub enum End {
     SwallowAnError,
 }
 
-/// Writes one effect, waits for the test, and ends as the test says.
+/// Writes one effect, waits until the test lets it end, and ends as the test chose.
 #[derive(Clone)]
 pub struct Work {
     pub end: End,
@@ -47,7 +47,7 @@ impl Work {
         }
     }
 
-    /// Work that goes on until [`Work::finish`].
+    /// Work that lasts until [`Work::finish`].
     pub fn that_lasts_and_then(end: End) -> Self {
         Self {
             may_end: Arc::new(Semaphore::new(0)),
@@ -112,7 +112,7 @@ pub fn replica(pool: &PgPool) -> Idempotency {
     replica_with_deadline(pool, Duration::from_secs(30))
 }
 
-/// The same with less patience for the database.
+/// A replica with its own limit on waits for the database.
 pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idempotency {
     let settings = Settings {
         retention: Duration::from_secs(3600),

@@ -169,7 +169,7 @@ impl Drop for Processor {
 async fn said(request: RequestBuilder) -> Option<Said> {
     let response = match request.send().await {
         Ok(response) => response,
-        // A missing listener differs from a connection that ended.
+        // A refused connection is a failure of the test; one that ended is an outcome.
         Err(error) => {
             assert!(!error.is_connect(), "{error:?}");
             return None;

@@ -66,7 +66,7 @@ impl Receiver {
         format!("http://{}/hook?tenant=7", self.address)
     }
 
-    /// The next request. A test calls this only if one is about to arrive.
+    /// The next request. Fails if none arrives.
     pub async fn next(&mut self) -> Received {
         tokio::time::timeout(PATIENCE, self.requests.recv())
             .await
@@ -136,7 +136,7 @@ impl Received {
         self.answer_with(status, "").await;
     }
 
-    /// The same with more headers, each ended by CR LF.
+    /// Answers with more headers, each ended by CR LF.
     pub async fn answer_with(mut self, status: u16, headers: &str) {
         let answer = format!("HTTP/1.1 {status} Whatever\r\n{headers}Content-Length: 2\r\n\r\nok");
         self.stream.write_all(answer.as_bytes()).await.unwrap();

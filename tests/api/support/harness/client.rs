@@ -84,7 +84,7 @@ impl Client {
             .await
     }
 
-    /// The same with another method.
+    /// Sends a raw body with a method of its own.
     pub async fn send_raw(
         &self,
         method: Method,
@@ -117,7 +117,7 @@ impl Client {
         .await
     }
 
-    /// The same request again for as long as the reply says that a retry makes sense.
+    /// Repeats the request for as long as the reply says that a retry makes sense.
     pub async fn charge_until_definite(&self, key: &str) -> Answer {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
