@@ -5,17 +5,17 @@
 //! executed, and doubt. Doubt is never turned into a guess.
 
 mod http;
+mod instruction;
 pub mod service;
-mod simulated;
 mod wire;
 
 use std::future::Future;
 
 use uuid::Uuid;
 
-pub use crate::domain::operation::{Answer, Instruction};
+pub use crate::domain::operation::Answer;
 pub use http::{HttpProcessor, HttpProcessorError};
-pub use simulated::SimulatedProcessor;
+pub use instruction::Instruction;
 
 /// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

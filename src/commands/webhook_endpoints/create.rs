@@ -9,7 +9,7 @@ use rand::distr::{Alphanumeric, SampleString};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, Origin};
+use crate::commands::{Origin, replies::CREATED};
 use crate::{
     api::{
         params::Params,

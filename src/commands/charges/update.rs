@@ -7,7 +7,10 @@
 
 use sqlx::PgConnection;
 
-use super::{OK, Origin, missing};
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
 use crate::{
     api::{
         charges::{ChargeView, UpdateChargeParams},
@@ -33,10 +36,10 @@ impl Command for UpdateCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let update = UpdateChargeParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         let before = store::charges::lock(tx, account, id)
             .await?
-            .ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         let mut charge = before.clone();
         charge.description = update.description.apply(charge.description);
         charge.receipt_email = update.receipt_email.apply(charge.receipt_email);

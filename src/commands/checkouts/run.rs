@@ -6,13 +6,17 @@
 //! Two who run one checkout, because the first was late, meet at the keys of its steps: each step runs
 //! once, whoever runs it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::{
+    RunStep,
+    create::{end_checkout, set_out_for_next_step},
+};
 use crate::{
-    commands::{NetworkPhases, RunStep, end_checkout, set_out_for_next_step},
+    commands::{NetworkPhases, SlowLane},
     database::Database,
     domain::{
         checkout::{CheckoutRun, StepName},
@@ -22,7 +26,6 @@ use crate::{
         CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency, Outcome, Phases, Reply,
         Request,
     },
-    processor::SimulatedProcessor,
     store,
 };
 
@@ -35,8 +38,8 @@ pub struct CheckoutSteps {
     pub idempotency: Idempotency,
     /// Where a checkout's steps are read.
     pub database: Database,
-    /// Where cards are authorised, if that takes no network.
-    pub processor: Arc<SimulatedProcessor>,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
     /// The way to write where it does.
     pub network: Option<NetworkPhases>,
     /// How long a run waits for a step that somebody else is at: as long as a transaction may take, so
@@ -101,7 +104,7 @@ impl CheckoutSteps {
             account: run.account,
             checkout: run.checkout.id,
             step,
-            processor: Arc::clone(&self.processor),
+            slow_lane: self.slow_lane.clone(),
         };
         let outcome = match &self.network {
             Some(phases) => phases.run(request, command).await,

@@ -8,7 +8,11 @@
 
 use sqlx::PgConnection;
 
-use super::{OK, Origin, missing, unsettled};
+use crate::commands::{
+    Origin,
+    mode::unsettled,
+    replies::{OK, missing},
+};
 use crate::{
     api::{
         error::ApiError,
@@ -34,10 +38,10 @@ impl Command for CancelOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let params = CancelOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let order = store::orders::lock(tx, account, id)
             .await?
-            .ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
         if store::orders::is_unsettled(tx, account, id).await? {
             return Err(unsettled());
         }

@@ -11,20 +11,20 @@
 //!          charge.refunded, or refund.failed · order.canceled
 //! Fails    when the processor is down or its slow lane is full
 
-use std::sync::Arc;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{
-    Mode, OK, Origin,
-    create_charge::authorise,
-    create_order::{content_hash, open},
-    create_refund::{give_back, refunded},
-    json, must_have_taken_the_money,
-};
 use crate::{
     api::{charges::ChargeView, error::ApiError, orders::OrderView},
+    commands::{
+        Origin, SlowLane,
+        card_answers::authorize,
+        charges::create as create_charge,
+        mode::{Mode, must_have_taken_the_money},
+        orders::create::{content_hash, open},
+        refunds::create::{self as create_refund, refunded},
+        replies::{OK, json},
+    },
     domain::{
         charge::{Authorization, Charge, NewCharge},
         checkout::{CheckoutRun, StepName},
@@ -32,11 +32,10 @@ use crate::{
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
         inventory::allocate,
         metadata::Metadata,
-        operation::{Verb, Word},
+        operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest, Resolution},
         refund::{NewRefund, Refund, RefundStatus},
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
-    processor::SimulatedProcessor,
     store,
 };
 
@@ -48,8 +47,8 @@ pub struct RunStep {
     pub checkout: CheckoutId,
     /// Which step.
     pub step: StepName,
-    /// Where cards are authorised, if that takes no network.
-    pub processor: Arc<SimulatedProcessor>,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
 }
 
 impl Command for RunStep {
@@ -61,7 +60,7 @@ impl Command for RunStep {
             StepName::CreateOrder => create_order(tx, &run).await?,
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
-                let said = self.processor.authorise(new.card.card).await?;
+                let said = authorize(tx, new.card.card, &self.slow_lane).await?;
                 let order = Some(order);
                 let charge =
                     store::charges::insert(tx, run.account, id, &new, order, Some(said)).await?;
@@ -93,32 +92,20 @@ impl Begin for RunStep {
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
                 store::charges::insert(tx, run.account, id, &new, Some(order), None).await?;
-                let instruction = authorise(id, &new);
-                let verb = Verb::CreateCharge;
-                origin
-                    .write_down(tx, operation, verb, id, instruction, |operation| {
-                        operation.order = Some(order);
-                        operation.checkout = Some(run.checkout.id);
-                    })
-                    .await
+                let effect = Effect::ChargeCheckout {
+                    checkout: run.checkout.id,
+                    order,
+                    authorization: CardAuthorization::of(id, &new),
+                };
+                origin.begin_effect(tx, operation, effect).await
             }
             StepName::CreateRefund => {
                 let refund = refund_of(tx, &run, Mode::Phases).await?;
-                let instruction = give_back(&refund);
-                let verb = Verb::CreateRefund;
-                origin
-                    .write_down(
-                        tx,
-                        operation,
-                        verb,
-                        refund.charge,
-                        instruction,
-                        |operation| {
-                            operation.refund = Some(refund.id);
-                            operation.checkout = Some(run.checkout.id);
-                        },
-                    )
-                    .await
+                let effect = Effect::RefundCheckout {
+                    checkout: run.checkout.id,
+                    request: RefundRequest::of(&refund),
+                };
+                origin.begin_effect(tx, operation, effect).await
             }
             StepName::CreateOrder | StepName::AllocateInventory | StepName::CancelOrder => {
                 self.execute(tx).await.map(BeginOutcome::Replied)
@@ -141,7 +128,7 @@ impl RunStep {
 /// What came of a step is in the checkout's table, so its record holds nothing; and a step that was run
 /// is not run again, whatever became of its record. A step is never refused by its record either: a
 /// decline or an empty shelf is written down, with what undoes the checkout.
-pub(super) fn has_run() -> Result<Reply, Rejection> {
+fn has_run() -> Result<Reply, Rejection> {
     json(OK, &serde_json::Map::new())
 }
 
@@ -184,9 +171,47 @@ async fn charge_for(
     Ok((ChargeId(Uuid::now_v7()), id, order.charge_for(run.card)))
 }
 
+/// Writes down the processor's answer for the charge of a checkout that this transaction has locked.
+pub(in crate::commands) async fn complete_charge(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    (checkout, order): (CheckoutId, OrderId),
+    authorization: &CardAuthorization,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    // The same order of locks as when an order is paid in one transaction: the order first.
+    store::orders::lock(tx, origin.account, order).await?;
+    let (charge, said) = create_charge::record_answer(tx, operation, authorization, answer).await?;
+    charged(origin, tx, checkout, &charge, said).await?;
+    has_run()
+}
+
+/// Writes down the processor's answer for the refund of a checkout that this transaction has locked.
+pub(in crate::commands) async fn complete_refund(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    checkout: CheckoutId,
+    request: &RefundRequest,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    match create_refund::record_answer(origin, tx, request, answer).await? {
+        Ok(refund) => given_back(origin, tx, checkout, &refund).await?,
+        Err(decline) => {
+            // Money that was taken for nothing must go back: the step stays to be run.
+            store::checkouts::count_refused_refund(tx, origin.account, checkout).await?;
+            tracing::error!(
+                %checkout, charge = %request.charge, reason = decline.code.as_str(),
+                "the processor refuses to give a canceled checkout's charge back"
+            );
+        }
+    }
+    has_run()
+}
+
 /// Writes down what the processor said of the charge. The order is paid by it later, once its items
-/// are allocated: whoever ships when an order is paid must not hear of it before.
-pub(super) async fn charged(
+/// are allocated: a shop that ships when an order is paid must not hear of it before.
+async fn charged(
     origin: &Origin,
     tx: &mut PgConnection,
     checkout: CheckoutId,
@@ -279,7 +304,7 @@ async fn write_refund(
 }
 
 /// Says that the charge was given back.
-pub(super) async fn given_back(
+async fn given_back(
     origin: &Origin,
     tx: &mut PgConnection,
     checkout: CheckoutId,
@@ -323,7 +348,7 @@ impl Command for RefundedElsewhere {
             return Err(Rejection::Failed(Failure::unavailable(cause)));
         }
         let (account, id) = (self.account, self.operation);
-        store::operators_words::insert(tx, account, id, Word::Done, &self.person).await?;
+        store::manual_resolutions::insert(tx, account, id, Resolution::Done, &self.person).await?;
         let charge = lock_charge(tx, &run).await?;
         let refund = write_refund(tx, &run, &charge, RefundStatus::Succeeded).await?;
         given_back(&Origin::of(&run), tx, run.checkout.id, &refund).await?;

@@ -9,7 +9,10 @@ use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, OK, Origin};
+use crate::commands::{
+    Origin,
+    replies::{CREATED, OK},
+};
 use crate::{
     api::{
         error::{ApiError, ErrorCode},
@@ -47,14 +50,14 @@ impl Command for CreateOrder {
 }
 
 /// What tells the content of an order from another's.
-pub(super) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejection> {
+pub(in crate::commands) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejection> {
     let content = serde_json_canonicalizer::to_vec(&OrderContent::from(new))
         .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
     Ok(Sha256::digest(&content).to_vec())
 }
 
 /// Opens an order and says so. `None`: its natural key names one already.
-pub(super) async fn open(
+pub(in crate::commands) async fn open(
     origin: &Origin,
     tx: &mut PgConnection,
     id: OrderId,

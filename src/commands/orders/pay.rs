@@ -1,6 +1,6 @@
 //! `POST /orders/{id}/pay`: make the one charge for an order.
 //!
-//! Locks    the order, for as long as a processor in this process takes
+//! Locks    the order
 //! Writes   one charge that names the order; where it succeeded, the order's status; across a
 //!          network the charge is pending meanwhile
 //! Emits    charge.succeeded and order.paid, or charge.failed
@@ -8,12 +8,16 @@
 //! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
 //!          that made it is unsettled
 
-use std::sync::Arc;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{OK, Origin, create_charge::authorise, declined, missing, unsettled};
+use crate::commands::{
+    Origin, SlowLane,
+    card_answers::authorize,
+    charges::create::record_answer,
+    mode::unsettled,
+    replies::{OK, declined, missing},
+};
 use crate::{
     api::{
         charges::ChargeView,
@@ -25,10 +29,9 @@ use crate::{
         charge::{Authorization, Charge, NewCharge},
         event::EventType,
         ids::{ChargeId, OrderId},
-        operation::Verb,
+        operation::{Answer, CardAuthorization, Effect, Operation},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    processor::SimulatedProcessor,
     store,
 };
 
@@ -40,8 +43,8 @@ pub struct PayOrder {
     pub id: String,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Where cards are authorised, if that takes no network.
-    pub processor: Arc<SimulatedProcessor>,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
 }
 
 /// A payment that may be made, of an order that this transaction has locked.
@@ -56,10 +59,10 @@ impl PayOrder {
     async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
         let params = PayOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let order = store::orders::lock(tx, account, id)
             .await?
-            .ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
         if store::orders::is_unsettled(tx, account, id).await? {
             return Err(unsettled());
         }
@@ -81,7 +84,7 @@ impl Command for PayOrder {
             new,
             expand_charge,
         } = self.decide(tx).await?;
-        let said = self.processor.authorise(new.card.card).await?;
+        let said = authorize(tx, new.card.card, &self.slow_lane).await?;
         let account = self.origin.account;
         let charge =
             store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
@@ -103,20 +106,35 @@ impl Begin for PayOrder {
         } = self.decide(tx).await?;
         let account = self.origin.account;
         store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
-        let instruction = authorise(charge, &new);
-        let verb = Verb::PayOrder;
-        self.origin
-            .write_down(tx, operation, verb, charge, instruction, |operation| {
-                operation.order = Some(order);
-                operation.expand = expand_charge;
-            })
-            .await
+        let effect = Effect::PayOrder {
+            order,
+            authorization: CardAuthorization::of(charge, &new),
+            expand_charge,
+        };
+        self.origin.begin_effect(tx, operation, effect).await
     }
+}
+
+/// Writes down the processor's answer for the pending charge of an order. Where it was never
+/// executed, the release is that of any other charge.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    order: OrderId,
+    authorization: &CardAuthorization,
+    answer: Answer,
+    expand_charge: bool,
+) -> Result<Reply, Rejection> {
+    // The same order of locks as when an order is paid in one transaction: the order first.
+    store::orders::lock(tx, origin.account, order).await?;
+    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
+    paid(origin, tx, order, &charge, said, expand_charge).await
 }
 
 /// Says what the processor said. A decline leaves the order open: another card may pay it, under
 /// another key.
-pub(super) async fn paid(
+async fn paid(
     origin: &Origin,
     tx: &mut PgConnection,
     order: OrderId,

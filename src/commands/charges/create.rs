@@ -6,25 +6,26 @@
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
 
-use std::sync::Arc;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, Origin, declined};
+use crate::commands::{
+    Origin, SlowLane,
+    card_answers::authorize,
+    replies::{CREATED, declined},
+};
 use crate::{
     api::{
         charges::{ChargeView, CreateChargeParams},
         params::Params,
     },
     domain::{
-        charge::{Authorization, Charge, NewCharge},
+        charge::{Authorization, Charge},
         event::EventType,
-        ids::ChargeId,
-        operation::{Instruction, Verb},
+        ids::{AccountId, ChargeId},
+        operation::{Answer, CardAuthorization, Effect, Operation},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    processor::SimulatedProcessor,
     store,
 };
 
@@ -34,8 +35,8 @@ pub struct CreateCharge {
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Where cards are authorised, if that takes no network.
-    pub processor: Arc<SimulatedProcessor>,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
 }
 
 impl Command for CreateCharge {
@@ -45,7 +46,7 @@ impl Command for CreateCharge {
             expand_refunds,
         } = CreateChargeParams::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
-        let said = self.processor.authorise(new.card.card).await?;
+        let said = authorize(tx, new.card.card, &self.slow_lane).await?;
         let account = self.origin.account;
         let charge = store::charges::insert(tx, account, id, &new, None, Some(said)).await?;
         answer(&self.origin, tx, &charge, said, expand_refunds).await
@@ -64,29 +65,57 @@ impl Begin for CreateCharge {
         } = CreateChargeParams::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
         store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
-        let instruction = authorise(id, &new);
-        let verb = Verb::CreateCharge;
-        self.origin
-            .write_down(tx, operation, verb, id, instruction, |operation| {
-                operation.expand = expand_refunds;
-            })
-            .await
+        let effect = Effect::CreateCharge {
+            authorization: CardAuthorization::of(id, &new),
+            expand_refunds,
+        };
+        self.origin.begin_effect(tx, operation, effect).await
     }
 }
 
-/// What the processor is asked for a new charge.
-pub(super) fn authorise(id: ChargeId, new: &NewCharge) -> Instruction {
-    Instruction::Authorise {
-        charge: id.to_string(),
-        amount: new.amount.minor_units,
-        currency: new.amount.currency.to_string(),
-        card: new.card.card.token().to_owned(),
-        capture: new.capture,
-    }
+/// Writes down the processor's answer for a pending charge.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    authorization: &CardAuthorization,
+    answer: Answer,
+    expand_refunds: bool,
+) -> Result<Reply, Rejection> {
+    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
+    self::answer(origin, tx, &charge, said, expand_refunds).await
+}
+
+/// Ends the pending charge of an authorization that was answered.
+pub(in crate::commands) async fn record_answer(
+    tx: &mut PgConnection,
+    operation: &Operation,
+    authorization: &CardAuthorization,
+    answer: Answer,
+) -> Result<(Charge, Authorization), Rejection> {
+    let said = match answer {
+        Answer::Done => Authorization::Approved,
+        Answer::Declined(decline) => Authorization::Declined(decline),
+    };
+    let (account, processor) = (operation.account, &operation.processor);
+    let CardAuthorization {
+        charge, capture, ..
+    } = *authorization;
+    let charge = store::charges::settle(tx, account, charge, said, capture, processor).await?;
+    Ok((charge, said))
+}
+
+/// Deletes the pending charge of an authorization that was never executed.
+pub(in crate::commands) async fn release(
+    tx: &mut PgConnection,
+    account: AccountId,
+    authorization: &CardAuthorization,
+) -> Result<(), sqlx::Error> {
+    store::charges::delete_pending(tx, account, authorization.charge).await
 }
 
 /// Says what the processor said, to the client and in an event.
-pub(super) async fn answer(
+async fn answer(
     origin: &Origin,
     tx: &mut PgConnection,
     charge: &Charge,

@@ -7,9 +7,10 @@
 
 use sqlx::PgConnection;
 
-use super::{OK, Origin, missing};
+use crate::commands::{Origin, replies::OK};
 use crate::{
     api::{
+        error::{ApiError, ErrorCode},
         inventory::{InventoryView, SetInventoryParams},
         params::Params,
     },
@@ -34,7 +35,9 @@ pub struct SetInventory {
 impl Command for SetInventory {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let params = SetInventoryParams::parse(&self.params)?;
-        let sku = sku(&self.sku).ok_or_else(|| missing("sku"))?;
+        let sku = sku(&self.sku).ok_or_else(|| {
+            ApiError::explained(ErrorCode::ResourceMissing).with_param("sku".to_owned())
+        })?;
         let inventory =
             store::inventory::set(tx, self.origin.account, sku, params.quantity).await?;
         let view = InventoryView::from(&inventory);

@@ -7,7 +7,10 @@
 
 use sqlx::PgConnection;
 
-use super::{OK, Origin, missing};
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
 use crate::{
     api::{
         error::ApiError,
@@ -33,10 +36,10 @@ impl Command for UpdateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let update = UpdateOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let before = store::orders::lock(tx, account, id)
             .await?
-            .ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let mut order = before.clone();
         order.metadata = update
             .metadata

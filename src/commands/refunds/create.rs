@@ -12,7 +12,11 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, Mode, Origin, missing, must_be_free};
+use crate::commands::{
+    Origin,
+    mode::{Mode, must_be_free},
+    replies::{CREATED, declined_by_processor, missing},
+};
 use crate::{
     api::{
         charges::{ChargeView, refused},
@@ -22,9 +26,10 @@ use crate::{
     },
     domain::{
         event::EventType,
-        ids::RefundId,
-        operation::{Instruction, Verb},
+        ids::{AccountId, ChargeId, RefundId},
+        operation::{Answer, Effect, RefundRequest},
         refund::{NewRefund, Refund},
+        test_cards::Decline,
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     store,
@@ -48,10 +53,12 @@ impl CreateRefund {
     async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
         let params = CreateRefundParams::parse(&self.params)?;
         let account = self.origin.account;
-        let charge_id = params.charge.ok_or_else(|| missing("charge"))?;
+        let charge_id = params
+            .charge
+            .ok_or_else(|| missing("charge", ChargeId::PREFIX))?;
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
-            .ok_or_else(|| missing("charge"))?;
+            .ok_or_else(|| missing("charge", ChargeId::PREFIX))?;
         must_be_free(tx, account, charge_id, mode).await?;
         let amount = charge
             .refund(params.amount)
@@ -85,28 +92,60 @@ impl Begin for CreateRefund {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         let written = self.write(tx, Mode::Phases).await?;
-        let instruction = give_back(&written.refund);
-        let (verb, charge) = (Verb::CreateRefund, written.refund.charge);
-        self.origin
-            .write_down(tx, operation, verb, charge, instruction, |operation| {
-                operation.refund = Some(written.refund.id);
-                operation.expand = written.expand_charge;
-            })
-            .await
+        let effect = Effect::CreateRefund {
+            request: RefundRequest::of(&written.refund),
+            expand_charge: written.expand_charge,
+        };
+        self.origin.begin_effect(tx, operation, effect).await
     }
 }
 
-/// What the processor is asked for a new refund.
-pub(super) fn give_back(refund: &Refund) -> Instruction {
-    Instruction::Refund {
-        charge: refund.charge.to_string(),
-        refund: refund.id.to_string(),
-        amount: refund.amount.minor_units,
+/// Writes down the processor's answer for a pending refund.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    request: &RefundRequest,
+    answer: Answer,
+    expand_charge: bool,
+) -> Result<Reply, Rejection> {
+    match record_answer(origin, tx, request, answer).await? {
+        Ok(refund) => refunded(origin, tx, &refund, expand_charge).await,
+        Err(decline) => declined_by_processor(origin, tx, request.charge, decline).await,
     }
+}
+
+/// Ends the pending refund of a request that was answered; `Err` is the processor's definite no,
+/// which gives the charge its money back to refund.
+pub(in crate::commands) async fn record_answer(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    request: &RefundRequest,
+    answer: Answer,
+) -> Result<Result<Refund, Decline>, Rejection> {
+    let (account, refund) = (origin.account, request.refund);
+    store::charges::lock(tx, account, request.charge).await?;
+    match answer {
+        Answer::Done => Ok(Ok(store::refunds::succeed(tx, account, refund).await?)),
+        Answer::Declined(decline) => {
+            let refund = store::refunds::fail(tx, account, refund).await?;
+            let view = RefundView::from(&refund);
+            origin.emit(tx, EventType::RefundFailed, &view).await?;
+            Ok(Err(decline))
+        }
+    }
+}
+
+/// Deletes the pending refund of a request that was never executed.
+pub(in crate::commands) async fn release(
+    tx: &mut PgConnection,
+    account: AccountId,
+    request: &RefundRequest,
+) -> Result<(), sqlx::Error> {
+    store::refunds::delete_pending(tx, account, request.refund).await
 }
 
 /// Says that money was given back, and to an order that it was all of it.
-pub(super) async fn refunded(
+pub(in crate::commands) async fn refunded(
     origin: &Origin,
     tx: &mut PgConnection,
     refund: &Refund,

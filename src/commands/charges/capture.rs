@@ -9,7 +9,11 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Mode, OK, Origin, missing, must_be_free};
+use crate::commands::{
+    Origin,
+    mode::{Mode, must_be_free},
+    replies::{OK, declined_by_processor, missing},
+};
 use crate::{
     api::{
         charges::{CaptureChargeParams, ChargeView, refused},
@@ -19,7 +23,7 @@ use crate::{
         charge::ChargeRefusal,
         event::EventType,
         ids::ChargeId,
-        operation::{Instruction, Verb},
+        operation::{Answer, Effect},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
@@ -46,10 +50,10 @@ impl CaptureCharge {
     async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
         let params = CaptureChargeParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         let charge = store::charges::lock(tx, account, id)
             .await?
-            .ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         must_be_free(tx, account, id, mode).await?;
         let amount = charge
             .capture(params.amount)
@@ -77,21 +81,32 @@ impl Begin for CaptureCharge {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         let decided = self.decide(tx, Mode::Phases).await?;
-        let instruction = Instruction::Capture {
-            charge: decided.charge.to_string(),
+        let effect = Effect::CaptureCharge {
+            charge: decided.charge,
             amount: decided.amount,
+            expand_refunds: decided.expand_refunds,
         };
-        let (verb, charge) = (Verb::CaptureCharge, decided.charge);
-        self.origin
-            .write_down(tx, operation, verb, charge, instruction, |operation| {
-                operation.expand = decided.expand_refunds;
-            })
-            .await
+        self.origin.begin_effect(tx, operation, effect).await
+    }
+}
+
+/// Writes down the processor's answer. After a decline the charge stays as it was.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    charge: ChargeId,
+    amount: i64,
+    answer: Answer,
+    expand_refunds: bool,
+) -> Result<Reply, Rejection> {
+    match answer {
+        Answer::Done => capture(origin, tx, charge, amount, expand_refunds).await,
+        Answer::Declined(decline) => declined_by_processor(origin, tx, charge, decline).await,
     }
 }
 
 /// Takes the money, and says so.
-pub(super) async fn capture(
+async fn capture(
     origin: &Origin,
     tx: &mut PgConnection,
     id: ChargeId,

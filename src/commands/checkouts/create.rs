@@ -1,8 +1,8 @@
 //! `POST /checkouts`: an order, its charge and its items in one request.
 //!
 //! No transaction covers it, because a charge may be across a network. The request begins here, in one
-//! transaction, and ends here, in another one; what lies between are the steps in `checkout_steps.rs`,
-//! each a transaction or an operation of its own.
+//! transaction, and ends here, in another one; what lies between are the steps in `steps.rs`, each a
+//! transaction or an operation of its own.
 //!
 //! Locks    the checkout, at the end
 //! Writes   one checkout with the steps that it sets out to run; at the end its status
@@ -12,7 +12,10 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{CREATED, Origin, stored_refusal};
+use crate::commands::{
+    Origin,
+    replies::{CREATED, stored_refusal},
+};
 use crate::{
     api::{
         checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
@@ -61,8 +64,8 @@ impl Begin for CreateCheckout {
     }
 }
 
-/// Reads a checkout for whoever is about to go on with it, and counts the attempt.
-pub async fn set_out_for_next_step(
+/// Reads a checkout for the process that is about to continue it, and counts the attempt.
+pub(super) async fn set_out_for_next_step(
     tx: &mut PgConnection,
     account: AccountId,
     id: CheckoutId,
@@ -75,7 +78,7 @@ pub async fn set_out_for_next_step(
 }
 
 /// Ends a checkout whose steps have all been run.
-pub async fn end_checkout(
+pub(super) async fn end_checkout(
     tx: &mut PgConnection,
     account: AccountId,
     id: CheckoutId,
@@ -114,7 +117,7 @@ async fn end(tx: &mut PgConnection, run: CheckoutRun) -> Result<Reply, Rejection
 
 impl Origin {
     /// Who asked for a checkout, for everything that happens on its way.
-    pub(super) fn of(run: &CheckoutRun) -> Self {
+    pub(in crate::commands) fn of(run: &CheckoutRun) -> Self {
         Self {
             account: run.account,
             dialect: run.dialect,

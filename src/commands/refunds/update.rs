@@ -7,7 +7,10 @@
 
 use sqlx::PgConnection;
 
-use super::{OK, Origin, missing};
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
 use crate::{
     api::{
         error::ApiError,
@@ -33,10 +36,10 @@ impl Command for UpdateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let update = UpdateRefundParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = RefundId::parse(&self.id).ok_or_else(|| missing("id"))?;
+        let id = RefundId::parse(&self.id).ok_or_else(|| missing("id", RefundId::PREFIX))?;
         let before = store::refunds::lock(tx, account, id)
             .await?
-            .ok_or_else(|| missing("id"))?;
+            .ok_or_else(|| missing("id", RefundId::PREFIX))?;
         let mut refund = before.clone();
         refund.metadata = update
             .metadata
