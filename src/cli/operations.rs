@@ -22,7 +22,9 @@ use crate::{
     idempotency::{
         CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
     },
-    processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, Instruction},
+    processor::{
+        CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
+    },
     store::{self, operations::Unsettled},
 };
 
@@ -47,12 +49,12 @@ const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
 struct NotAsked;
 
 impl CardProcessor for NotAsked {
-    async fn execute(&self, _: Uuid, _: &Instruction) -> Asked {
-        Asked::Unknown("a resolution executes nothing".into())
+    async fn execute(&self, _: Uuid, _: &Instruction) -> InstructionOutcome {
+        InstructionOutcome::Unknown("a resolution executes nothing".into())
     }
 
-    async fn look_up(&self, _: Uuid) -> Asked {
-        Asked::Unknown("a resolution is decided by a person".into())
+    async fn look_up(&self, _: Uuid) -> InstructionOutcome {
+        InstructionOutcome::Unknown("a resolution is decided by a person".into())
     }
 }
 
@@ -296,8 +298,8 @@ async fn refunded_elsewhere(
 /// The definite answer of the processor that was asked, if it has one.
 async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Answer> {
     match processor.look_up(operation.id).await {
-        Asked::Answered(answer) => Some(answer),
-        Asked::NotExecuted(cause) | Asked::Unknown(cause) => {
+        InstructionOutcome::Answered(answer) => Some(answer),
+        InstructionOutcome::NotExecuted(cause) | InstructionOutcome::Unknown(cause) => {
             tracing::warn!(%cause, "the processor says nothing definite: the word alone counts");
             None
         }

@@ -8,7 +8,7 @@ use crate::{
         refund::RefundStatus,
     },
     idempotency::{Failure, Rejection},
-    store::{self, charges::Ties},
+    store::{self, charges::ChargeLinks},
 };
 
 /// How a verb that moves money runs, which is where the processor is.
@@ -37,17 +37,17 @@ pub(super) async fn must_be_free(
     charge: ChargeId,
     mode: Mode,
 ) -> Result<(), Rejection> {
-    let ties = store::charges::ties(tx, account, charge).await?;
-    if ties.is_unsettled {
+    let links = store::charges::links(tx, account, charge).await?;
+    if links.is_unsettled {
         return Err(unsettled());
     }
-    must_have_taken_the_money(mode, &ties)
+    must_have_taken_the_money(mode, &links)
 }
 
 /// The money goes back the way it came: a simulation would only say so, and a processor knows nothing
 /// of what was simulated.
-pub(super) fn must_have_taken_the_money(mode: Mode, ties: &Ties) -> Result<(), Rejection> {
-    let cause = match (mode, ties.is_across_a_network) {
+pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Result<(), Rejection> {
+    let cause = match (mode, links.is_across_a_network) {
         (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
         (Mode::OneTransaction, true) => {
             "the charge was made by a processor across a network, which takes PROCESSOR_URL"

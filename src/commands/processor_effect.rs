@@ -23,7 +23,7 @@ use crate::{
         operation::{Answer, Effect, Operation, Resolution},
     },
     idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
-    processor::{Asked, CardProcessor, HttpProcessor, Instruction},
+    processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
     store,
 };
 
@@ -88,14 +88,16 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         } else {
             match self.processor.look_up(operation.id).await {
                 // Nothing is certain about what was sent so long ago.
-                Asked::NotExecuted(cause) => Asked::Unknown(cause),
-                asked @ (Asked::Answered(_) | Asked::Unknown(_)) => asked,
+                InstructionOutcome::NotExecuted(cause) => InstructionOutcome::Unknown(cause),
+                asked @ (InstructionOutcome::Answered(_) | InstructionOutcome::Unknown(_)) => asked,
             }
         };
         match asked {
-            Asked::Answered(answer) => CallOutcome::Answered(answer),
-            Asked::NotExecuted(cause) => CallOutcome::NotExecuted(Failure::unavailable(cause)),
-            Asked::Unknown(cause) => CallOutcome::Unknown(Failure::unavailable(cause)),
+            InstructionOutcome::Answered(answer) => CallOutcome::Answered(answer),
+            InstructionOutcome::NotExecuted(cause) => {
+                CallOutcome::NotExecuted(Failure::unavailable(cause))
+            }
+            InstructionOutcome::Unknown(cause) => CallOutcome::Unknown(Failure::unavailable(cause)),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::domain::operation::{CardAuthorization, Effect, RefundRequest};
 #[serde(tag = "verb", rename_all = "lowercase")]
 pub enum Instruction {
     /// Promise money, and take it at once where `capture` says so.
-    Authorise {
+    Authorize {
         /// The charge that it is for: `ch_…`.
         charge: String,
         /// How much.
@@ -59,7 +59,7 @@ impl From<&Effect> for Instruction {
 
 impl From<&CardAuthorization> for Instruction {
     fn from(authorization: &CardAuthorization) -> Self {
-        Self::Authorise {
+        Self::Authorize {
             charge: authorization.charge.to_string(),
             amount: authorization.amount.minor_units,
             currency: authorization.amount.currency.to_string(),

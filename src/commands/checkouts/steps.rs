@@ -269,8 +269,8 @@ async fn refund_of(
         )));
     }
     let charge = lock_charge(tx, run).await?;
-    let ties = store::charges::ties(tx, run.account, charge_of(run)?).await?;
-    must_have_taken_the_money(mode, &ties)?;
+    let links = store::charges::links(tx, run.account, charge_of(run)?).await?;
+    must_have_taken_the_money(mode, &links)?;
     write_refund(tx, run, &charge, mode.of_refund()).await
 }
 

@@ -46,7 +46,7 @@ pub(super) enum Fault {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verb {
     /// Authorizations.
-    Authorise,
+    Authorize,
     /// Captures.
     Capture,
     /// Refunds and releases.
@@ -59,7 +59,7 @@ impl Verb {
     /// The verb of `instruction`.
     pub(super) fn of(instruction: &Instruction) -> Self {
         match instruction {
-            Instruction::Authorise { .. } => Self::Authorise,
+            Instruction::Authorize { .. } => Self::Authorize,
             Instruction::Capture { .. } => Self::Capture,
             Instruction::Refund { .. } => Self::Refund,
         }
@@ -69,7 +69,7 @@ impl Verb {
 /// One switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Switch {
+pub(super) struct FaultRule {
     /// The fault.
     pub(super) fault: Fault,
     /// The number of requests.
@@ -87,7 +87,7 @@ fn once() -> u32 {
     1
 }
 
-impl Switch {
+impl FaultRule {
     fn is_for(&self, verb: Verb) -> bool {
         self.verb
             .map_or(verb != Verb::LookUp, |wanted| wanted == verb)
@@ -124,15 +124,15 @@ pub(super) struct Ordered {
 
 /// All switches that are set. They are in memory, and a restart removes them.
 #[derive(Debug, Default)]
-pub(super) struct Switches {
-    waiting: Mutex<Vec<Switch>>,
+pub(super) struct Faults {
+    waiting: Mutex<Vec<FaultRule>>,
     resets: watch::Sender<u64>,
     delaying: watch::Sender<u32>,
 }
 
-impl Switches {
+impl Faults {
     /// Adds a switch behind the waiting ones.
-    pub(super) fn set(&self, switch: Switch) -> Result<(), &'static str> {
+    pub(super) fn set(&self, switch: FaultRule) -> Result<(), &'static str> {
         if let Some(complaint) = switch.complaint() {
             return Err(complaint);
         }
@@ -145,7 +145,7 @@ impl Switches {
     }
 
     /// The waiting switches, and the number of delayed requests.
-    pub(super) fn show(&self) -> (Vec<Switch>, u32) {
+    pub(super) fn show(&self) -> (Vec<FaultRule>, u32) {
         (self.lock().clone(), *self.delaying.borrow())
     }
 
@@ -187,7 +187,7 @@ impl Switches {
         self.delaying.send_modify(|count| *count -= 1);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Switch>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<FaultRule>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
