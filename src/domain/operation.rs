@@ -169,7 +169,7 @@ pub enum Answer {
 pub enum Resolution {
     /// It was executed.
     Done,
-    /// It was refused for good.
+    /// It was declined.
     Declined,
     /// It was not executed, by no attempt, and will not be.
     NotExecuted,

@@ -278,7 +278,7 @@ pub struct Unsettled {
     pub created_at: DateTime<Utc>,
     /// Whether an attempt may have been executed.
     pub in_doubt: bool,
-    /// How often somebody went on with it.
+    /// How often it was continued.
     pub takeovers: i32,
     /// The canceled checkout that waits for this refund, which the processor refused to make.
     pub refused_to: Option<CheckoutId>,

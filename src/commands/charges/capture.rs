@@ -4,7 +4,7 @@
 //! Writes   the captured amount
 //! Emits    charge.captured
 //! Refuses  a charge that failed, was captured or was released; more than was promised
-//! Fails    while another operation on the charge is unsettled; where somebody else promised the money
+//! Fails    while another operation on the charge has no outcome; if another processor authorized it
 
 use sqlx::PgConnection;
 use uuid::Uuid;

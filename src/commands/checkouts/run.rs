@@ -1,10 +1,10 @@
 //! `POST /checkouts`: its steps, one after the other, and going on with them after a crash.
 //!
-//! Promise: the client's key stays in flight, with a lease, until the checkout has ended. Whoever holds
-//! the lease asks the checkout's own table which step is next and runs it under that step's key; a
-//! crash, a failure or an unknown outcome ends the run, and the next one begins where the table says.
-//! Two who run one checkout, because the first was late, meet at the keys of its steps: each step runs
-//! once, whoever runs it.
+//! Promise: the client's key stays in flight, with a lease, until the checkout has ended. The
+//! holder of the lease reads the next step from the checkout's table and runs it with that step's
+//! key. A crash, a failure or an unknown outcome ends the run, and the next run continues with the
+//! next step of the table. If a late holder and its successor run one checkout, the keys of the
+//! steps decide: each step runs once.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub struct CheckoutSteps {
     pub slow_lane: SlowLane,
     /// The way to write where it does.
     pub network: Option<NetworkPhases>,
-    /// How long a run waits for a step that somebody else is at: as long as a transaction may take, so
-    /// that only a step that is across the network makes it give up.
+    /// How long a run waits for a step that another run executes: as long as a transaction may
+    /// take, so that only a step across the network ends the run.
     pub step_wait: Duration,
 }
 
@@ -112,7 +112,7 @@ impl CheckoutSteps {
         };
         let what = |cause: &str| format!("{} of {}: {cause}", step.as_str(), run.checkout.id);
         match outcome {
-            // What came of it is in the checkout's table.
+            // Its outcome is in the checkout's table.
             Outcome::Stored { .. } => Ok(()),
             Outcome::InUse => Err(Failure::unavailable(what("somebody else is at it"))),
             Outcome::Unfinished => Err(Failure::unavailable(what(

@@ -115,8 +115,8 @@ impl Begin for RunStep {
 }
 
 impl RunStep {
-    /// The checkout, if this step is the one to be run. Nobody else runs one until the transaction
-    /// ends.
+    /// The checkout, if this step is the next one. Its lock prevents other steps until the
+    /// transaction ends.
     async fn lock(&self, tx: &mut PgConnection) -> Result<Option<CheckoutRun>, Rejection> {
         let run = store::checkouts::lock(tx, self.account, self.checkout)
             .await?
@@ -325,8 +325,8 @@ async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
     Ok(())
 }
 
-/// Takes a person's word that the money of a canceled checkout was given back, though the processor
-/// refused to do it when it was asked here.
+/// Accepts a manual resolution that the money of a canceled checkout was returned, although the
+/// processor refused the refund.
 pub struct RefundedElsewhere {
     /// Whose checkout it is.
     pub account: AccountId,

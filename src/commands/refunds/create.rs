@@ -6,8 +6,8 @@
 //! Emits    refund.created, charge.refunded, order.refunded
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
 //!          promised
-//! Fails    while another operation on the charge, or the checkout that made it, is unsettled; where
-//!          somebody else took the money
+//! Fails    while another operation on the charge, or the checkout that made it, has no outcome; if
+//!          another processor took the money
 
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -4,3 +4,4 @@ mod documents;
 mod endpoint_places;
 mod layers;
 mod readme;
+mod words;
