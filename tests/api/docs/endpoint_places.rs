@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use charge_once::http::openapi;
 
+use crate::support::documents::{read, root};
+
 /// The noun that the checklist uses as its example.
 const EXAMPLE_NOUN: &str = "payout";
 
@@ -41,14 +43,6 @@ const EXEMPTIONS: &[Exemption] = &[
         reason: "their tests fill a folder of their own, tests/api/checkouts",
     },
 ];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
 
 /// The first path of each numbered item under "Add an endpoint".
 fn places() -> Vec<String> {
