@@ -36,8 +36,8 @@ pub struct ProcessorEffect<P> {
     pub processor: P,
     /// What operations and charges remember it by.
     pub name: String,
-    /// For how long it remembers keys, less a margin for an instruction on its way. After that it
-    /// would execute an instruction again, so it is only asked what became of it.
+    /// How long the processor remembers keys, less a margin for an instruction on its way. Later it
+    /// would execute an instruction again, so operations are only looked up.
     pub send_again_within: Duration,
     /// In an operator's tool: the person who resolves, which is kept.
     pub resolved_by: Option<String>,

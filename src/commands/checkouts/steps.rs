@@ -125,9 +125,10 @@ impl RunStep {
     }
 }
 
-/// What came of a step is in the checkout's table, so its record holds nothing; and a step that was run
-/// is not run again, whatever became of its record. A step is never refused by its record either: a
-/// decline or an empty shelf is written down, with what undoes the checkout.
+/// The outcome of a step is in the checkout's table, so its idempotency record holds nothing, and a
+/// step that has run doesn't run again even if its record is gone. A step's record is never a
+/// refusal either: a decline or a lack of stock is stored in the table, together with the
+/// compensating steps.
 fn has_run() -> Result<Reply, Rejection> {
     json(OK, &serde_json::Map::new())
 }
