@@ -146,11 +146,18 @@ fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
 
 #[test]
 fn every_name_and_path_in_a_document_occurs_in_the_project() {
-    let sources: String = ["src", "crates", "tests", "migrations", "scripts"]
-        .into_iter()
-        .flat_map(files_below)
-        .map(read)
-        .collect();
+    let sources: String = [
+        "src",
+        "crates",
+        "examples",
+        "tests",
+        "migrations",
+        "scripts",
+    ]
+    .into_iter()
+    .flat_map(files_below)
+    .map(read)
+    .collect();
     let folders = [
         "src/",
         "crates/",
