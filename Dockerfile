@@ -16,6 +16,8 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY examples/actix/Cargo.toml examples/actix/
+COPY examples/axum/Cargo.toml examples/axum/
 COPY examples/test_support/Cargo.toml examples/test_support/
 COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
 RUN for manifest in $(find . -name Cargo.toml); do \

@@ -7,9 +7,10 @@ use std::{
     fs::Permissions,
     io,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    time::UNIX_EPOCH,
 };
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, error::BoxDynError};
@@ -73,8 +74,13 @@ async fn start_apart() -> Result<Throwaway, BoxDynError> {
 }
 
 async fn start() -> Result<Throwaway, BoxDynError> {
-    let folder = std::env::temp_dir().join(format!("postgres-test-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+    // Not the folder in TMPDIR: it may be private to root, or its path too long for a socket.
+    let unique = UNIX_EPOCH.elapsed()?.as_nanos();
+    let folder = PathBuf::from(format!(
+        "/tmp/postgres-test-{}-{unique}",
+        std::process::id()
+    ));
+    std::fs::create_dir(&folder)?;
     // PostgreSQL's user has to enter it where this process runs as root.
     std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
     watch_over(&folder)?;

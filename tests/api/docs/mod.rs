@@ -6,3 +6,4 @@ mod endpoint_places;
 mod layers;
 mod readme;
 mod shown_commands;
+mod words;

@@ -170,7 +170,9 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
                 continue;
             }
             if folders.iter().any(|folder| span.starts_with(folder)) {
-                let exists = root().join(span).exists();
+                // A package's own document may name its files from its own folder.
+                let folder = Path::new(&document).parent().unwrap();
+                let exists = root().join(span).exists() || root().join(folder).join(span).exists();
                 assert!(exists, "{document} names {span}, which doesn't exist");
             } else if is_snake_case(span) && span.matches('_').count() >= 2 {
                 let occurs = sources.contains(span);

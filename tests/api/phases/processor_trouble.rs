@@ -173,7 +173,7 @@ async fn who_meets_an_unsettled_operation_is_told_that_it_is_busy_and_nothing_is
     let charge = client.charge("paid").await.id();
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}]});
     let order = client.post_new("/orders", &order).await.id();
-    for verb in ["refund", "authorise"] {
+    for verb in ["refund", "authorize"] {
         let switch = json!({"fault": "drop_after", "verb": verb});
         world.processor.switch(switch).await;
     }

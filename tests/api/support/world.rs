@@ -65,13 +65,13 @@ impl World {
             let id = charge["id"].as_str().unwrap().to_owned();
             assert_ne!(charge["status"], "pending", "{case}: {id}");
             let amount = |name: &str| charge[name].as_i64().unwrap();
-            let authorised = if charge["paid"] == true {
+            let authorized = if charge["paid"] == true {
                 amount("amount")
             } else {
                 0
             };
             let sums = [
-                authorised,
+                authorized,
                 amount("amount_captured"),
                 amount("amount_refunded"),
             ];
@@ -87,7 +87,7 @@ impl World {
             .map(|sums| {
                 let sum = |name: &str| sums[name].as_i64().unwrap();
                 let id = sums["charge"].as_str().unwrap().to_owned();
-                (id, [sum("authorised"), sum("captured"), sum("refunded")])
+                (id, [sum("authorized"), sum("captured"), sum("refunded")])
             })
             .collect();
         assert_eq!(ours, theirs, "{case}");
