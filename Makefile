@@ -42,6 +42,15 @@ browser-test: ## charge a card from Swagger UI, in Chromium
 check: ## run everything that CI runs, about 15 minutes
 	@bash .ci/run
 
+.PHONY: check-long
+check-long: ## test what takes too long for CI: each feature by itself, and the SDK for Rust
+	@scripts/install-postgres
+	@for feature in phases inspect workflow; do \
+	  scripts/with-postgres cargo test --locked --package charge-once-idempotency \
+	    --features "$$feature" || exit 1; \
+	done
+	@tests/sdk/run rust
+
 .PHONY: compose-test
 compose-test: ## build the image, start docker-compose.yml, and charge through it
 	@scripts/compose-test

@@ -6,12 +6,15 @@ CREATE TABLE operations (
     -- Also the processor's idempotency key: one for each verb and execution, kept across takeovers.
     id              uuid        NOT NULL,
     verb            text        NOT NULL,
-    -- What is sent; every attempt sends the same instruction.
-    instruction     jsonb       NOT NULL,
     charge_id       uuid        NOT NULL,
     refund_id       uuid,
     order_id        uuid,
     checkout_id     uuid,
+    -- What is asked for; every attempt asks for the same. The last three are an authorization's.
+    amount          bigint      NOT NULL,
+    currency        text,
+    card_token      text,
+    capture         boolean,
     -- How the reply is to look, and which request the events name.
     dialect         text        NOT NULL,
     expand          boolean     NOT NULL,
@@ -35,6 +38,15 @@ CREATE TABLE operations (
         FOREIGN KEY (account_id, checkout_id) REFERENCES checkouts (account_id, id),
     CONSTRAINT an_operation_verb_is_known
         CHECK (verb IN ('create_charge', 'capture_charge', 'create_refund', 'pay_order')),
+    CONSTRAINT an_operation_amount_is_positive CHECK (amount > 0),
+    CONSTRAINT an_authorization_is_whole CHECK (
+        (verb IN ('create_charge', 'pay_order')) = (card_token IS NOT NULL)
+        AND (card_token IS NULL) = (currency IS NULL)
+        AND (card_token IS NULL) = (capture IS NULL)),
+    CONSTRAINT a_refund_operation_names_its_refund
+        CHECK ((verb = 'create_refund') = (refund_id IS NOT NULL)),
+    CONSTRAINT a_payment_operation_names_its_order
+        CHECK (verb <> 'pay_order' OR order_id IS NOT NULL),
     CONSTRAINT an_operation_dialect_is_known CHECK (dialect IN ('ietf', 'stripe')),
     CONSTRAINT an_operation_outcome_is_known CHECK (outcome IN ('done', 'declined')),
     CONSTRAINT a_settled_operation_has_an_outcome CHECK ((settled_at IS NULL) = (outcome IS NULL))

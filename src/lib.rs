@@ -10,7 +10,6 @@
 //! | folder | what it does | what it must not do |
 //! |---|---|---|
 //! | [`http`] | reads requests, renders replies | SQL |
-//! | [`sagas`] | several commands as one request | SQL, begin or commit |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
 //! | [`api`] | what clients send and see: parameters, views, errors | HTTP, SQL |
@@ -28,8 +27,6 @@ pub mod cli;
 pub mod server;
 
 pub mod http;
-
-pub mod sagas;
 
 /// At most one effect per key: the crate to copy or to depend on.
 pub use charge_once_idempotency as idempotency;

@@ -3,20 +3,19 @@
 //! Promise: from the moment it is asked to stop, `/readyz` answers 503, and all waits for
 //! duplicates end. Requests that are executing finish within the drain limit.
 
-use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
+use std::{future::Future, net::TcpListener, time::Duration};
 
 use actix_web::{App as ActixApp, HttpServer, middleware::from_fn, web};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tracing_actix_web::TracingLogger;
 
 use crate::{
-    commands::{NetworkPhases, ProcessorOperations},
+    commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
     config::{Config, ProcessorConfig},
     database::Database,
     http::{self, App, api_keys::ApiKeys, middleware::outermost, rate_limit::RateLimit},
     idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
-    processor::{HttpProcessor, HttpProcessorError, SimulatedProcessor},
-    sagas::{CheckoutPhases, CheckoutSteps},
+    processor::{HttpProcessor, HttpProcessorError},
     store,
     telemetry::RequestSpan,
     workers::{
@@ -73,11 +72,11 @@ pub async fn serve(
     if phases.is_none() {
         tell_of_unsettled_operations(&database).await;
     }
-    let processor = Arc::new(SimulatedProcessor::new(config.pool_connections));
+    let slow_lane = SlowLane::new(config.pool_connections);
     let steps = CheckoutSteps {
         idempotency: idempotency.clone(),
         database: database.clone(),
-        processor: Arc::clone(&processor),
+        slow_lane: slow_lane.clone(),
         network: phases.clone(),
         step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
     };
@@ -88,7 +87,7 @@ pub async fn serve(
         api_keys: ApiKeys::new(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),
-        processor,
+        slow_lane,
         phases,
         checkouts,
         timeouts: config.timeouts,
@@ -166,18 +165,18 @@ fn phases(
     processor: &ProcessorConfig,
     lease: Duration,
 ) -> Result<NetworkPhases, ServeError> {
-    let operations = ProcessorOperations {
+    let effect = ProcessorEffect {
         processor: HttpProcessor::new(&processor.url, processor.timeout)
             .map_err(ServeError::Processor)?,
         name: processor.name.clone(),
         send_again_within: processor.send_again_within,
-        by_the_word_of: None,
+        resolved_by: None,
     };
     let settings = LeaseSettings {
         lease,
         call_limit: processor.timeout,
     };
-    Phases::new(idempotency.clone(), operations, settings).map_err(ServeError::Settings)
+    Phases::new(idempotency.clone(), effect, settings).map_err(ServeError::Settings)
 }
 
 /// A run of a checkout may last as long as its lease, less the time to store its end.

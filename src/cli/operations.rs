@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{BoxError, print, say, session};
 use crate::{
-    commands::{ProcessorOperations, RefundedElsewhere},
+    commands::{ProcessorEffect, RefundedElsewhere},
     config::Config,
     database::Database,
     domain::{
@@ -22,11 +22,13 @@ use crate::{
     idempotency::{
         CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
     },
-    processor::{Asked, CardProcessor, HttpProcessor, HttpProcessorError, SimulatedProcessor},
+    processor::{
+        CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
+    },
     store::{self, operations::Unsettled},
 };
 
-pub use crate::domain::operation::Word;
+pub use crate::domain::operation::Resolution;
 
 /// How old an operation must be before a person may resolve it. By then the reconciler, whose
 /// pauses are five minutes at most, has asked a dozen times.
@@ -42,6 +44,19 @@ const NAME_MAX_CHARS: usize = 100;
 /// How long an operation is sent again without PROCESSOR_URL: as long as processors remember keys
 /// by default.
 const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
+
+/// A resolution asks no processor to execute anything.
+struct NotAsked;
+
+impl CardProcessor for NotAsked {
+    async fn execute(&self, _: Uuid, _: &Instruction) -> InstructionOutcome {
+        InstructionOutcome::Unknown("a resolution executes nothing".into())
+    }
+
+    async fn look_up(&self, _: Uuid) -> InstructionOutcome {
+        InstructionOutcome::Unknown("a resolution is decided by a person".into())
+    }
+}
 
 /// An operator knows that it was declined, not why.
 const DECLINED: Decline = Decline {
@@ -94,9 +109,9 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 return Err("--by must have 1 to 100 characters".into());
             }
             let word = match outcome {
-                OperationOutcome::Done => Word::Done,
-                OperationOutcome::Declined => Word::Declined,
-                OperationOutcome::NotExecuted => Word::NotExecuted,
+                OperationOutcome::Done => Resolution::Done,
+                OperationOutcome::Declined => Resolution::Declined,
+                OperationOutcome::NotExecuted => Resolution::NotExecuted,
             };
             session::once(&config, async |database| {
                 if settle(database, &config, id, Statement { word, by }).await? {
@@ -134,7 +149,7 @@ async fn show(database: &Database) -> Result<(), BoxError> {
 #[derive(Debug)]
 pub struct Statement {
     /// The outcome.
-    pub word: Word,
+    pub word: Resolution,
     /// The person's name: 1 to 100 characters, stored with the operation.
     pub by: String,
 }
@@ -192,11 +207,11 @@ pub async fn settle(
         }
     };
     // The processor is not asked to execute anything.
-    let operations = ProcessorOperations {
-        processor: SimulatedProcessor::new(config.pool_connections),
+    let effect = ProcessorEffect {
+        processor: NotAsked,
         name: "an operator's word".to_owned(),
         send_again_within: Duration::ZERO,
-        by_the_word_of: Some(person.clone()),
+        resolved_by: Some(person.clone()),
     };
     let call_limit = match &config.processor {
         None => config.timeouts.database_deadline,
@@ -207,7 +222,7 @@ pub async fn settle(
         lease: call_limit + config.timeouts.idle_in_transaction * 2,
         call_limit,
     };
-    let phases = Phases::new(idempotency.clone(), operations, lease)?;
+    let phases = Phases::new(idempotency.clone(), effect, lease)?;
     let processor = processor.as_ref().map(|(client, name)| (client, *name));
     let sent_again_within = match &config.processor {
         None => SENT_AGAIN_WITHIN,
@@ -230,7 +245,7 @@ pub async fn settle(
                 )));
             }
         };
-        let is_no = matches!(word, Word::Declined | Word::NotExecuted);
+        let is_no = matches!(word, Resolution::Declined | Resolution::NotExecuted);
         if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
             return CallOutcome::Unknown(Failure::unavailable(
                 "it may have been sent again within the last hour, and still be on its way: take this \
@@ -243,8 +258,8 @@ pub async fn settle(
         return Ok(true);
     }
     match word {
-        Word::Done => refunded_elsewhere(database, &idempotency, id, person).await,
-        Word::Declined | Word::NotExecuted => Ok(false),
+        Resolution::Done => refunded_elsewhere(database, &idempotency, id, person).await,
+        Resolution::Declined | Resolution::NotExecuted => Ok(false),
     }
 }
 
@@ -283,8 +298,8 @@ async fn refunded_elsewhere(
 /// The definite answer of the processor that was asked, if it has one.
 async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Answer> {
     match processor.look_up(operation.id).await {
-        Asked::Answered(answer) => Some(answer),
-        Asked::NotExecuted(cause) | Asked::Unknown(cause) => {
+        InstructionOutcome::Answered(answer) => Some(answer),
+        InstructionOutcome::NotExecuted(cause) | InstructionOutcome::Unknown(cause) => {
             tracing::warn!(%cause, "the processor says nothing definite: the word alone counts");
             None
         }
@@ -292,17 +307,21 @@ async fn look_up(processor: &HttpProcessor, operation: &Operation) -> Option<Ans
 }
 
 /// The processor's answer if there is one, and the person's outcome otherwise.
-fn weigh(word: Word, said: Option<Answer>) -> CallOutcome<Answer> {
+fn weigh(word: Resolution, said: Option<Answer>) -> CallOutcome<Answer> {
     match (word, said) {
-        (Word::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),
-        (Word::Declined, None) => CallOutcome::Answered(Answer::Declined(DECLINED)),
+        (Resolution::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),
+        (Resolution::Declined, None) => CallOutcome::Answered(Answer::Declined(DECLINED)),
         // It knows why.
-        (Word::Declined, Some(answer @ Answer::Declined(_))) => CallOutcome::Answered(answer),
-        (Word::NotExecuted, None) => {
+        (Resolution::Declined, Some(answer @ Answer::Declined(_))) => CallOutcome::Answered(answer),
+        (Resolution::NotExecuted, None) => {
             CallOutcome::NotExecuted(Failure::unavailable("by an operator's word"))
         }
-        (Word::Declined | Word::NotExecuted, Some(Answer::Done)) => contradicted("done"),
-        (Word::Done | Word::NotExecuted, Some(Answer::Declined(_))) => contradicted("declined"),
+        (Resolution::Declined | Resolution::NotExecuted, Some(Answer::Done)) => {
+            contradicted("done")
+        }
+        (Resolution::Done | Resolution::NotExecuted, Some(Answer::Declined(_))) => {
+            contradicted("declined")
+        }
     }
 }
 

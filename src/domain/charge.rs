@@ -46,7 +46,7 @@ pub struct NewCharge {
 pub enum Authorization {
     /// The money was promised.
     Approved,
-    /// It was refused for good.
+    /// It was declined.
     Declined(Decline),
 }
 
@@ -57,7 +57,7 @@ pub enum ChargeStatus {
     Pending,
     /// It was promised, and perhaps taken.
     Succeeded,
-    /// It was refused for good.
+    /// It was declined.
     Failed,
 }
 

@@ -1,53 +1,161 @@
-//! What a card processor across a network is asked to do, and what is kept of it.
+//! What a card processor across a network is asked for, and what is kept of it.
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
+    charge::NewCharge,
     dialect::Dialect,
     ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
+    money::Money,
+    refund::Refund,
     test_cards::Decline,
 };
 
-/// What the processor is asked to do. References are this service's ids with their prefixes, amounts
-/// are minor units.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "verb", rename_all = "lowercase")]
-pub enum Instruction {
-    /// Promise money, and take it at once where `capture` says so.
-    Authorise {
-        /// The charge that it is for: `ch_…`.
-        charge: String,
-        /// How much.
-        amount: i64,
-        /// ISO 4217, lower case.
-        currency: String,
-        /// The card, as the canonical test token.
-        card: String,
-        /// Whether to take the money at once.
-        capture: bool,
+/// A promise of money that a card is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardAuthorization {
+    /// The pending charge that it is for.
+    pub charge: ChargeId,
+    /// How much.
+    pub amount: Money,
+    /// The card, as the canonical test token.
+    pub card_token: String,
+    /// Whether to take the money at once.
+    pub capture: bool,
+}
+
+impl CardAuthorization {
+    /// What a new charge asks its card for.
+    pub fn of(charge: ChargeId, new: &NewCharge) -> Self {
+        Self {
+            charge,
+            amount: new.amount,
+            card_token: new.card.card.token().to_owned(),
+            capture: new.capture,
+        }
+    }
+}
+
+/// Money that is to go back to a card, or a promise that is to be released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefundRequest {
+    /// The charge that took the money.
+    pub charge: ChargeId,
+    /// The pending refund that it is for.
+    pub refund: RefundId,
+    /// How much, in minor units.
+    pub amount: i64,
+}
+
+impl RefundRequest {
+    /// What a pending refund asks for.
+    pub fn of(refund: &Refund) -> Self {
+        Self {
+            charge: refund.charge,
+            refund: refund.id,
+            amount: refund.amount.minor_units,
+        }
+    }
+}
+
+/// An effect outside the database: what is asked for, and everything that its completion needs. One
+/// variant for each request that asks the processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// `POST /charges`
+    CreateCharge {
+        /// What the card is asked for.
+        authorization: CardAuthorization,
+        /// Whether the reply lists the refunds.
+        expand_refunds: bool,
     },
-    /// Take promised money, once; the rest is released.
-    Capture {
-        /// The charge that promised it.
-        charge: String,
-        /// How much, at most what was promised.
+    /// `POST /charges/{id}/capture`
+    CaptureCharge {
+        /// The charge that promised the money.
+        charge: ChargeId,
+        /// How much to take, in minor units; the rest is released.
         amount: i64,
+        /// Whether the reply lists the refunds.
+        expand_refunds: bool,
     },
-    /// Give money back, or release what was only promised.
-    Refund {
-        /// The charge that took it.
-        charge: String,
-        /// The refund that it is for: `re_…`.
-        refund: String,
-        /// How much.
-        amount: i64,
+    /// `POST /refunds`
+    CreateRefund {
+        /// What goes back.
+        request: RefundRequest,
+        /// Whether the reply shows the whole charge.
+        expand_charge: bool,
+    },
+    /// `POST /orders/{id}/pay`
+    PayOrder {
+        /// The order that is paid.
+        order: OrderId,
+        /// What the card is asked for.
+        authorization: CardAuthorization,
+        /// Whether the reply shows the whole charge.
+        expand_charge: bool,
+    },
+    /// The step `create_charge` of a checkout.
+    ChargeCheckout {
+        /// The checkout.
+        checkout: CheckoutId,
+        /// The order that an earlier step made.
+        order: OrderId,
+        /// What the card is asked for.
+        authorization: CardAuthorization,
+    },
+    /// The step `create_refund` of a checkout.
+    RefundCheckout {
+        /// The checkout.
+        checkout: CheckoutId,
+        /// What goes back.
+        request: RefundRequest,
     },
 }
 
-/// A definite answer: it stays the same however often the instruction is sent again.
+impl Effect {
+    /// The charge that it is about.
+    pub fn charge(&self) -> ChargeId {
+        match self {
+            Self::CreateCharge { authorization, .. }
+            | Self::PayOrder { authorization, .. }
+            | Self::ChargeCheckout { authorization, .. } => authorization.charge,
+            Self::CaptureCharge { charge, .. } => *charge,
+            Self::CreateRefund { request, .. } | Self::RefundCheckout { request, .. } => {
+                request.charge
+            }
+        }
+    }
+
+    /// The checkout that it is a step of.
+    pub fn checkout(&self) -> Option<CheckoutId> {
+        match self {
+            Self::ChargeCheckout { checkout, .. } | Self::RefundCheckout { checkout, .. } => {
+                Some(*checkout)
+            }
+            Self::CreateCharge { .. }
+            | Self::CaptureCharge { .. }
+            | Self::CreateRefund { .. }
+            | Self::PayOrder { .. } => None,
+        }
+    }
+
+    /// The id of what the request is about, as its reply will have it unless a card is declined.
+    pub fn resource(&self) -> String {
+        match self {
+            Self::CreateRefund { request, .. } | Self::RefundCheckout { request, .. } => {
+                request.refund.to_string()
+            }
+            Self::PayOrder { order, .. } => order.to_string(),
+            Self::CreateCharge { .. }
+            | Self::CaptureCharge { .. }
+            | Self::ChargeCheckout { .. } => self.charge().to_string(),
+        }
+    }
+}
+
+/// A definite answer: it stays the same however often the request is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// Executed.
@@ -56,18 +164,18 @@ pub enum Answer {
     Declined(Decline),
 }
 
-/// What became of an operation, by the word of a person who asked the processor.
+/// What became of an operation, as a person found out from the processor's operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum Resolution {
     /// It was executed.
     Done,
-    /// It was refused for good.
+    /// It was declined.
     Declined,
     /// It was not executed, by no attempt, and will not be.
     NotExecuted,
 }
 
-impl Word {
+impl Resolution {
     /// Its name in the table.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,88 +186,25 @@ impl Word {
     }
 }
 
-/// The request that an operation is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
-    /// `POST /charges`
-    CreateCharge,
-    /// `POST /charges/{id}/capture`
-    CaptureCharge,
-    /// `POST /refunds`
-    CreateRefund,
-    /// `POST /orders/{id}/pay`
-    PayOrder,
-}
-
-impl Verb {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[
-        Self::CreateCharge,
-        Self::CaptureCharge,
-        Self::CreateRefund,
-        Self::PayOrder,
-    ];
-
-    /// Its name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CreateCharge => "create_charge",
-            Self::CaptureCharge => "capture_charge",
-            Self::CreateRefund => "create_refund",
-            Self::PayOrder => "pay_order",
-        }
-    }
-
-    /// The verb with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|verb| verb.as_str() == name)
-    }
-}
-
-/// Everything that it takes to ask, to settle, and to answer the client, by whoever goes on.
+/// Everything that it takes to ask the processor, to complete, and to answer the client, after a
+/// crash of the process that began it.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The key that the processor gets.
     pub id: Uuid,
     /// Whose it is.
     pub account: AccountId,
-    /// Which request it is for.
-    pub verb: Verb,
-    /// What is sent, each time the same.
-    pub instruction: Instruction,
-    /// The charge that it is about.
-    pub charge: ChargeId,
-    /// The refund that is made.
-    pub refund: Option<RefundId>,
-    /// The order that is paid.
-    pub order: Option<OrderId>,
-    /// The checkout that it is a step of.
-    pub checkout: Option<CheckoutId>,
+    /// What is asked for, each time the same.
+    pub effect: Effect,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
-    /// Whether the reply shows references as whole objects.
-    pub expand: bool,
     /// The `req_…` that began it.
     pub request_id: String,
     /// The client's key.
     pub idempotency_key: String,
-    /// Whom it was sent to: another processor doesn't know its key, and would execute it again.
+    /// The processor that it was sent to: another one doesn't know its key, and would execute it
+    /// again.
     pub processor: String,
     /// How long ago it was written down, by the database's clock.
     pub age: Duration,
-}
-
-impl Operation {
-    /// The id of what the request is about, as its reply will have it unless a card is declined.
-    pub fn resource(&self) -> String {
-        match (self.verb, self.refund, self.order) {
-            (Verb::CreateRefund, Some(refund), _) => refund.to_string(),
-            (Verb::PayOrder, _, Some(order)) => order.to_string(),
-            (
-                Verb::CreateCharge | Verb::CaptureCharge | Verb::CreateRefund | Verb::PayOrder,
-                _,
-                _,
-            ) => self.charge.to_string(),
-        }
-    }
 }

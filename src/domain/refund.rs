@@ -43,7 +43,8 @@ impl RefundReason {
 /// How far a refund is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefundStatus {
-    /// The processor has not answered. It counts all the same, so that nothing is given back twice.
+    /// The processor has not answered. The refund counts anyway, so that no money is returned
+    /// twice.
     Pending,
     /// The money was given back.
     Succeeded,

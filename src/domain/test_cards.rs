@@ -7,7 +7,7 @@
 pub enum Decision {
     /// The money is there.
     Approve,
-    /// The same, after a while: the card to show duplicates in flight with.
+    /// Succeeds after a while, to show duplicates in flight.
     ApproveSlowly,
     /// Refused for good.
     Decline(Decline),
@@ -59,8 +59,8 @@ pub const PROCESSING_ERROR: Decline = Decline {
 };
 
 impl Decline {
-    /// The decline that a processor's reply means. A reason that this build doesn't know is a
-    /// decline all the same: what is definite must not become doubt for the lack of a word.
+    /// The decline that a processor's reply means. A reason that this build doesn't know is still a
+    /// decline: a definite answer must not become doubt because its reason is unknown.
     pub fn named(code: &str, decline_code: Option<&str>) -> Self {
         TEST_CARDS
             .iter()

@@ -1,17 +1,15 @@
 //! What every handler works with.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::{api_keys::ApiKeys, error::HttpError, rate_limit::RateLimit};
 use crate::{
-    commands::NetworkPhases,
+    commands::{CheckoutPhases, NetworkPhases, SlowLane},
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     idempotency::{Failure, FailureKind, Idempotency},
-    processor::SimulatedProcessor,
-    sagas::CheckoutPhases,
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
@@ -25,9 +23,9 @@ pub struct App {
     pub api_keys: ApiKeys,
     /// How often.
     pub rate_limit: RateLimit,
-    /// Where cards are authorized, if that takes no network.
-    pub processor: Arc<SimulatedProcessor>,
-    /// The way to write where it does.
+    /// For `tok_slow`, where the processor is simulated in this process.
+    pub slow_lane: SlowLane,
+    /// The way to ask a card processor across a network, if there is one.
     pub phases: Option<NetworkPhases>,
     /// The way to run several commands as one.
     pub checkouts: CheckoutPhases,

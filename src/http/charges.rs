@@ -88,11 +88,11 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let processor = app.processor.clone();
+    let slow_lane = app.slow_lane.clone();
     run_with_processor(&app, request, |origin, params| CreateCharge {
         origin,
         params,
-        processor,
+        slow_lane,
     })
     .await
 }

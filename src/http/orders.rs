@@ -180,12 +180,12 @@ pub async fn pay(
     id: web::Path<String>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let (id, processor) = (id.into_inner(), app.processor.clone());
+    let (id, slow_lane) = (id.into_inner(), app.slow_lane.clone());
     run_with_processor(&app, request, |origin, params| PayOrder {
         origin,
         id,
         params,
-        processor,
+        slow_lane,
     })
     .await
 }

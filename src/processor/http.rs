@@ -14,7 +14,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{
-    Asked, CardProcessor, Instruction,
+    CardProcessor, Instruction, InstructionOutcome,
     wire::{Message, Status},
 };
 
@@ -117,12 +117,14 @@ impl HttpProcessor {
         }
     }
 
-    async fn execute_by(&self, deadline: Instant, key: Uuid, body: Vec<u8>) -> Asked {
+    async fn execute_by(&self, deadline: Instant, key: Uuid, body: Vec<u8>) -> InstructionOutcome {
         let send = || async {
             let attempt = self.attempt(Method::PUT, key, Some(body.clone()), deadline);
             match classify(key, attempt.await) {
-                Asked::NotExecuted(reason) => Err(reason),
-                asked @ (Asked::Answered(_) | Asked::Unknown(_)) => Ok(asked),
+                InstructionOutcome::NotExecuted(reason) => Err(reason),
+                asked @ (InstructionOutcome::Answered(_) | InstructionOutcome::Unknown(_)) => {
+                    Ok(asked)
+                }
             }
         };
         // All attempts before the last one were certainly not executed, so the call has the outcome
@@ -143,41 +145,50 @@ impl HttpProcessor {
             });
         match outcome.await {
             Ok(asked) => asked,
-            Err(reason) => Asked::NotExecuted(reason),
+            Err(reason) => InstructionOutcome::NotExecuted(reason),
         }
     }
 
     /// Runs a call in a task that a caller's disconnect can't cancel, and on the runtime of the
     /// pooled connections: they end with the runtime that made them.
-    async fn on_own_runtime(&self, call: impl Future<Output = Asked> + Send + 'static) -> Asked {
+    async fn on_own_runtime(
+        &self,
+        call: impl Future<Output = InstructionOutcome> + Send + 'static,
+    ) -> InstructionOutcome {
         self.runtime
             .spawn(call.in_current_span())
             .await
-            .unwrap_or_else(|_| Asked::Unknown("the call panicked, or was cut off".to_owned()))
+            .unwrap_or_else(|_| {
+                InstructionOutcome::Unknown("the call panicked, or was cut off".to_owned())
+            })
     }
 }
 
 impl CardProcessor for HttpProcessor {
-    async fn execute(&self, key: Uuid, instruction: &Instruction) -> Asked {
+    async fn execute(&self, key: Uuid, instruction: &Instruction) -> InstructionOutcome {
         let deadline = Instant::now() + self.time_limit;
         let body = match serde_json::to_vec(instruction) {
             Ok(body) => body,
-            Err(error) => return Asked::NotExecuted(format!("it can't be written: {error}")),
+            Err(error) => {
+                return InstructionOutcome::NotExecuted(format!("it can't be written: {error}"));
+            }
         };
         let this = self.clone();
         self.on_own_runtime(async move { this.execute_by(deadline, key, body).await })
             .await
     }
 
-    async fn look_up(&self, key: Uuid) -> Asked {
+    async fn look_up(&self, key: Uuid) -> InstructionOutcome {
         let deadline = Instant::now() + self.time_limit;
         let this = self.clone();
         self.on_own_runtime(async move {
             let attempt = this.attempt(Method::GET, key, None, deadline).await;
             match classify(key, attempt) {
-                answered @ Asked::Answered(_) => answered,
+                answered @ InstructionOutcome::Answered(_) => answered,
                 // A look-up that wasn't sent or executed says nothing about the instruction.
-                Asked::NotExecuted(reason) | Asked::Unknown(reason) => Asked::Unknown(reason),
+                InstructionOutcome::NotExecuted(reason) | InstructionOutcome::Unknown(reason) => {
+                    InstructionOutcome::Unknown(reason)
+                }
             }
         })
         .await
@@ -239,24 +250,26 @@ async fn read(mut response: reqwest::Response) -> Attempt {
 /// | `in_progress`: an earlier attempt may still succeed or fail | unknown |
 /// | `not_found`: the instruction may still be on its way | unknown |
 /// | a redirect, 422, 400, any other status, or a `status` that doesn't fit it | unknown |
-fn classify(key: Uuid, attempt: Attempt) -> Asked {
+fn classify(key: Uuid, attempt: Attempt) -> InstructionOutcome {
     let (status, body) = match attempt {
-        Attempt::NotSent(reason) => return Asked::NotExecuted(reason),
-        Attempt::Broken(reason) => return Asked::Unknown(reason),
+        Attempt::NotSent(reason) => return InstructionOutcome::NotExecuted(reason),
+        Attempt::Broken(reason) => return InstructionOutcome::Unknown(reason),
         Attempt::Replied(status, body) => (status, body),
     };
     let Ok(message) = serde_json::from_slice::<Message>(&body) else {
-        return Asked::Unknown(format!("{status} with a body that can't be read"));
+        return InstructionOutcome::Unknown(format!("{status} with a body that can't be read"));
     };
     if message.key != key {
-        return Asked::Unknown(format!("{status} about another key"));
+        return InstructionOutcome::Unknown(format!("{status} about another key"));
     }
     match (status, message.status, message.definite()) {
-        (StatusCode::OK, Status::Done | Status::Declined, Some(answer)) => Asked::Answered(answer),
-        (StatusCode::SERVICE_UNAVAILABLE, Status::NotExecuted, _) => {
-            Asked::NotExecuted("the processor says so".to_owned())
+        (StatusCode::OK, Status::Done | Status::Declined, Some(answer)) => {
+            InstructionOutcome::Answered(answer)
         }
-        (_, said, _) => Asked::Unknown(format!("{status}, {said:?}")),
+        (StatusCode::SERVICE_UNAVAILABLE, Status::NotExecuted, _) => {
+            InstructionOutcome::NotExecuted("the processor says so".to_owned())
+        }
+        (_, said, _) => InstructionOutcome::Unknown(format!("{status}, {said:?}")),
     }
 }
 
@@ -283,7 +296,7 @@ mod tests {
 
     const KEY: Uuid = Uuid::from_u128(0x0192_3f45_6789_7abc_8def_0123_4567_89ab);
 
-    fn said(status: u16, body: &str) -> Asked {
+    fn said(status: u16, body: &str) -> InstructionOutcome {
         let body = body.replace("KEY", &KEY.to_string());
         let status = StatusCode::from_u16(status).unwrap_or_default();
         classify(KEY, Attempt::Replied(status, body.into_bytes()))
@@ -291,7 +304,7 @@ mod tests {
 
     #[test]
     fn only_a_whole_answer_for_this_key_is_an_answer() {
-        let done = Asked::Answered(Answer::Done);
+        let done = InstructionOutcome::Answered(Answer::Done);
         assert_eq!(said(200, r#"{"key":"KEY","status":"done"}"#), done);
         assert_eq!(said(200, r#"{"status":"done","key":"KEY","x":1}"#), done);
         for (body, decline) in [
@@ -304,7 +317,10 @@ mod tests {
                 Decline::named("card_declined", Some("lost_card")),
             ),
         ] {
-            assert_eq!(said(200, body), Asked::Answered(Answer::Declined(decline)));
+            assert_eq!(
+                said(200, body),
+                InstructionOutcome::Answered(Answer::Declined(decline))
+            );
         }
     }
 
@@ -336,10 +352,13 @@ mod tests {
     #[test]
     fn only_the_processor_s_own_word_for_this_key_is_not_executed() {
         let body = r#"{"key":"KEY","status":"not_executed"}"#;
-        assert!(matches!(said(503, body), Asked::NotExecuted(_)));
+        assert!(matches!(
+            said(503, body),
+            InstructionOutcome::NotExecuted(_)
+        ));
         assert!(matches!(
             classify(KEY, Attempt::NotSent(String::new())),
-            Asked::NotExecuted(_)
+            InstructionOutcome::NotExecuted(_)
         ));
     }
 
@@ -385,11 +404,11 @@ mod tests {
             (503, r#"{"status":"not_executed"}"#),
         ] {
             assert!(
-                matches!(said(status, body), Asked::Unknown(_)),
+                matches!(said(status, body), InstructionOutcome::Unknown(_)),
                 "{status} {body}"
             );
         }
         let broken = classify(KEY, Attempt::Broken(String::new()));
-        assert!(matches!(broken, Asked::Unknown(_)));
+        assert!(matches!(broken, InstructionOutcome::Unknown(_)));
     }
 }

@@ -5,21 +5,21 @@
 //! executed, and doubt. Doubt is never turned into a guess.
 
 mod http;
+mod instruction;
 pub mod service;
-mod simulated;
 mod wire;
 
 use std::future::Future;
 
 use uuid::Uuid;
 
-pub use crate::domain::operation::{Answer, Instruction};
+pub use crate::domain::operation::Answer;
 pub use http::{HttpProcessor, HttpProcessorError};
-pub use simulated::SimulatedProcessor;
+pub use instruction::Instruction;
 
 /// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum InstructionOutcome {
     /// The processor's definite answer for this key.
     Answered(Answer),
     /// Certain: this attempt was not executed and will not be. It says nothing about earlier
@@ -34,9 +34,13 @@ pub enum Asked {
 pub trait CardProcessor: Send + Sync + 'static {
     /// Sends `instruction` with `key`, within the processor's time limit. A key always comes with
     /// the same instruction.
-    fn execute(&self, key: Uuid, instruction: &Instruction) -> impl Future<Output = Asked> + Send;
+    fn execute(
+        &self,
+        key: Uuid,
+        instruction: &Instruction,
+    ) -> impl Future<Output = InstructionOutcome> + Send;
 
     /// Looks `key` up and executes nothing. Only a definite answer for the key is
-    /// [`Asked::Answered`]; "not found" is doubt, because the instruction may still be on its way.
-    fn look_up(&self, key: Uuid) -> impl Future<Output = Asked> + Send;
+    /// [`InstructionOutcome::Answered`]; "not found" is doubt, because the instruction may still be on its way.
+    fn look_up(&self, key: Uuid) -> impl Future<Output = InstructionOutcome> + Send;
 }

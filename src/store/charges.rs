@@ -235,7 +235,7 @@ pub async fn find(
     .transpose()
 }
 
-/// The same, and nobody else changes it until the transaction ends.
+/// Reads and locks it, so that no other transaction changes it until this one ends.
 pub async fn lock(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -255,22 +255,22 @@ pub async fn lock(
 
 /// What a charge is tied to, besides what a client sees of it.
 #[derive(Debug)]
-pub struct Ties {
+pub struct ChargeLinks {
     /// The processor's answer about it is out, or the checkout that made it has not ended.
     pub is_unsettled: bool,
     /// Its money was moved by a processor across a network, and not by the simulation.
     pub is_across_a_network: bool,
 }
 
-/// What ties this charge. Ask it under the charge's lock, in a statement of its own: the one that
+/// What this charge is linked to. Ask it under the charge's lock, in a statement of its own: the one that
 /// waited for the lock has an old snapshot.
-pub async fn ties(
+pub async fn links(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: ChargeId,
-) -> Result<Ties, sqlx::Error> {
+) -> Result<ChargeLinks, sqlx::Error> {
     sqlx::query_as!(
-        Ties,
+        ChargeLinks,
         r#"
         SELECT processor IS NOT NULL AS "is_across_a_network!",
                EXISTS (SELECT FROM operations

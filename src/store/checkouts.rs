@@ -145,7 +145,7 @@ macro_rules! checkout_rows {
     };
 }
 
-/// Who asked for a checkout, for whoever goes on with it.
+/// The origin of a checkout, for the process that continues it.
 #[derive(Debug)]
 pub struct AskedBy<'a> {
     /// Decides what paths in the reply start with.
@@ -232,7 +232,7 @@ pub async fn find(
     .transpose()
 }
 
-/// The same, and nobody else runs a step of it until the transaction ends.
+/// Reads and locks it, so that no other transaction runs a step of it until this one ends.
 pub async fn lock(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -249,7 +249,7 @@ pub async fn lock(
     find(tx, account_id, id).await
 }
 
-/// Counts that the step that is next, if one is, is somebody's to run.
+/// Counts an attempt of the next step, if there is one.
 pub async fn count_attempt(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -71,9 +71,9 @@ pub struct NewEvent<'a> {
     pub idempotency_key: &'a str,
 }
 
-/// Writes an event, and its delivery to every endpoint of the account that wants it, in one
-/// statement: whoever commits the one commits the other. Locks nothing that exists but the account
-/// and those endpoints, against their removal; marking an endpoint as deleted doesn't wait for it.
+/// Writes an event, and its delivery to every endpoint of the account that subscribes to it, in one
+/// statement, so that both commit or neither does. Locks nothing that exists but the account and
+/// those endpoints, against their removal; marking an endpoint as deleted doesn't wait for it.
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.

@@ -67,7 +67,8 @@ pub async fn set(
     .map(Inventory::from)
 }
 
-/// The levels of those of `skus` that have one; nobody else changes them until the transaction ends.
+/// The levels of those of `skus` that have one; no other transaction changes them until this one
+/// ends.
 ///
 /// Locks in the order of the skus, whatever the order in `skus`, so that two transactions that want
 /// some of the same never wait for each other.

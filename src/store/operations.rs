@@ -3,51 +3,56 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, types::Json};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::unknown::unknown;
 use crate::domain::{
     dialect::Dialect,
     ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
-    operation::{Answer, Instruction, Operation, Verb},
+    money::{Currency, Money},
+    operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest},
 };
 
-/// Writes an operation down before anything is sent. It belongs to the processor that took the charge's
-/// money, if that was taken; its own `age` and `processor` are not kept. Locks nothing that exists but the
-/// objects it names, against their deletion.
+/// Writes an operation down before anything is sent. It belongs to the processor that took the
+/// charge's money, if that was taken; its own `age` and `processor` are not kept. Locks nothing that
+/// exists but the objects it names, against their deletion.
 ///
 /// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a second
 /// one that a caller let through.
 pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
+    let columns = Columns::from(&operation.effect);
     sqlx::query!(
         "
         INSERT INTO operations
-               (account_id, id, verb, instruction, charge_id, refund_id, order_id, dialect, expand,
-                request_id, idempotency_key, checkout_id, processor)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                (SELECT processor FROM charges WHERE account_id = $1 AND id = $5))
+               (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
+                card_token, capture, expand, dialect, request_id, idempotency_key, processor)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                (SELECT processor FROM charges WHERE account_id = $1 AND id = $4))
         ",
         operation.account.0,
         operation.id,
-        operation.verb.as_str(),
-        Json(&operation.instruction) as _,
-        operation.charge.0,
-        operation.refund.map(|refund| refund.0),
-        operation.order.map(|order| order.0),
+        columns.verb,
+        columns.charge_id,
+        columns.refund_id,
+        columns.order_id,
+        columns.checkout_id,
+        columns.amount,
+        columns.currency,
+        columns.card_token,
+        columns.capture,
+        columns.expand,
         operation.dialect.as_str(),
-        operation.expand,
         operation.request_id,
         operation.idempotency_key,
-        operation.checkout.map(|checkout| checkout.0),
     )
     .execute(tx)
     .await?;
     Ok(())
 }
 
-/// One operation of the account, which from now on belongs to `processor` if it was nobody's. Locks
-/// it.
+/// One operation of the account, which from now on belongs to `processor` if it belonged to none.
+/// Locks it.
 pub async fn find(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -59,8 +64,8 @@ pub async fn find(
         UPDATE operations
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
-        RETURNING verb, instruction AS "instruction: Json<Instruction>", charge_id, refund_id,
-                  order_id, checkout_id, dialect, expand, request_id, idempotency_key, processor AS "processor!",
+        RETURNING verb, charge_id, refund_id, order_id, checkout_id, amount, currency, card_token,
+                  capture, expand, dialect, request_id, idempotency_key, processor AS "processor!",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
@@ -72,22 +77,190 @@ pub async fn find(
     let Some(found) = found else {
         return Ok(None);
     };
+    let columns = Columns {
+        verb: &found.verb,
+        charge_id: found.charge_id,
+        refund_id: found.refund_id,
+        order_id: found.order_id,
+        checkout_id: found.checkout_id,
+        amount: found.amount,
+        currency: found.currency,
+        card_token: found.card_token,
+        capture: found.capture,
+        expand: found.expand,
+    };
     Ok(Some(Operation {
         id,
         account: account_id,
-        verb: Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?,
-        instruction: found.instruction.0,
-        charge: ChargeId(found.charge_id),
-        refund: found.refund_id.map(RefundId),
-        order: found.order_id.map(OrderId),
-        checkout: found.checkout_id.map(CheckoutId),
+        effect: columns.into_effect().ok_or_else(|| unknown("verb"))?,
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
-        expand: found.expand,
         request_id: found.request_id,
         idempotency_key: found.idempotency_key,
         processor: found.processor,
         age: Duration::from_secs(found.age_seconds.max(0).unsigned_abs()),
     }))
+}
+
+/// An effect as the table has it.
+struct Columns<'a> {
+    verb: &'a str,
+    charge_id: Uuid,
+    refund_id: Option<Uuid>,
+    order_id: Option<Uuid>,
+    checkout_id: Option<Uuid>,
+    amount: i64,
+    currency: Option<String>,
+    card_token: Option<String>,
+    capture: Option<bool>,
+    expand: bool,
+}
+
+const CREATE_CHARGE: &str = "create_charge";
+const CAPTURE_CHARGE: &str = "capture_charge";
+const CREATE_REFUND: &str = "create_refund";
+const PAY_ORDER: &str = "pay_order";
+
+impl Columns<'static> {
+    fn authorization(verb: &'static str, authorization: &CardAuthorization) -> Self {
+        Self {
+            verb,
+            charge_id: authorization.charge.0,
+            refund_id: None,
+            order_id: None,
+            checkout_id: None,
+            amount: authorization.amount.minor_units,
+            currency: Some(authorization.amount.currency.to_string()),
+            card_token: Some(authorization.card_token.clone()),
+            capture: Some(authorization.capture),
+            expand: false,
+        }
+    }
+
+    fn without_card(verb: &'static str, charge: ChargeId, amount: i64) -> Self {
+        Self {
+            verb,
+            charge_id: charge.0,
+            refund_id: None,
+            order_id: None,
+            checkout_id: None,
+            amount,
+            currency: None,
+            card_token: None,
+            capture: None,
+            expand: false,
+        }
+    }
+}
+
+impl From<&Effect> for Columns<'static> {
+    fn from(effect: &Effect) -> Self {
+        match effect {
+            Effect::CreateCharge {
+                authorization,
+                expand_refunds,
+            } => Self {
+                expand: *expand_refunds,
+                ..Self::authorization(CREATE_CHARGE, authorization)
+            },
+            Effect::CaptureCharge {
+                charge,
+                amount,
+                expand_refunds,
+            } => Self {
+                expand: *expand_refunds,
+                ..Self::without_card(CAPTURE_CHARGE, *charge, *amount)
+            },
+            Effect::CreateRefund {
+                request,
+                expand_charge,
+            } => Self {
+                refund_id: Some(request.refund.0),
+                expand: *expand_charge,
+                ..Self::without_card(CREATE_REFUND, request.charge, request.amount)
+            },
+            Effect::PayOrder {
+                order,
+                authorization,
+                expand_charge,
+            } => Self {
+                order_id: Some(order.0),
+                expand: *expand_charge,
+                ..Self::authorization(PAY_ORDER, authorization)
+            },
+            Effect::ChargeCheckout {
+                checkout,
+                order,
+                authorization,
+            } => Self {
+                order_id: Some(order.0),
+                checkout_id: Some(checkout.0),
+                ..Self::authorization(CREATE_CHARGE, authorization)
+            },
+            Effect::RefundCheckout { checkout, request } => Self {
+                refund_id: Some(request.refund.0),
+                checkout_id: Some(checkout.0),
+                ..Self::without_card(CREATE_REFUND, request.charge, request.amount)
+            },
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// `None` for a row that the constraints don't allow.
+    fn into_effect(self) -> Option<Effect> {
+        let charge = ChargeId(self.charge_id);
+        let (order, checkout) = (self.order_id.map(OrderId), self.checkout_id.map(CheckoutId));
+        Some(match (self.verb, checkout) {
+            (CREATE_CHARGE, None) => Effect::CreateCharge {
+                expand_refunds: self.expand,
+                authorization: self.into_authorization()?,
+            },
+            (CREATE_CHARGE, Some(checkout)) => Effect::ChargeCheckout {
+                checkout,
+                order: order?,
+                authorization: self.into_authorization()?,
+            },
+            (CAPTURE_CHARGE, None) => Effect::CaptureCharge {
+                charge,
+                amount: self.amount,
+                expand_refunds: self.expand,
+            },
+            (CREATE_REFUND, None) => Effect::CreateRefund {
+                request: self.refund_request()?,
+                expand_charge: self.expand,
+            },
+            (CREATE_REFUND, Some(checkout)) => Effect::RefundCheckout {
+                checkout,
+                request: self.refund_request()?,
+            },
+            (PAY_ORDER, None) => Effect::PayOrder {
+                order: order?,
+                expand_charge: self.expand,
+                authorization: self.into_authorization()?,
+            },
+            _ => return None,
+        })
+    }
+
+    fn into_authorization(self) -> Option<CardAuthorization> {
+        Some(CardAuthorization {
+            charge: ChargeId(self.charge_id),
+            amount: Money {
+                minor_units: self.amount,
+                currency: Currency::of_stored(&self.currency?)?,
+            },
+            card_token: self.card_token?,
+            capture: self.capture?,
+        })
+    }
+
+    fn refund_request(&self) -> Option<RefundRequest> {
+        Some(RefundRequest {
+            charge: ChargeId(self.charge_id),
+            refund: RefundId(self.refund_id?),
+            amount: self.amount,
+        })
+    }
 }
 
 /// An operation whose answer is out, for an operator.
@@ -105,7 +278,7 @@ pub struct Unsettled {
     pub created_at: DateTime<Utc>,
     /// Whether an attempt may have been executed.
     pub in_doubt: bool,
-    /// How often somebody went on with it.
+    /// How often it was continued.
     pub takeovers: i32,
     /// The canceled checkout that waits for this refund, which the processor refused to make.
     pub refused_to: Option<CheckoutId>,

@@ -199,7 +199,7 @@ pub async fn find(
     .transpose()
 }
 
-/// The same, and nobody else changes it until the transaction ends.
+/// Reads and locks it, so that no other transaction changes it until this one ends.
 pub async fn lock(
     tx: &mut PgConnection,
     account_id: AccountId,

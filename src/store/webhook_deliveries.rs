@@ -111,7 +111,8 @@ pub struct Busy {
     pub endpoints: Vec<Uuid>,
 }
 
-/// Claims the delivery that has been due for the longest, except for those to whom is `busy`; `None` if nothing is due. Until `lease` is over nobody else gets it.
+/// Claims the delivery that has been due for the longest, except deliveries to `busy` endpoints and
+/// accounts; `None` if nothing is due. No other worker gets it until `lease` expires.
 ///
 /// It walks from endpoint to endpoint along an index, so its cost is that of the endpoints that have
 /// something pending, deleted ones included, and not that of what is pending to them.
@@ -195,19 +196,19 @@ pub async fn claim(
     }))
 }
 
-/// What becomes of a delivery after an attempt.
+/// The state of a delivery after an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// The endpoint took it.
     Succeeded,
     /// Once more after this pause.
     Again(Duration),
-    /// It was the last attempt, or there is nobody left to deliver to.
+    /// It was the last attempt, or the endpoint is gone.
     Failed,
 }
 
-/// Writes down how the attempt under `claim` ended. `false`: the claim has been lost, because its
-/// time was over and somebody else has made another attempt; nothing is written. Locks the row.
+/// Stores how the attempt of `claim` ended. `false` if the claim has expired and another worker has
+/// made an attempt: then nothing is written. Locks the row.
 pub async fn finish(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -26,6 +26,7 @@ mod key;
 mod migrations;
 mod reply;
 mod request;
+mod transaction;
 
 #[cfg(feature = "inspect")]
 mod inspect;
@@ -34,22 +35,13 @@ mod phases;
 #[cfg(feature = "workflow")]
 mod workflow;
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use claim::Claim;
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
-use sqlx::{Connection, PgConnection, PgPool, postgres::types::PgInterval};
+use sqlx::{PgConnection, PgPool, postgres::types::PgInterval};
 use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
 use tracing::Instrument;
+use transaction::TxOutcome;
 use uuid::Uuid;
 
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
@@ -69,10 +61,6 @@ pub use phases::{
 };
 #[cfg(feature = "workflow")]
 pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
-
-/// How often a whole transaction may run: once, and twice more where its record vanished between two
-/// statements, or where it was a deadlock's victim or a serialization failure.
-const ATTEMPTS_MAX: u32 = 3;
 
 /// Pause between two claims while another replica holds the key: short against a human's patience,
 /// long against a claim. Half of it is random, so that waiting replicas don't march in step.
@@ -103,54 +91,6 @@ pub struct Idempotency {
     in_flight: InFlight,
     patient_claims: Arc<Semaphore>,
     runtime: Handle,
-}
-
-/// What is done in the transaction that claims a key: a whole [`Command`], or the first of several
-/// transactions.
-trait Work: Sync {
-    /// What is left to do after a COMMIT without an outcome.
-    type Pending: Send;
-
-    /// Works on a key that is this transaction's own. `began` is no later than its `now()`.
-    /// `Break` is the answer to save; with `Continue` the key stays in flight.
-    fn work(
-        &self,
-        tx: &mut PgConnection,
-        request: &Request,
-        began: Instant,
-    ) -> impl Future<Output = Result<ControlFlow<Reply, Self::Pending>, Rejection>> + Send;
-}
-
-/// How the transaction that claims a key ended.
-enum TxOutcome<P> {
-    /// The request has its answer.
-    Concluded(Conclusion),
-    /// Committed without an outcome: the key is in flight until this is done.
-    Pending(P),
-}
-
-impl<P> TxOutcome<P> {
-    /// The key is in flight by a committed row: it is known whose it is, and not what it answers.
-    fn is_without_answer(&self) -> bool {
-        match self {
-            Self::Concluded(conclusion) => matches!(conclusion, Conclusion::Unfinished),
-            Self::Pending(_) => true,
-        }
-    }
-}
-
-/// A command is one transaction: nothing is left to do after it.
-impl<C: Command> Work for C {
-    type Pending = Infallible;
-
-    async fn work(
-        &self,
-        tx: &mut PgConnection,
-        _: &Request,
-        _: Instant,
-    ) -> Result<ControlFlow<Reply, Infallible>, Rejection> {
-        self.execute(tx).await.map(ControlFlow::Break)
-    }
 }
 
 impl Idempotency {
@@ -264,131 +204,6 @@ impl Idempotency {
             }
         }
     }
-
-    /// Runs the transaction that claims the key, again where that may help, under the database
-    /// deadline.
-    async fn lead<W: Work>(
-        &self,
-        request: &Request,
-        work: &W,
-        leadership: &Leadership,
-    ) -> TxOutcome<W::Pending> {
-        let committing = AtomicBool::new(false);
-        // The wait for the first connection is bounded by the pool and comes before the deadline.
-        let mut connection = match GuardedConnection::acquire(&self.pool).await {
-            Err(error) => return TxOutcome::Concluded(Conclusion::Failed(error.into())),
-            Ok(connection) => connection,
-        };
-        let attempts = async {
-            for attempt in 1.. {
-                leadership.claiming();
-                committing.store(false, Ordering::Relaxed);
-                let last = attempt == ATTEMPTS_MAX;
-                match self
-                    .attempt(connection, request, work, leadership, &committing)
-                    .await
-                {
-                    Ok(Some(outcome)) => {
-                        if outcome.is_without_answer() {
-                            leadership.recorded();
-                        }
-                        return outcome;
-                    }
-                    Ok(None) if last => return TxOutcome::Concluded(Conclusion::HeldElsewhere),
-                    Ok(None) => {}
-                    Err(failure) if last || !failure.worth_another_attempt => {
-                        return TxOutcome::Concluded(Conclusion::Failed(failure));
-                    }
-                    Err(_) => {}
-                }
-                connection = match GuardedConnection::acquire(&self.pool).await {
-                    Err(error) => return TxOutcome::Concluded(Conclusion::Failed(error.into())),
-                    Ok(connection) => connection,
-                };
-            }
-            TxOutcome::Concluded(Conclusion::HeldElsewhere)
-        };
-        tokio::time::timeout(self.settings.database_deadline, attempts)
-            .await
-            .unwrap_or_else(|_| {
-                TxOutcome::Concluded(Conclusion::Failed(Failure::deadline(&committing)))
-            })
-    }
-
-    /// One transaction: claim, work, save, COMMIT. `None`: the record vanished between two
-    /// statements, so begin afresh.
-    ///
-    /// Every `?` drops the connection guard with its doubt: the connection is closed, and Postgres
-    /// rolls back at the latest when it notices.
-    async fn attempt<W: Work>(
-        &self,
-        mut connection: GuardedConnection,
-        request: &Request,
-        work: &W,
-        leadership: &Leadership,
-        committing: &AtomicBool,
-    ) -> Result<Option<TxOutcome<W::Pending>>, Failure> {
-        let patient = self.patient_claims.try_acquire().ok();
-        let begin = match patient {
-            Some(_) => claim::BEGIN,
-            None => claim::BEGIN_BRIEFLY,
-        };
-        let began = Instant::now();
-        let mut tx = connection.begin_with(begin).await?;
-
-        let claimed = claim::claim(&mut tx, request, self.retention).await?;
-        drop(patient);
-        let found = match claimed {
-            Claim::Mine => None,
-            Claim::Completed(record) => Some(compare(request, record)?),
-            Claim::Unfinished(row) => Some(row.compare(request)?),
-            Claim::HeldElsewhere => Some(Conclusion::HeldElsewhere),
-            Claim::Vanished => {
-                tx.rollback().await?;
-                connection.release();
-                return Ok(None);
-            }
-        };
-        if let Some(conclusion) = found {
-            tx.rollback().await?;
-            connection.release();
-            return Ok(Some(TxOutcome::Concluded(conclusion)));
-        }
-
-        sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
-        leadership.executing();
-        let worked = match work.work(&mut tx, request, began).await {
-            Ok(worked) => worked,
-            Err(Rejection::Refused(reply)) => {
-                sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
-                ControlFlow::Break(reply)
-            }
-            Err(Rejection::Failed(failure)) => {
-                // The failure stands whether or not the ROLLBACK is answered; only an answered one
-                // gives the connection back.
-                if tx.rollback().await.is_ok() {
-                    connection.release();
-                }
-                return Err(failure);
-            }
-        };
-        let outcome = match worked {
-            ControlFlow::Break(reply) => {
-                let (account_id, key) = (request.account_id, request.key.as_str());
-                let saved = reply::save(&mut tx, account_id, key, &reply, &self.retention);
-                TxOutcome::Concluded(Conclusion::Stored {
-                    record: Arc::new(saved.await?),
-                    replayed: false,
-                })
-            }
-            ControlFlow::Continue(pending) => TxOutcome::Pending(pending),
-        };
-
-        committing.store(true, Ordering::Relaxed);
-        tx.commit().await.map_err(Failure::of_commit)?;
-        connection.release();
-        Ok(Some(outcome))
-    }
 }
 
 /// The end of a leader's task: logs what went wrong, once, and tells the followers.
@@ -401,19 +216,6 @@ fn conclude(request: &Request, leadership: Leadership, conclusion: Conclusion) -
     }
     leadership.conclude(conclusion.clone());
     conclusion
-}
-
-/// A completed record answers only its own request.
-fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusion, Failure> {
-    let (version, fingerprint) = (record.fingerprint_version, &record.fingerprint);
-    Ok(match request.fingerprint.matches(version, fingerprint) {
-        Ok(true) => Conclusion::Stored {
-            record,
-            replayed: true,
-        },
-        Ok(false) => Conclusion::Reused,
-        Err(unknown) => return Err(Failure::unavailable(unknown)),
-    })
 }
 
 /// Between half of `pause` and all of it.

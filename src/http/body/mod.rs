@@ -76,7 +76,7 @@ fn has_body(headers: &HeaderMap) -> bool {
 }
 
 /// Reads the whole body: at most `limit` bytes, and no longer than `until`. Actix sets no time
-/// limit of its own, so a client that stops sending would hold its request open for ever.
+/// limit of its own, so a client that stops sending would hold its request open forever.
 pub async fn read(
     headers: &HeaderMap,
     mut payload: Payload,

@@ -36,7 +36,7 @@ const LISTED_MAX: i64 = 1000;
 
 /// The outcome of an instruction with a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Booked {
+pub(super) enum LedgerOutcome {
     /// The definite answer, from this attempt or an earlier one.
     Answered(Answer),
     /// The key belongs to another instruction.
@@ -47,7 +47,7 @@ pub(super) enum Booked {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum LedgerError {
     /// Certainly not executed.
     NotExecuted(String),
     /// COMMIT was sent, and its outcome isn't known.
@@ -82,7 +82,7 @@ pub(super) struct Line {
 #[derive(Debug, Serialize)]
 pub(super) struct Sums {
     charge: String,
-    authorised: i64,
+    authorized: i64,
     captured: i64,
     released: i64,
     refunded: i64,
@@ -114,7 +114,7 @@ impl Ledger {
         &self,
         key: Uuid,
         instruction: Option<Instruction>,
-    ) -> Result<Option<Booked>, ReadError> {
+    ) -> Result<Option<LedgerOutcome>, ReadError> {
         let window = self.window;
         self.database
             .read(move |connection| {
@@ -130,7 +130,7 @@ impl Ledger {
         &self,
         key: Uuid,
         instruction: Instruction,
-    ) -> Result<Booked, Trouble> {
+    ) -> Result<LedgerOutcome, LedgerError> {
         let committing = Arc::new(AtomicBool::new(false));
         let (pool, window, flag) = (
             self.database.pool().clone(),
@@ -144,7 +144,7 @@ impl Ledger {
         let cause = match task.await {
             Ok(Ok(Ok(booked))) => return Ok(booked),
             Ok(Ok(Err(error))) if is_rolled_back(&error) => {
-                return Err(Trouble::NotExecuted(error.to_string()));
+                return Err(LedgerError::NotExecuted(error.to_string()));
             }
             Ok(Ok(Err(error))) => error.to_string(),
             Ok(Err(_)) => "the database deadline is over".to_owned(),
@@ -152,9 +152,9 @@ impl Ledger {
         };
         // Without a COMMIT, everything is rolled back when the connection ends.
         Err(if committing.load(Ordering::SeqCst) {
-            Trouble::Unknown(cause)
+            LedgerError::Unknown(cause)
         } else {
-            Trouble::NotExecuted(cause)
+            LedgerError::NotExecuted(cause)
         })
     }
 
@@ -195,7 +195,7 @@ async fn attempt(
     instruction: &Instruction,
     window: &PgInterval,
     committing: &AtomicBool,
-) -> Result<Booked, sqlx::Error> {
+) -> Result<LedgerOutcome, sqlx::Error> {
     let mut connection = GuardedConnection::acquire(pool).await?;
     let mut tx = connection.begin().await?;
     if let Some(found) = remembered(&mut tx, key, window).await? {
@@ -210,12 +210,12 @@ async fn attempt(
         // this transaction rolls back.
         tx.rollback().await?;
         connection.release();
-        return Ok(Booked::InProgress);
+        return Ok(LedgerOutcome::InProgress);
     }
     committing.store(true, Ordering::SeqCst);
     tx.commit().await?;
     connection.release();
-    Ok(Booked::Answered(answer))
+    Ok(LedgerOutcome::Answered(answer))
 }
 
 /// Decides, and changes the totals. A rule about totals is checked and applied by one conditional
@@ -225,7 +225,7 @@ async fn carry_out(
     instruction: &Instruction,
 ) -> Result<Answer, sqlx::Error> {
     let is_done = match instruction {
-        Instruction::Authorise {
+        Instruction::Authorize {
             charge,
             amount,
             card,
@@ -235,7 +235,7 @@ async fn carry_out(
             if let Some(decline) = decline_of(card) {
                 return Ok(Answer::Declined(decline));
             }
-            authorise(tx, charge, *amount, *capture).await?;
+            authorize(tx, charge, *amount, *capture).await?;
             true
         }
         Instruction::Capture { charge, amount } => capture_once(tx, charge, *amount).await?,
@@ -264,11 +264,11 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn compared_with(self, instruction: Option<&Instruction>) -> Booked {
+    fn compared_with(self, instruction: Option<&Instruction>) -> LedgerOutcome {
         if instruction.is_some_and(|instruction| *instruction != self.instruction) {
-            Booked::AnotherInstruction
+            LedgerOutcome::AnotherInstruction
         } else {
-            Booked::Answered(self.answer)
+            LedgerOutcome::Answered(self.answer)
         }
     }
 }
@@ -344,7 +344,7 @@ async fn write_line(
 
 /// Authorizes an amount, and captures it at once if `capture` is true. Another authorization of the
 /// same charge is not refused: a processor doesn't know that its client meant only one.
-async fn authorise(
+async fn authorize(
     tx: &mut PgConnection,
     charge: &str,
     amount: i64,
@@ -353,10 +353,10 @@ async fn authorise(
     let captured = if capture { amount } else { 0 };
     sqlx::query!(
         r#"
-        INSERT INTO processor.charges AS kept (charge, authorised, captured)
+        INSERT INTO processor.charges AS kept (charge, authorized, captured)
         VALUES ($1, $2, $3)
         ON CONFLICT (charge) DO UPDATE
-           SET authorised = kept.authorised + EXCLUDED.authorised,
+           SET authorized = kept.authorized + EXCLUDED.authorized,
                captured = kept.captured + EXCLUDED.captured
         "#,
         charge,
@@ -377,8 +377,8 @@ async fn capture_once(
     let updated = sqlx::query!(
         r#"
         UPDATE processor.charges
-           SET captured = captured + $2, released = authorised - captured - $2
-         WHERE charge = $1 AND captured + released + $2 <= authorised
+           SET captured = captured + $2, released = authorized - captured - $2
+         WHERE charge = $1 AND captured + released + $2 <= authorized
         "#,
         charge,
         amount,
@@ -397,7 +397,7 @@ async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> Result<bool
                released = released + CASE WHEN captured > 0 THEN 0 ELSE $2 END
          WHERE charge = $1
            AND (captured > 0 AND refunded + $2 <= captured
-                OR captured = 0 AND released + $2 = authorised)
+                OR captured = 0 AND released + $2 = authorized)
         "#,
         charge,
         amount,
@@ -451,7 +451,7 @@ async fn list_sums(
     sqlx::query_as!(
         Sums,
         r#"
-        SELECT charge, authorised, captured, released, refunded
+        SELECT charge, authorized, captured, released, refunded
           FROM processor.charges
          WHERE $1::text IS NULL OR charge = $1
          ORDER BY charge DESC

@@ -5,9 +5,9 @@
 //! when and whether a reply arrives, never the ledger. `docs/processor.md` describes it from
 //! outside.
 
+mod faults;
 mod in_progress;
 mod ledger;
-mod switches;
 
 use std::{
     any::Any, net::Shutdown, net::TcpListener, os::fd::AsFd, sync::Arc, sync::LazyLock,
@@ -30,9 +30,9 @@ use tracing_actix_web::TracingLogger;
 use uuid::Uuid;
 
 use self::{
+    faults::{Fault, FaultRule, Faults, Verb},
     in_progress::InProgress,
-    ledger::{Booked, Ledger, Trouble},
-    switches::{Fault, Switch, Switches, Verb},
+    ledger::{Ledger, LedgerError, LedgerOutcome},
 };
 use super::{
     Instruction,
@@ -86,7 +86,7 @@ pub enum ServiceError {
 struct Processor {
     ledger: Ledger,
     in_progress: InProgress,
-    switches: Arc<Switches>,
+    switches: Arc<Faults>,
     runtime: Handle,
 }
 
@@ -258,11 +258,11 @@ impl Processor {
         }
         match self.ledger.execute(key, instruction).await {
             Ok(booked) => message(key, booked),
-            Err(Trouble::NotExecuted(cause)) => {
+            Err(LedgerError::NotExecuted(cause)) => {
                 tracing::error!(%cause, "not executed");
                 Message::new(key, Status::NotExecuted)
             }
-            Err(Trouble::Unknown(cause)) => {
+            Err(LedgerError::Unknown(cause)) => {
                 tracing::error!(%cause, "not known whether it was executed");
                 Message::new(key, Status::Unknown)
             }
@@ -298,18 +298,18 @@ impl Processor {
     }
 }
 
-fn message(key: Uuid, booked: Booked) -> Message {
+fn message(key: Uuid, booked: LedgerOutcome) -> Message {
     match booked {
-        Booked::Answered(answer) => Message::answer(key, answer),
-        Booked::AnotherInstruction => Message::new(key, Status::AnotherInstruction),
-        Booked::InProgress => Message::new(key, Status::InProgress),
+        LedgerOutcome::Answered(answer) => Message::answer(key, answer),
+        LedgerOutcome::AnotherInstruction => Message::new(key, Status::AnotherInstruction),
+        LedgerOutcome::InProgress => Message::new(key, Status::InProgress),
     }
 }
 
 /// The card's answer, if the instruction has a card.
 fn card_decision(instruction: &Instruction) -> Option<Decision> {
     match instruction {
-        Instruction::Authorise { card, .. } => test_cards::by_token(card).map(|card| card.decision),
+        Instruction::Authorize { card, .. } => test_cards::by_token(card).map(|card| card.decision),
         Instruction::Capture { .. } | Instruction::Refund { .. } => None,
     }
 }
@@ -318,7 +318,7 @@ fn card_decision(instruction: &Instruction) -> Option<Decision> {
 fn decode(body: &[u8]) -> Option<Instruction> {
     let instruction: Instruction = serde_json::from_slice(body).ok()?;
     let (amount, texts) = match &instruction {
-        Instruction::Authorise {
+        Instruction::Authorize {
             charge,
             amount,
             currency,
@@ -382,7 +382,7 @@ async fn show_switches(processor: Data<Processor>) -> HttpResponse {
 
 /// `POST /switches`: sets one.
 async fn set_switch(processor: Data<Processor>, body: Bytes) -> HttpResponse {
-    let complaint = match serde_json::from_slice::<Switch>(&body) {
+    let complaint = match serde_json::from_slice::<FaultRule>(&body) {
         Ok(switch) => match processor.switches.set(switch) {
             Ok(()) => return show_switches(processor).await,
             Err(complaint) => complaint.to_owned(),

@@ -85,7 +85,7 @@ impl Shop {
 
     async fn delay(&self, fault: &str, step: &str) -> Option<PausePoint> {
         let verb = if step == "create_charge" {
-            "authorise"
+            "authorize"
         } else {
             "refund"
         };
@@ -205,7 +205,7 @@ impl Shop {
             };
             assert_eq!(
                 sums, expected,
-                "{case}: authorised, captured, released, refunded"
+                "{case}: authorized, captured, released, refunded"
             );
         }
     }

@@ -156,7 +156,7 @@ async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
     let prompt = TestServer::start_on(database.clone(), &variables).await;
     stock(&late.client, "mug", 5).await;
     processor
-        .switch(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorise"}))
+        .switch(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorize"}))
         .await;
     let send = |client: &Client| {
         let client = client.clone();

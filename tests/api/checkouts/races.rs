@@ -1,11 +1,11 @@
 //! Checkouts and who could get in between: other requests, late holders, operators, another
 //! configuration, a stop, the sweep.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use charge_once::{
     api::params::{Encoding, Params},
-    commands::{CreateCheckout, Origin},
+    commands::{CheckoutSteps, CreateCheckout, Origin, SlowLane},
     domain::{
         checkout::{CheckoutStatus, StepName},
         dialect::Dialect,
@@ -15,8 +15,6 @@ use charge_once::{
         Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
         Parameters, Phases, Request, Settings,
     },
-    processor::SimulatedProcessor,
-    sagas::CheckoutSteps,
     store,
 };
 use reqwest::Method;
@@ -373,7 +371,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let steps = CheckoutSteps {
         idempotency: idempotency.clone(),
         database: connected.clone(),
-        processor: Arc::new(SimulatedProcessor::new(4)),
+        slow_lane: SlowLane::new(4),
         network: None,
         step_wait: Duration::from_secs(6),
     };

@@ -451,7 +451,8 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     let ended = checkout_of(client, "key-1").await;
     assert_eq!(ended["status"], "canceled");
     assert_eq!(steps(&ended)[3], "create_refund done 4");
-    let words = "SELECT count(*) FROM operators_words WHERE said_by = 'Ada' AND word = 'done'";
+    let words =
+        "SELECT count(*) FROM manual_resolutions WHERE resolved_by = 'Ada' AND resolution = 'done'";
     assert_eq!(server.database.count(words).await, 1);
     server.stop().await;
 }

@@ -1,49 +1,16 @@
 //! What is published: the OpenAPI document, Swagger UI, the page of errors, health.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use charge_once::{api::error::ErrorCode, domain::test_cards::TEST_CARDS, http::openapi};
+use charge_once::{api::error::ErrorCode, domain::test_cards::TEST_CARDS};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::stock,
-    harness::{Answer, Client, TestServer, charge},
-    records::hold_key,
+    harness::{Answer, TestServer, charge},
+    openapi::{document, operations, resolve, with_ids},
 };
-
-fn document() -> Value {
-    serde_json::to_value(openapi::document()).unwrap()
-}
-
-/// Every operation: path, method, and what the document says about it.
-fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
-    let mut operations = Vec::new();
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for (name, method) in [
-            ("get", Method::GET),
-            ("put", Method::PUT),
-            ("post", Method::POST),
-            ("delete", Method::DELETE),
-        ] {
-            if let Some(operation) = item.get(name) {
-                operations.push((path.clone(), method, operation));
-            }
-        }
-    }
-    assert!(operations.len() >= 10, "{}", operations.len());
-    operations
-}
-
-/// Follows a `$ref` inside the document.
-fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
-    match schema["$ref"].as_str() {
-        Some(reference) => document
-            .pointer(reference.trim_start_matches('#'))
-            .expect(reference),
-        None => schema,
-    }
-}
 
 #[test]
 fn every_reference_in_the_document_leads_somewhere() {
@@ -233,34 +200,6 @@ async fn metadata_is_bounded_as_documented() {
     }
 }
 
-/// Puts ids of new objects in the place of those in a documented path and body.
-async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, Value) {
-    let key = || uuid::Uuid::now_v7().to_string();
-    let mut body = charge();
-    body["capture"] = (!path.ends_with("/capture")).into();
-    let charge = client.post("/charges", &key(), &body).await.id();
-    let mut example = example.clone();
-    if example.get("charge").is_some() {
-        example["charge"] = charge.clone().into();
-    }
-    let (collection, _) = path.trim_start_matches("/v1").split_at(4);
-    let id = match (path.contains("{id}"), collection) {
-        (false, _) => String::new(),
-        (true, "/cha") => charge,
-        (true, "/ref") => {
-            let refund = json!({"charge": charge, "amount": 1});
-            client.post("/refunds", &key(), &refund).await.id()
-        }
-        (true, "/ord") => {
-            let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
-            client.post("/orders", &key(), &order).await.id()
-        }
-        (true, other) => panic!("no object for {other}"),
-    };
-    let path = path.replace("{id}", &id).replace("{sku}", "mug");
-    (path, example)
-}
-
 #[tokio::test]
 async fn every_test_card_has_an_example_that_is_answered_as_it_says() {
     let server = TestServer::start().await;
@@ -369,209 +308,6 @@ async fn only_health_is_not_served_under_v1_too() {
             .is_some_and(|servers| urls(servers) == ["/"]);
         let answer = Answer::of(server.client.bare(method, &format!("/v1{path}"))).await;
         assert_eq!(only_at_the_root, answer.status == 404, "{path}: {answer:?}");
-    }
-}
-
-/// Every header of the reply is documented, and every one that is documented as required is there.
-fn assert_headers_are_documented(document: &Value, documented: &Value, answer: &Answer) {
-    let documented: BTreeMap<String, bool> = documented["headers"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .map(|(name, header)| {
-            let required = resolve(document, header)["required"] == json!(true);
-            (name.to_lowercase(), required)
-        })
-        .collect();
-    let observed: BTreeSet<&str> = answer
-        .headers
-        .keys()
-        .map(|name| name.as_str())
-        .filter(|name| !["content-type", "content-length", "date", "connection"].contains(name))
-        .collect();
-    for name in &observed {
-        assert!(documented.contains_key(*name), "{name}: {answer:?}");
-    }
-    for (name, required) in documented {
-        let is_there = observed.contains(name.as_str());
-        assert!(!required || is_there, "{name} is missing: {answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn every_answer_that_is_observed_is_documented_with_its_code() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let document = document();
-    let mut slow_body = charge();
-    slow_body["unknown"] = 1.into();
-    let held = hold_key(&server.database, "held").await;
-    for (path, template) in [("/charges", "/charges"), ("/orders", "/orders")] {
-        let key = |name: &str| format!("{name}{}", path.replace('/', "-"));
-        let card = json!({"a": "4242424242424242"});
-        let mut answers = vec![
-            ("post", client.post(path, "held", &charge()).await),
-            ("post", client.post(path, &key("reused"), &json!({})).await),
-            ("post", client.post(path, &key("reused"), &charge()).await),
-            (
-                "post",
-                client
-                    .post(&format!("/v1{path}"), &key("reused"), &json!({}))
-                    .await,
-            ),
-            ("post", client.post(path, &key("unknown"), &slow_body).await),
-            ("post", client.post(path, &key("unknown"), &json!({})).await),
-            ("post", client.post(path, &key("missing"), &json!({})).await),
-            ("post", client.post(path, "a b", &charge()).await),
-            ("post", client.post(path, &key("card"), &card).await),
-            (
-                "post",
-                Answer::of(client.request(Method::POST, path).json(&charge())).await,
-            ),
-            (
-                "post",
-                client
-                    .post_waiting(1, path, &key("waiting"), &json!({}))
-                    .await,
-            ),
-            (
-                "post",
-                client
-                    .post_raw(path, &key("raw"), "application/json", b"{")
-                    .await,
-            ),
-            (
-                "post",
-                client.post_raw(path, &key("raw"), "text/plain", b"{").await,
-            ),
-            (
-                "post",
-                client
-                    .post_raw(path, &key("raw"), "application/json", &vec![b' '; 70_000])
-                    .await,
-            ),
-            (
-                "post",
-                client
-                    .with_api_key("sk_test_nobody")
-                    .post(path, "k", &charge())
-                    .await,
-            ),
-            ("post", Answer::of(client.bare(Method::POST, path)).await),
-            ("get", client.get(path).await),
-            ("get", client.get(&format!("{path}?limit=0")).await),
-            ("get", client.get(&format!("{path}?page=1")).await),
-            (
-                "get",
-                client
-                    .get(&format!("{path}?customer=4242424242424242"))
-                    .await,
-            ),
-            ("get", Answer::of(client.bare(Method::GET, path)).await),
-        ];
-        if path == "/charges" {
-            for (source, amount) in [
-                ("tok_visa", 1),
-                ("tok_chargeDeclined", 1),
-                ("tok_outage", 1),
-                ("tok_visa", 100_000_000),
-            ] {
-                let body = json!({"amount": amount, "currency": "usd", "source": source});
-                answers.push((
-                    "post",
-                    client
-                        .post(path, &key(&format!("{source}{amount}")), &body)
-                        .await,
-                ));
-            }
-        }
-        for (method, answer) in &answers {
-            let responses = &document["paths"][template][method]["responses"];
-            let documented = resolve(&document, &responses[answer.status.as_str()]);
-            assert!(
-                documented.is_object(),
-                "{method} {path}: {} is not documented",
-                answer.status
-            );
-            if !answer.status.is_success() {
-                let description = documented["description"].as_str().unwrap();
-                let code = answer.code();
-                assert!(
-                    description.split(", ").any(|known| known == code),
-                    "{method} {path}: {code} is not in {description}"
-                );
-            }
-            assert_headers_are_documented(&document, documented, answer);
-        }
-        for method in ["get", "post"] {
-            let responses = &document["paths"][template][method]["responses"];
-            let limited = resolve(&document, &responses["429"]);
-            assert_eq!(limited["description"], "rate_limited", "{method} {path}");
-            let header = &limited["headers"]["Retry-After"];
-            assert!(header.is_object(), "{method} {path}");
-        }
-        let missing = client.get(&format!("{path}/nobody")).await;
-        let responses = &document["paths"][format!("{path}/{{id}}")]["get"]["responses"];
-        let documented = resolve(&document, &responses[missing.status.as_str()]);
-        assert!(documented.is_object());
-        assert_headers_are_documented(&document, documented, &missing);
-    }
-    held.rollback().await.unwrap();
-}
-
-#[tokio::test]
-async fn the_objects_have_exactly_the_documented_members() {
-    let server = TestServer::start().await;
-    let document = document();
-    let client = &server.client;
-    let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
-    let charge = client.charge("key-1").await.id();
-    let refund = json!({"charge": charge});
-    let expanded = format!("/charges/{charge}?expand[]=refunds");
-    let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["order.created"]});
-    let endpoint = client.post("/webhook_endpoints", "key-4", &endpoint).await;
-    let path = format!("/webhook_endpoints/{}", endpoint.id());
-    let newest_event = || async { client.get("/events?limit=1").await.json()["data"][0].take() };
-    let objects = [
-        (
-            "Refund",
-            client.post("/refunds", "key-3", &refund).await.json(),
-        ),
-        ("Charge", client.get(&expanded).await.json()),
-        (
-            "Order",
-            client.post("/orders", "key-2", &order).await.json(),
-        ),
-        (
-            "Inventory",
-            client
-                .put("/inventory/mug", "key-5", &json!({"quantity": 1}))
-                .await
-                .json(),
-        ),
-        ("Event", newest_event().await),
-        ("WebhookEndpoint", endpoint.json()),
-        (
-            "WebhookDelivery",
-            client.get(&format!("{path}/deliveries")).await.json()["data"][0].take(),
-        ),
-        (
-            "DeletedWebhookEndpoint",
-            Answer::of(client.request(Method::DELETE, &path))
-                .await
-                .json(),
-        ),
-        (
-            "IdempotencyKey",
-            server.client.get("/idempotency-keys/key-1").await.json(),
-        ),
-    ];
-    for (name, object) in &objects {
-        let documented = &document["components"]["schemas"][name]["properties"];
-        let members = |value: &Value| -> BTreeSet<String> {
-            value.as_object().unwrap().keys().cloned().collect()
-        };
-        assert_eq!(members(object), members(documented), "{name}");
     }
 }
 

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use charge_once::http::openapi;
 
+use crate::support::documents::{read, root};
+
 /// The noun that the checklist uses as its example.
 const EXAMPLE_NOUN: &str = "payout";
 
@@ -24,7 +26,7 @@ const EXEMPTIONS: &[Exemption] = &[
             "migrations/NNNN_payouts.sql",
             "src/domain/payout.rs",
             "src/store/payouts.rs",
-            "src/commands/create_payout.rs",
+            "src/commands/payouts/create.rs",
             "src/api/payouts.rs",
             "tests/api/resources/payouts.rs",
         ],
@@ -32,7 +34,7 @@ const EXEMPTIONS: &[Exemption] = &[
     },
     Exemption {
         nouns: &["events"],
-        places: &["src/commands/create_payout.rs"],
+        places: &["src/commands/payouts/create.rs"],
         reason: "every command writes its events; no request creates one",
     },
     Exemption {
@@ -41,14 +43,6 @@ const EXEMPTIONS: &[Exemption] = &[
         reason: "their tests fill a folder of their own, tests/api/checkouts",
     },
 ];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
 
 /// The first path of each numbered item under "Add an endpoint".
 fn places() -> Vec<String> {

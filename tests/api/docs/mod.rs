@@ -1,6 +1,9 @@
 //! What is published about the service, and the shape of the code.
 
+mod documented_replies;
 mod documents;
 mod endpoint_places;
 mod layers;
 mod readme;
+mod shown_commands;
+mod words;

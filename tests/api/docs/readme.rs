@@ -1,7 +1,6 @@
 //! The documentation is tried, not believed: its commands run, and what it names exists.
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -9,244 +8,13 @@ use std::{
 
 use charge_once::config::{self, Variable};
 
-use crate::support::harness::{API_KEY, TestServer};
-
-/// The address and the API key that the README shows.
-const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
-const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
+use crate::support::documents::{blocks, documents, files_below, prose, read, root};
 
 /// The README must stay short enough to be read in one sitting.
 const README_LINES_MAX: usize = 200;
 
 /// A noun that documents make up, to show what a new one needs.
 const EXAMPLE_NOUN: &str = "payout";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(path: impl AsRef<Path>) -> String {
-    let path = root().join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Every text that describes the project: Markdown at the root and below these folders.
-fn documents() -> Vec<String> {
-    let folders = ["docs", "src", "crates", "examples", ".github"];
-    let mut documents: Vec<String> = fs::read_dir(root())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    for folder in folders {
-        documents.extend(files_below(folder));
-    }
-    documents.retain(|path| path.ends_with(".md"));
-    assert!(documents.len() >= 12, "{documents:?}");
-    documents
-}
-
-/// Every file below `folder`, from the root of the project. None if there is no such folder.
-fn files_below(folder: &str) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(root().join(folder)) else {
-        return Vec::new();
-    };
-    entries
-        .flat_map(|entry| {
-            let entry = entry.unwrap();
-            let path = format!("{folder}/{}", entry.file_name().into_string().unwrap());
-            if entry.file_type().unwrap().is_dir() {
-                files_below(&path)
-            } else {
-                vec![path]
-            }
-        })
-        .collect()
-}
-
-/// A fenced block: its language and its text.
-fn blocks(document: &str) -> Vec<(String, String)> {
-    let mut blocks = Vec::new();
-    let mut open: Option<(String, String)> = None;
-    for line in document.lines() {
-        match (&mut open, line.strip_prefix("```")) {
-            (None, Some(language)) => open = Some((language.to_owned(), String::new())),
-            (Some(_), Some(_)) => blocks.extend(open.take()),
-            (Some((_, text)), None) => {
-                text.push_str(line);
-                text.push('\n');
-            }
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "a fenced block is not closed");
-    blocks
-}
-
-/// The text without its fenced blocks, which hold commands and output.
-fn prose(document: &str) -> String {
-    let mut inside = false;
-    document
-        .lines()
-        .filter(|line| {
-            let fence = line.starts_with("```");
-            inside ^= fence;
-            !inside && !fence
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// Each command of a document that is followed by the output it promises.
-fn tries(document: &str) -> Vec<(String, String)> {
-    let blocks = blocks(document);
-    blocks
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [(sh, command), (http, output)] if sh == "sh" && http == "http" => {
-                Some((command.clone(), output.clone()))
-            }
-            _ => None,
-        })
-        .collect()
-}
-
-/// Hides what differs from run to run, ids and times, without changing any position.
-fn masked(text: &str) -> String {
-    let mut bytes = text.as_bytes().to_vec();
-    for (start, end) in ids(text) {
-        bytes[start..end].fill(b'#');
-    }
-    for start in 0..bytes.len().saturating_sub(19) {
-        let is_time = b"0000-00-00T00:00:00Z"
-            .iter()
-            .zip(&bytes[start..])
-            .all(|(shape, byte)| match shape {
-                b'0' => byte.is_ascii_digit(),
-                _ => shape == byte,
-            });
-        if is_time {
-            bytes[start..start + 20].fill(b'#');
-        }
-    }
-    String::from_utf8(bytes).unwrap()
-}
-
-/// Where ids are: an underscore, and exactly 26 characters of base32.
-fn ids(text: &str) -> Vec<(usize, usize)> {
-    let bytes = text.as_bytes();
-    let mut found = Vec::new();
-    let mut start = 0;
-    for end in 0..=bytes.len() {
-        let continues = bytes
-            .get(end)
-            .is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !continues {
-            if end - start == 26 && start > 0 && bytes[start - 1] == b'_' {
-                found.push((start, end));
-            }
-            start = end + 1;
-        }
-    }
-    found
-}
-
-/// Which id of the real run stands for which id of the document. Both ways: the document must show
-/// two ids equal exactly where they are.
-#[derive(Default)]
-struct Ids {
-    real_of: HashMap<String, String>,
-    shown_of: HashMap<String, String>,
-}
-
-impl Ids {
-    fn assert_alike(&mut self, shown: &str, real: &str) {
-        for (start, end) in ids(shown) {
-            let (shown, real) = (shown[start..end].to_owned(), real[start..end].to_owned());
-            let known = self.real_of.entry(shown.clone()).or_insert(real.clone());
-            assert_eq!(*known, real, "{shown} stands for two ids");
-            let known = self.shown_of.entry(real).or_insert(shown.clone());
-            assert_eq!(*known, shown, "one id is shown as two");
-        }
-    }
-
-    /// `shown` without what `…` leaves out occurs in `real`, in order.
-    fn assert_shows(&mut self, shown: &str, real: &str) {
-        let masked_real = masked(real);
-        let mut from = 0;
-        for fragment in shown.split('…') {
-            let at = masked_real[from..]
-                .find(&masked(fragment))
-                .unwrap_or_else(|| {
-                    panic!("the document shows {fragment:?}, which isn't in {real:?}")
-                })
-                + from;
-            from = at + fragment.len();
-            self.assert_alike(fragment, &real[at..from]);
-        }
-    }
-}
-
-/// Runs the commands of a document one after the other, and compares.
-async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: &[&str]) {
-    let address = server.client.address.to_string();
-    let tries = tries(&read(document));
-    assert_eq!(tries.len(), statuses.len(), "commands with an output");
-    let mut ids = Ids::default();
-    for ((command, shown), status) in tries.iter().zip(statuses) {
-        assert!(command.contains(SHOWN_ADDRESS) && command.contains(SHOWN_API_KEY));
-        let command = command
-            .replace(SHOWN_ADDRESS, &address)
-            .replace(SHOWN_API_KEY, API_KEY);
-        let output = tokio::task::spawn_blocking(move || {
-            Command::new("sh").args(["-c", &command]).output().unwrap()
-        })
-        .await
-        .unwrap();
-        let real = String::from_utf8(output.stdout).unwrap().replace('\r', "");
-        let (real_head, real_body) = real.split_once("\n\n").expect("a head and a body");
-        let (shown_head, shown_body) = shown.split_once("\n\n").expect("a head and a body");
-
-        let shown_status = shown_head.lines().next().unwrap();
-        assert_eq!(real_head.lines().next(), Some(shown_status), "{real}");
-        assert_eq!(shown_status.split(' ').nth(1), Some(*status));
-        for header in shown_head.lines().skip(1) {
-            let real_header = real_head
-                .lines()
-                .find(|line| masked(line) == masked(header))
-                .unwrap_or_else(|| panic!("{document} shows {header:?}, which isn't in {real}"));
-            ids.assert_alike(header, real_header);
-        }
-        // What a reply doesn't have must not be missed either: a first reply is no replay.
-        let replayed = |head: &str| head.contains("idempotent-replayed: true");
-        assert_eq!(replayed(shown_head), replayed(real_head), "{real}");
-        ids.assert_shows(shown_body.trim_end(), real_body);
-    }
-}
-
-#[tokio::test]
-async fn the_commands_about_checkouts_answer_as_shown() {
-    let server = TestServer::start().await;
-    let statuses = ["200", "201", "400", "200", "503", "200"];
-    assert_answers_as_shown(&server, "docs/checkouts.md", &statuses).await;
-}
-
-#[tokio::test]
-async fn the_commands_of_the_readme_and_of_the_tour_answer_as_they_show() {
-    // The first call, its replay, a reused key, a decline, and a duplicate in flight.
-    let of_the_readme = ["201", "201", "422", "402", "409"];
-    // The same in full, and a workflow.
-    let of_the_tour = ["201", "201", "422", "402", "409", "200"];
-    for (document, statuses) in [
-        ("README.md", &of_the_readme[..]),
-        ("docs/tour.md", &of_the_tour[..]),
-    ] {
-        let server = TestServer::start().await;
-        assert_answers_as_shown(&server, document, statuses).await;
-        let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
-        assert_eq!(server.database.count(succeeded).await, 2, "{document}");
-        assert_eq!(server.database.charges().await, 3, "{document}");
-    }
-}
 
 #[test]
 fn the_readme_is_short() {
@@ -402,7 +170,9 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
                 continue;
             }
             if folders.iter().any(|folder| span.starts_with(folder)) {
-                let exists = root().join(span).exists();
+                // A package's own document may name its files from its own folder.
+                let folder = Path::new(&document).parent().unwrap();
+                let exists = root().join(span).exists() || root().join(folder).join(span).exists();
                 assert!(exists, "{document} names {span}, which doesn't exist");
             } else if is_snake_case(span) && span.matches('_').count() >= 2 {
                 let occurs = sources.contains(span);

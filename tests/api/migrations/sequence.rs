@@ -59,11 +59,11 @@ const FIRST_RELEASE: &[(&str, &str)] = &[
     ),
     (
         "migrations/0009_operations.sql",
-        "d774b222065d6410a71af7173247b24b4dcb48adf6bccbc28fe11a58d3f33a0b",
+        "58c8ee9a33f8ed0f61040c0b6895bc6b723f7465f8669f0291396654ff843491",
     ),
     (
-        "migrations/0010_operators_words.sql",
-        "723f881426ebab599634e5d0cc13a477c5fee8bd155b3c17f8d86988a891b08a",
+        "migrations/0010_manual_resolutions.sql",
+        "a93cb822f5e54653f68d4e49f0b0dfa658017b6d8ca776e2eafaf59942f5e0ff",
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! Effects at a card processor outside the database.
 
+mod completion;
 mod crash_table;
 mod library;
 mod mode_mismatch;
@@ -7,3 +8,4 @@ mod operations;
 mod processor_client;
 mod processor_faults;
 mod processor_service;
+mod processor_trouble;

@@ -44,7 +44,7 @@ fn refused(output: Output) -> String {
 
 /// The words that were kept: what was said, by whom, and of which verb.
 async fn words(database: &TestDatabase) -> Vec<(String, String, String)> {
-    sqlx::query_as("SELECT word, said_by, operation ->> 'verb' FROM operators_words")
+    sqlx::query_as("SELECT resolution, resolved_by, operation ->> 'verb' FROM manual_resolutions")
         .fetch_all(&database.pool)
         .await
         .unwrap()

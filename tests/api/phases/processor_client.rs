@@ -11,7 +11,7 @@ use std::{
 
 use charge_once::{
     domain::test_cards::by_token,
-    processor::{Answer, Asked, CardProcessor, HttpProcessor},
+    processor::{Answer, CardProcessor, HttpProcessor, InstructionOutcome},
 };
 use serde_json::json;
 use tokio::{
@@ -20,7 +20,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::support::processor::{Processor, authorise, capture, refund};
+use crate::support::processor::{Processor, authorize, capture, refund};
 
 /// Long enough for a loaded machine.
 const AMPLE: Duration = Duration::from_secs(20);
@@ -126,8 +126,8 @@ async fn refused_port() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-async fn execute(address: SocketAddr, key: Uuid, time_limit: Duration) -> Asked {
-    let instruction = authorise("ch_1", "tok_visa");
+async fn execute(address: SocketAddr, key: Uuid, time_limit: Duration) -> InstructionOutcome {
+    let instruction = authorize("ch_1", "tok_visa");
     client(address, time_limit).execute(key, &instruction).await
 }
 
@@ -136,18 +136,24 @@ async fn a_refused_connection_is_certainly_not_executed_but_answers_no_question(
     let address = refused_port().await;
     let key = Uuid::now_v7();
     let asked = execute(address, key, AMPLE).await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
     let asked = client(address, AMPLE).look_up(key).await;
-    assert!(matches!(asked, Asked::Unknown(_)), "{asked:?}");
+    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
 }
 
 #[tokio::test]
 async fn a_name_that_leads_nowhere_is_certainly_not_executed() {
     let processor = HttpProcessor::new("http://processor.invalid:8081", AMPLE).unwrap();
     let asked = processor
-        .execute(Uuid::now_v7(), &authorise("ch_1", "tok_visa"))
+        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"))
         .await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
@@ -166,7 +172,10 @@ async fn a_connection_that_is_never_accepted_is_certainly_not_executed_and_ends_
     let time_limit = Duration::from_secs(3);
     let began = Instant::now();
     let asked = execute(address, Uuid::now_v7(), time_limit).await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
     assert!(began.elapsed() < time_limit, "{:?}", began.elapsed());
 }
 
@@ -180,9 +189,12 @@ async fn a_tls_handshake_that_fails_is_certainly_not_executed() {
     .await;
     let processor = HttpProcessor::new(&format!("https://{address}"), AMPLE).unwrap();
     let asked = processor
-        .execute(Uuid::now_v7(), &authorise("ch_1", "tok_visa"))
+        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"))
         .await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
@@ -196,7 +208,10 @@ async fn a_connection_is_tried_again_while_nothing_was_sent() {
     let (mut stream, _) = listener.accept().await.unwrap();
     read_request(&mut stream).await;
     stream.write_all(&reply("200 OK", &done)).await.unwrap();
-    assert_eq!(asking.await.unwrap(), Asked::Answered(Answer::Done));
+    assert_eq!(
+        asking.await.unwrap(),
+        InstructionOutcome::Answered(Answer::Done)
+    );
 }
 
 #[tokio::test]
@@ -280,10 +295,16 @@ async fn whatever_ends_an_exchange_that_began_is_doubt_and_is_not_sent_again() {
         };
         let (address, accepted) = serve(behaviour).await;
         let asked = execute(address, key, time_limit).await;
-        assert!(matches!(asked, Asked::Unknown(_)), "{case}: {asked:?}");
+        assert!(
+            matches!(asked, InstructionOutcome::Unknown(_)),
+            "{case}: {asked:?}"
+        );
         assert_eq!(accepted.load(Ordering::SeqCst), 1, "{case}");
         let asked = client(address, time_limit).look_up(key).await;
-        assert!(matches!(asked, Asked::Unknown(_)), "{case}: {asked:?}");
+        assert!(
+            matches!(asked, InstructionOutcome::Unknown(_)),
+            "{case}: {asked:?}"
+        );
     }
 }
 
@@ -302,9 +323,15 @@ async fn a_redirect_is_doubt_and_is_not_followed() {
         })
         .await;
         let asked = execute(address, key, AMPLE).await;
-        assert!(matches!(asked, Asked::Unknown(_)), "{status}: {asked:?}");
+        assert!(
+            matches!(asked, InstructionOutcome::Unknown(_)),
+            "{status}: {asked:?}"
+        );
         let asked = client(address, AMPLE).look_up(key).await;
-        assert!(matches!(asked, Asked::Unknown(_)), "{status}: {asked:?}");
+        assert!(
+            matches!(asked, InstructionOutcome::Unknown(_)),
+            "{status}: {asked:?}"
+        );
     }
     assert_eq!(followed.load(Ordering::SeqCst), 0);
 }
@@ -317,10 +344,13 @@ async fn the_processor_s_own_word_is_certain_and_is_asked_for_three_times_at_mos
     behaviour.then = Then::Closes;
     let (address, accepted) = serve(behaviour).await;
     let asked = execute(address, key, AMPLE).await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
     assert_eq!(accepted.load(Ordering::SeqCst), 3);
     let asked = client(address, AMPLE).look_up(key).await;
-    assert!(matches!(asked, Asked::Unknown(_)), "{asked:?}");
+    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
 }
 
 /// Where a pooled connection is used again, "could not connect" must still mean that nothing was
@@ -340,19 +370,22 @@ async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nob
         drop((stream, listener));
         request
     });
-    let instruction = authorise("ch_1", "tok_visa");
+    let instruction = authorize("ch_1", "tok_visa");
     let asked = processor.execute(first, &instruction).await;
-    assert_eq!(asked, Asked::Answered(Answer::Done));
+    assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
     let asked = processor.execute(second, &instruction).await;
     let request = server.await.unwrap();
     assert!(
         request.starts_with(&format!("PUT /base/operations/{second} ")),
         "{request}"
     );
-    assert!(matches!(asked, Asked::Unknown(_)), "{asked:?}");
+    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
     // And now there is neither a connection nor a listener.
     let asked = processor.execute(Uuid::now_v7(), &instruction).await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
@@ -360,7 +393,7 @@ async fn what_is_said_for_the_log_holds_no_password_and_no_card() {
     let address = refused_port().await;
     let processor = HttpProcessor::new(&format!("http://shop:hunter2@{address}"), AMPLE).unwrap();
     let asked = processor
-        .execute(Uuid::now_v7(), &authorise("ch_1", "tok_visa"))
+        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"))
         .await;
     let said = format!("{asked:?}");
     assert!(
@@ -374,32 +407,46 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     let service = Processor::start().await;
     let processor = HttpProcessor::new(&service.url(), AMPLE).unwrap();
     let key = Uuid::now_v7();
-    let taken = authorise("ch_1", "tok_visa");
-    let done = Asked::Answered(Answer::Done);
-    assert!(matches!(processor.look_up(key).await, Asked::Unknown(_)));
+    let taken = authorize("ch_1", "tok_visa");
+    let done = InstructionOutcome::Answered(Answer::Done);
+    assert!(matches!(
+        processor.look_up(key).await,
+        InstructionOutcome::Unknown(_)
+    ));
     for fault in ["error_before", "drop_before", "error_after", "drop_after"] {
         service.switch(json!({"fault": fault})).await;
         let asked = processor.execute(key, &taken).await;
-        assert!(matches!(asked, Asked::Unknown(_)), "{fault}: {asked:?}");
+        assert!(
+            matches!(asked, InstructionOutcome::Unknown(_)),
+            "{fault}: {asked:?}"
+        );
     }
     service.switch(json!({"fault": "refuse", "count": 3})).await;
     let asked = processor.execute(key, &taken).await;
-    assert!(matches!(asked, Asked::NotExecuted(_)), "{asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::NotExecuted(_)),
+        "{asked:?}"
+    );
     assert_eq!(processor.execute(key, &taken).await, done);
     assert_eq!(processor.look_up(key).await, done);
     let another = processor.execute(key, &capture("ch_1", 1)).await;
-    assert!(matches!(another, Asked::Unknown(_)), "{another:?}");
+    assert!(
+        matches!(another, InstructionOutcome::Unknown(_)),
+        "{another:?}"
+    );
 
     let declined = by_token("tok_chargeDeclinedInsufficientFunds").unwrap();
     let key = Uuid::now_v7();
     let asked = processor
-        .execute(key, &authorise("ch_2", declined.tokens[0]))
+        .execute(key, &authorize("ch_2", declined.tokens[0]))
         .await;
     match asked {
-        Asked::Answered(Answer::Declined(decline)) => {
+        InstructionOutcome::Answered(Answer::Declined(decline)) => {
             assert_eq!(decline.decline_code, Some("insufficient_funds"));
         }
-        Asked::Answered(Answer::Done) | Asked::NotExecuted(_) | Asked::Unknown(_) => {
+        InstructionOutcome::Answered(Answer::Done)
+        | InstructionOutcome::NotExecuted(_)
+        | InstructionOutcome::Unknown(_) => {
             panic!("{asked:?}")
         }
     }
@@ -422,13 +469,16 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": 600_000});
     service.switch(long).await;
-    let asked = processor.execute(key, &authorise("ch_1", "tok_visa")).await;
-    assert!(matches!(asked, Asked::Unknown(_)), "{asked:?}");
+    let asked = processor.execute(key, &authorize("ch_1", "tok_visa")).await;
+    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
     let asked = processor.look_up(key).await;
-    assert!(matches!(asked, Asked::Unknown(_)), "in progress: {asked:?}");
+    assert!(
+        matches!(asked, InstructionOutcome::Unknown(_)),
+        "in progress: {asked:?}"
+    );
     service.reset_switches().await;
     crate::support::harness::eventually("the effect comes", || async {
-        processor.look_up(key).await == Asked::Answered(Answer::Done)
+        processor.look_up(key).await == InstructionOutcome::Answered(Answer::Done)
     })
     .await;
     assert_eq!(service.lines().await, 1);

@@ -12,7 +12,7 @@ use crate::support::{
     harness::{TestDatabase, eventually},
     postgres_proxy::{NetworkFault, PostgresProxy},
     processor::{
-        FOREVER, Processor, authorise, broke_a_rule, capture, done, only, promise, refund, sends,
+        FOREVER, Processor, authorize, broke_a_rule, capture, done, only, promise, refund, sends,
     },
 };
 
@@ -30,7 +30,7 @@ async fn after_kill_9_between_effect_and_reply_a_resend_gets_the_answer() {
 
     let again = Processor::start_on(processor.database.clone(), &[]);
     assert_eq!(
-        again.put(key, &authorise("ch_1", "tok_visa")).await,
+        again.put(key, &authorize("ch_1", "tok_visa")).await,
         done(key)
     );
     assert_eq!(again.look_up(key).await, done(key));
@@ -52,7 +52,7 @@ async fn after_kill_9_before_the_effect_a_resend_executes() {
     let again = Processor::start_on(processor.database.clone(), &[]);
     assert_eq!(again.look_up(key).await, only(404, key, "not_found"));
     assert_eq!(
-        again.put(key, &authorise("ch_1", "tok_visa")).await,
+        again.put(key, &authorize("ch_1", "tok_visa")).await,
         done(key)
     );
     assert_eq!(again.lines().await, 1);
@@ -70,7 +70,7 @@ async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_l
     ] {
         let key = Uuid::now_v7();
         let charge = format!("ch_{fault}");
-        let instruction = authorise(&charge, "tok_visa");
+        let instruction = authorize(&charge, "tok_visa");
         processor.switch(json!({"fault": fault, "count": 2})).await;
         let expected = match fault {
             "refuse" => only(503, key, "not_executed"),
@@ -96,7 +96,7 @@ async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_l
 async fn a_refusal_of_a_resend_takes_nothing_back() {
     let processor = Processor::start().await;
     let key = Uuid::now_v7();
-    let instruction = authorise("ch_1", "tok_visa");
+    let instruction = authorize("ch_1", "tok_visa");
     processor.switch(json!({"fault": "drop_after"})).await;
     processor.switch(json!({"fault": "refuse"})).await;
     assert_eq!(processor.put(key, &instruction).await, None);
@@ -121,7 +121,7 @@ async fn a_delay_before_the_effect_is_in_progress_and_one_on_the_way_is_not_know
         processor.delays(1).await;
         assert_eq!(processor.look_up(key).await.unwrap().1["status"], meanwhile);
         assert_eq!(processor.lines().await, lines);
-        let second = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+        let second = processor.put(key, &authorize("ch_1", "tok_visa")).await;
         if fault == "delay_before" {
             assert_eq!(second, only(409, key, "in_progress"));
         } else {
@@ -139,7 +139,7 @@ async fn a_client_that_goes_away_undoes_nothing() {
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": FOREVER});
     processor.switch(long).await;
-    let body = serde_json::to_string(&authorise("ch_1", "tok_visa")).unwrap();
+    let body = serde_json::to_string(&authorize("ch_1", "tok_visa")).unwrap();
     let mut client = TcpStream::connect(processor.address).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -175,7 +175,7 @@ async fn a_commit_whose_answer_is_lost_is_unknown_whether_it_came_through_or_not
         let charge = format!("ch_{key}");
         let lost = proxy.lost_commits();
         proxy.inject(fault);
-        let reply = processor.put(key, &authorise(&charge, "tok_visa")).await;
+        let reply = processor.put(key, &authorize(&charge, "tok_visa")).await;
         assert_eq!(reply, only(500, key, "unknown"), "{fault:?}");
         assert_eq!(proxy.lost_commits(), lost + 1);
         proxy.inject(NetworkFault::None);
@@ -187,7 +187,7 @@ async fn a_commit_whose_answer_is_lost_is_unknown_whether_it_came_through_or_not
         .await;
         let sums = if executed { [2000, 2000, 0, 0] } else { [0; 4] };
         assert_eq!(processor.sums(&charge).await, sums, "{fault:?}");
-        let resent = processor.put(key, &authorise(&charge, "tok_visa")).await;
+        let resent = processor.put(key, &authorize(&charge, "tok_visa")).await;
         assert_eq!(resent, done(key), "{fault:?}");
         assert_eq!(
             processor.sums(&charge).await,
@@ -210,7 +210,7 @@ async fn a_commit_that_postgres_refuses_is_not_executed() {
     .await
     .unwrap();
     let key = Uuid::now_v7();
-    let reply = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+    let reply = processor.put(key, &authorize("ch_1", "tok_visa")).await;
     assert_eq!(reply, only(503, key, "not_executed"));
     assert_eq!(
         (processor.lines().await, processor.sums("ch_1").await),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::support::{
     harness::{TestDatabase, eventually},
     processor::{
-        FOREVER, Processor, authorise, broke_a_rule, capture, done, only, promise, refund, sends,
+        FOREVER, Processor, authorize, broke_a_rule, capture, done, only, promise, refund, sends,
     },
 };
 
@@ -36,7 +36,7 @@ async fn fifty_sends_of_one_key_at_once_leave_one_line_and_agree() {
     assert_eq!(processor.lines().await, 1);
     assert_eq!(processor.sums("ch_1").await, [2000, 2000, 0, 0]);
     assert_eq!(
-        processor.put(key, &authorise("ch_1", "tok_visa")).await,
+        processor.put(key, &authorize("ch_1", "tok_visa")).await,
         done(key)
     );
     assert_eq!(processor.look_up(key).await, done(key));
@@ -48,7 +48,7 @@ async fn of_two_processes_on_one_database_one_executes_a_key() {
     let second = Processor::start_on(first.database.clone(), &[]);
     for _ in 0..20 {
         let key = Uuid::now_v7();
-        let instruction = authorise(&format!("ch_{key}"), "tok_visa");
+        let instruction = authorize(&format!("ch_{key}"), "tok_visa");
         let replies = tokio::join!(first.put(key, &instruction), second.put(key, &instruction));
         for reply in [replies.0, replies.1] {
             assert!(
@@ -71,7 +71,7 @@ async fn a_key_that_another_process_commits_meanwhile_is_not_executed_again() {
     let mut other = processor.database.pool.begin().await.unwrap();
     sqlx::query("INSERT INTO processor.operations (key, instruction) VALUES ($1, $2)")
         .bind(key)
-        .bind(sqlx::types::Json(authorise("ch_1", "tok_visa")))
+        .bind(sqlx::types::Json(authorize("ch_1", "tok_visa")))
         .execute(&mut *other)
         .await
         .unwrap();
@@ -99,7 +99,7 @@ async fn a_key_with_another_instruction_is_refused_and_keeps_its_answer() {
     let key = Uuid::now_v7();
     assert_eq!(processor.put(key, &promise("ch_1")).await, done(key));
     for another in [
-        authorise("ch_1", "tok_visa"),
+        authorize("ch_1", "tok_visa"),
         promise("ch_2"),
         capture("ch_1", 2000),
         refund("ch_1", 2000),
@@ -131,7 +131,7 @@ async fn every_test_card_decides_and_its_decline_is_kept() {
         };
         let charge = format!("ch_{token}");
         for _ in 0..2 {
-            let reply = processor.put(key, &authorise(&charge, token)).await;
+            let reply = processor.put(key, &authorize(&charge, token)).await;
             assert_eq!(reply, expected, "{token}");
         }
         let kept = match card.decision {
@@ -149,7 +149,7 @@ async fn every_test_card_decides_and_its_decline_is_kept() {
     }
     let unknown = Uuid::now_v7();
     let reply = processor
-        .put(unknown, &authorise("ch_1", "tok_nobody"))
+        .put(unknown, &authorize("ch_1", "tok_nobody"))
         .await;
     assert_eq!(reply, broke_a_rule(unknown));
 }
@@ -200,11 +200,11 @@ async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
         assert_eq!(processor.put(key, &late).await, broke_a_rule(key));
     }
 
-    // It doesn't know that two authorisations were meant to be one: a double charge shows.
+    // It doesn't know that two authorizations were meant to be one: a double charge shows.
     for _ in 0..2 {
         let key = new();
         assert_eq!(
-            processor.put(key, &authorise("ch_3", "tok_visa")).await,
+            processor.put(key, &authorize("ch_3", "tok_visa")).await,
             done(key)
         );
     }
@@ -216,7 +216,7 @@ async fn refunds_at_once_never_exceed_what_was_captured() {
     let processor = Arc::new(Processor::start().await);
     let key = Uuid::now_v7();
     assert_eq!(
-        processor.put(key, &authorise("ch_1", "tok_visa")).await,
+        processor.put(key, &authorize("ch_1", "tok_visa")).await,
         done(key)
     );
     let refunds: Vec<_> = (0..12)
@@ -268,7 +268,7 @@ async fn what_is_no_instruction_is_refused_and_leaves_no_line() {
 async fn past_its_window_a_key_is_forgotten_and_a_resend_charges_again() {
     let processor = Processor::start_with(&[("PROCESSOR_KEY_WINDOW", "1h")]).await;
     let key = Uuid::now_v7();
-    let instruction = authorise("ch_1", "tok_visa");
+    let instruction = authorize("ch_1", "tok_visa");
     assert_eq!(processor.put(key, &instruction).await, done(key));
     let age = async |minutes: i32| {
         sqlx::query(
@@ -307,7 +307,7 @@ async fn without_its_database_it_says_not_executed_and_is_not_ready() {
     .unwrap();
     assert_eq!(readyz().await, 503);
     let key = Uuid::now_v7();
-    let reply = processor.put(key, &authorise("ch_1", "tok_visa")).await;
+    let reply = processor.put(key, &authorize("ch_1", "tok_visa")).await;
     assert_eq!(reply, only(503, key, "not_executed"));
     let looked_up = processor.look_up(key).await;
     assert_eq!(

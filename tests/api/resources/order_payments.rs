@@ -1,4 +1,4 @@
-//! Paying and cancelling orders: open → paid → refunded, or open → canceled.
+//! Paying and canceling orders: open → paid → refunded, or open → canceled.
 
 use serde_json::{Value, json};
 

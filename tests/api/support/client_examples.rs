@@ -23,7 +23,7 @@ pub async fn buy_a_mug(url: &str, api_key: &str, folder: &Path) -> Result<(), Er
     Ok(())
 }
 
-/// Goes on with a checkout of which only the name is known.
+/// Continues a checkout of which only the name is known.
 pub async fn go_on(client: &Client, name: &str) -> Result<Option<Order>, Error> {
     let steps = client.workflow(name).await?;
     let opened = steps.iter().find(|step| step.key == format!("{name}/open"));

@@ -149,12 +149,12 @@ impl Processor {
         self.ledger().await["operations"].as_array().unwrap().len()
     }
 
-    /// `[authorised, captured, released, refunded]` of one charge.
+    /// `[authorized, captured, released, refunded]` of one charge.
     pub async fn sums(&self, charge: &str) -> [i64; 4] {
         let ledger = self.ledger().await;
         let charges = ledger["charges"].as_array().unwrap();
         let sums = charges.iter().find(|sums| sums["charge"] == charge);
-        ["authorised", "captured", "released", "refunded"]
+        ["authorized", "captured", "released", "refunded"]
             .map(|sum| sums.map_or(0, |sums| sums[sum].as_i64().unwrap()))
     }
 }
@@ -181,8 +181,8 @@ async fn said(request: RequestBuilder) -> Option<Said> {
 }
 
 /// 2000, taken at once.
-pub fn authorise(charge: &str, card: &str) -> Instruction {
-    Instruction::Authorise {
+pub fn authorize(charge: &str, card: &str) -> Instruction {
+    Instruction::Authorize {
         charge: charge.to_owned(),
         amount: 2000,
         currency: "usd".to_owned(),
@@ -193,7 +193,7 @@ pub fn authorise(charge: &str, card: &str) -> Instruction {
 
 /// 2000, promised.
 pub fn promise(charge: &str) -> Instruction {
-    Instruction::Authorise {
+    Instruction::Authorize {
         charge: charge.to_owned(),
         amount: 2000,
         currency: "usd".to_owned(),
@@ -236,8 +236,8 @@ pub fn broke_a_rule(key: Uuid) -> Option<Said> {
 /// Longer than any test: only a reset, or the end of the process, ends such a delay.
 pub const FOREVER: u64 = 600_000;
 
-/// Sends an authorisation of `ch_1` without waiting for its reply.
+/// Sends an authorization of `ch_1` without waiting for its reply.
 pub fn sends(processor: &Arc<Processor>, key: Uuid) -> JoinHandle<Option<Said>> {
     let processor = processor.clone();
-    tokio::spawn(async move { processor.put(key, &authorise("ch_1", "tok_visa")).await })
+    tokio::spawn(async move { processor.put(key, &authorize("ch_1", "tok_visa")).await })
 }

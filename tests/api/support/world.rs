@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 use crate::support::{
-    harness::{Client, KEYS_IN_FLIGHT, ServerProcess, TestDatabase},
+    harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase},
     processor::Processor,
 };
 
@@ -63,13 +65,13 @@ impl World {
             let id = charge["id"].as_str().unwrap().to_owned();
             assert_ne!(charge["status"], "pending", "{case}: {id}");
             let amount = |name: &str| charge[name].as_i64().unwrap();
-            let authorised = if charge["paid"] == true {
+            let authorized = if charge["paid"] == true {
                 amount("amount")
             } else {
                 0
             };
             let sums = [
-                authorised,
+                authorized,
                 amount("amount_captured"),
                 amount("amount_refunded"),
             ];
@@ -85,11 +87,51 @@ impl World {
             .map(|sums| {
                 let sum = |name: &str| sums[name].as_i64().unwrap();
                 let id = sums["charge"].as_str().unwrap().to_owned();
-                (id, [sum("authorised"), sum("captured"), sum("refunded")])
+                (id, [sum("authorized"), sum("captured"), sum("refunded")])
             })
             .collect();
         assert_eq!(ours, theirs, "{case}");
         assert_eq!(self.in_flight().await, 0, "{case}");
+    }
+
+    /// What `verb` needs, and the request for it: a path, a body, and a charge if there is one yet.
+    pub async fn prepare(&self, verb: Verb) -> (String, Value, Option<String>) {
+        let client = self.client();
+        let mut body = json!({"amount": 2000, "currency": "usd"});
+        match verb {
+            Verb::Charge => ("/charges".into(), body, None),
+            Verb::Pay => {
+                let order = json!({
+                    "currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}],
+                });
+                let order = client.post_new("/orders", &order).await.id();
+                (format!("/orders/{order}/pay"), json!({}), None)
+            }
+            Verb::Capture => {
+                body["capture"] = false.into();
+                let charge = client.post_new("/charges", &body).await.id();
+                let path = format!("/charges/{charge}/capture");
+                (path, json!({}), Some(charge))
+            }
+            Verb::Refund => {
+                let charge = client.post_new("/charges", &body).await.id();
+                let body = json!({"charge": charge, "amount": 500});
+                ("/refunds".into(), body, Some(charge))
+            }
+        }
+    }
+
+    /// Retries until a definite answer, and lets the lease expire where a dead process holds it.
+    pub async fn until_definite(&self, path: &str, body: &Value) -> Answer {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.client().post(path, "key-1", body).await;
+            if answer.header("stripe-should-retry") != Some("true") {
+                return answer;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
+            self.the_lease_runs_out().await;
+        }
     }
 }
 
@@ -99,4 +141,13 @@ pub enum Retry {
     AtOnce,
     AfterTheLease,
     Never,
+}
+
+/// What the client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Charge,
+    Capture,
+    Refund,
+    Pay,
 }

@@ -14,8 +14,9 @@ use super::{
     lease::{self, Lease},
 };
 use crate::{
-    Failure, GuardedConnection, Outcome, Rejection, Reply, Request, TxOutcome, Work, conclude,
+    Failure, GuardedConnection, Outcome, Rejection, Reply, Request, conclude,
     in_flight::{Conclusion, Leadership},
+    transaction::{TxOutcome, Work},
 };
 
 /// How often a request claims its key again, after its operation was lost to another process or

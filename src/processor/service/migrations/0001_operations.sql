@@ -6,20 +6,20 @@ CREATE SCHEMA processor;
 -- What was promised, taken and given back for each charge, by whatever operations.
 CREATE TABLE processor.charges (
     charge     text   PRIMARY KEY,
-    authorised bigint NOT NULL,
+    authorized bigint NOT NULL,
     captured   bigint NOT NULL,
     released   bigint NOT NULL DEFAULT 0,
     refunded   bigint NOT NULL DEFAULT 0,
     CONSTRAINT sums_are_never_negative
-        CHECK (authorised > 0 AND captured >= 0 AND released >= 0 AND refunded >= 0),
-    CONSTRAINT no_more_is_captured_or_released_than_was_authorised
-        CHECK (captured + released <= authorised),
+        CHECK (authorized > 0 AND captured >= 0 AND released >= 0 AND refunded >= 0),
+    CONSTRAINT no_more_is_captured_or_released_than_was_authorized
+        CHECK (captured + released <= authorized),
     CONSTRAINT no_more_is_refunded_than_was_captured
         CHECK (refunded <= captured)
 );
 
 COMMENT ON TABLE processor.charges IS
-    'Sums in minor units. A second authorisation of one charge under another key adds up: a double charge shows.';
+    'Sums in minor units. A second authorization of one charge under another key adds up: a double charge shows.';
 
 -- The ledger: one line for each operation that was executed or declined. The line is its own
 -- idempotency record. There is no second row that could be missing or come too late.

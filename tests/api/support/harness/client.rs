@@ -56,7 +56,7 @@ impl Client {
         Answer::of(self.request(Method::GET, path)).await
     }
 
-    /// A JSON body, or anything else that serialises.
+    /// A JSON body, or anything else that serializes.
     pub async fn post(&self, path: &str, key: &str, body: &Value) -> Answer {
         Answer::of(
             self.request(Method::POST, path)

@@ -1,0 +1,56 @@
+//! The answer of a card where the processor is simulated in this process.
+//!
+//! Promise: nothing is awaited but SQL. The decision is a pure function of the test card
+//! (`domain/test_cards.rs`), and the slow card waits in the database. A real processor must never be
+//! called here: a rollback doesn't undo its effect, and locks are held meanwhile. That takes phases.
+
+use std::sync::Arc;
+
+use sqlx::PgConnection;
+use tokio::sync::Semaphore;
+
+use crate::{
+    domain::{
+        charge::Authorization,
+        test_cards::{Decision, TestCard},
+    },
+    idempotency::{Failure, Rejection},
+    store,
+};
+
+/// Bounds how many requests wait for `tok_slow` at a time. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SlowLane(Arc<Semaphore>);
+
+impl SlowLane {
+    /// At most a quarter of the pool's connections, and at least one: a demonstration must not take
+    /// the service down.
+    pub fn new(pool_connections: u32) -> Self {
+        let lanes = usize::try_from(pool_connections / 4).unwrap_or(1).max(1);
+        Self(Arc::new(Semaphore::new(lanes)))
+    }
+}
+
+/// What the card answers. Fails, and decides nothing, where the simulated processor is down or the
+/// slow lane is full.
+pub(super) async fn authorize(
+    tx: &mut PgConnection,
+    card: &TestCard,
+    slow_lane: &SlowLane,
+) -> Result<Authorization, Rejection> {
+    match card.decision {
+        Decision::Approve => Ok(Authorization::Approved),
+        Decision::Decline(decline) => Ok(Authorization::Declined(decline)),
+        Decision::ApproveSlowly => {
+            let Ok(_lane) = slow_lane.0.try_acquire() else {
+                let full = "a quarter of the pool waits for tok_slow already";
+                return Err(Rejection::Failed(Failure::unavailable(full)));
+            };
+            store::slow_card::wait(tx).await?;
+            Ok(Authorization::Approved)
+        }
+        Decision::Outage => Err(Rejection::Failed(Failure::unavailable(
+            "tok_outage: the processor is down",
+        ))),
+    }
+}

@@ -1,0 +1,122 @@
+//! `POST /charges/{id}/capture`: take what was promised, once; the rest is released.
+//!
+//! Locks    the charge
+//! Writes   the captured amount
+//! Emits    charge.captured
+//! Refuses  a charge that failed, was captured or was released; more than was promised
+//! Fails    while another operation on the charge has no outcome; if another processor authorized it
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::commands::{
+    Origin,
+    mode::{Mode, must_be_free},
+    replies::{OK, declined_by_processor, missing},
+};
+use crate::{
+    api::{
+        charges::{CaptureChargeParams, ChargeView, refused},
+        params::Params,
+    },
+    domain::{
+        charge::ChargeRefusal,
+        event::EventType,
+        ids::ChargeId,
+        operation::{Answer, Effect},
+    },
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
+    store,
+};
+
+/// Captures a charge.
+pub struct CaptureCharge {
+    /// Who captures.
+    pub origin: Origin,
+    /// The charge, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+/// A capture that may be made, of a charge that this transaction has locked.
+struct Decided {
+    charge: ChargeId,
+    amount: i64,
+    expand_refunds: bool,
+}
+
+impl CaptureCharge {
+    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
+        let params = CaptureChargeParams::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+        let charge = store::charges::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+        must_be_free(tx, account, id, mode).await?;
+        let amount = charge
+            .capture(params.amount)
+            .map_err(|refusal| refused(refusal, "id"))?;
+        Ok(Decided {
+            charge: id,
+            amount,
+            expand_refunds: params.expand_refunds,
+        })
+    }
+}
+
+impl Command for CaptureCharge {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let decided = self.decide(tx, Mode::OneTransaction).await?;
+        let Decided { charge, amount, .. } = decided;
+        capture(&self.origin, tx, charge, amount, decided.expand_refunds).await
+    }
+}
+
+impl Begin for CaptureCharge {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        let decided = self.decide(tx, Mode::Phases).await?;
+        let effect = Effect::CaptureCharge {
+            charge: decided.charge,
+            amount: decided.amount,
+            expand_refunds: decided.expand_refunds,
+        };
+        self.origin.begin_effect(tx, operation, effect).await
+    }
+}
+
+/// Writes down the processor's answer. After a decline the charge stays as it was.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    charge: ChargeId,
+    amount: i64,
+    answer: Answer,
+    expand_refunds: bool,
+) -> Result<Reply, Rejection> {
+    match answer {
+        Answer::Done => capture(origin, tx, charge, amount, expand_refunds).await,
+        Answer::Declined(decline) => declined_by_processor(origin, tx, charge, decline).await,
+    }
+}
+
+/// Takes the money, and says so.
+async fn capture(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    id: ChargeId,
+    amount: i64,
+    expand_refunds: bool,
+) -> Result<Reply, Rejection> {
+    let charge = store::charges::capture(tx, origin.account, id, amount)
+        .await?
+        .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
+    let view = ChargeView::from(&charge);
+    origin.emit(tx, EventType::ChargeCaptured, &view).await?;
+    origin.charge(tx, OK, &charge, expand_refunds).await
+}

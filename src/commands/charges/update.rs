@@ -1,0 +1,60 @@
+//! `POST /charges/{id}`: change what is written on a charge, never its money.
+//!
+//! Locks    the charge
+//! Writes   description, receipt_email, metadata
+//! Emits    charge.updated, if anything changed
+//! Refuses  parameters that are unknown or wrong
+
+use sqlx::PgConnection;
+
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
+use crate::{
+    api::{
+        charges::{ChargeView, UpdateChargeParams},
+        error::ApiError,
+        params::Params,
+    },
+    domain::{event::EventType, ids::ChargeId},
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Updates a charge.
+pub struct UpdateCharge {
+    /// Who updates.
+    pub origin: Origin,
+    /// The charge, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Command for UpdateCharge {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let update = UpdateChargeParams::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+        let before = store::charges::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+        let mut charge = before.clone();
+        charge.description = update.description.apply(charge.description);
+        charge.receipt_email = update.receipt_email.apply(charge.receipt_email);
+        charge.metadata = update
+            .metadata
+            .apply(charge.metadata)
+            .map_err(ApiError::from)?;
+        if charge != before {
+            charge = store::charges::update(tx, account, id, &charge).await?;
+            self.origin
+                .emit(tx, EventType::ChargeUpdated, &ChargeView::from(&charge))
+                .await?;
+        }
+        self.origin
+            .charge(tx, OK, &charge, update.expand_refunds)
+            .await
+    }
+}

@@ -1,0 +1,5 @@
+//! The verbs of `/inventory`.
+
+mod set;
+
+pub use set::SetInventory;

@@ -1,0 +1,66 @@
+//! Which way a verb that moves money runs, and what follows from it for charges that exist.
+
+use sqlx::PgConnection;
+
+use crate::{
+    domain::{
+        ids::{AccountId, ChargeId},
+        refund::RefundStatus,
+    },
+    idempotency::{Failure, Rejection},
+    store::{self, charges::ChargeLinks},
+};
+
+/// How a verb that moves money runs, which is where the processor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It is simulated in this process.
+    OneTransaction,
+    /// It is across a network.
+    Phases,
+}
+
+impl Mode {
+    /// How far a refund is when it is written.
+    pub(super) fn of_refund(self) -> RefundStatus {
+        match self {
+            Self::OneTransaction => RefundStatus::Succeeded,
+            Self::Phases => RefundStatus::Pending,
+        }
+    }
+}
+
+/// Whether anything may be decided about the money of a charge that this transaction has locked.
+pub(super) async fn must_be_free(
+    tx: &mut PgConnection,
+    account: AccountId,
+    charge: ChargeId,
+    mode: Mode,
+) -> Result<(), Rejection> {
+    let links = store::charges::links(tx, account, charge).await?;
+    if links.is_unsettled {
+        return Err(unsettled());
+    }
+    must_have_taken_the_money(mode, &links)
+}
+
+/// The money goes back the way it came: a simulation would only say so, and a processor knows nothing
+/// of what was simulated.
+pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Result<(), Rejection> {
+    let cause = match (mode, links.is_across_a_network) {
+        (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
+        (Mode::OneTransaction, true) => {
+            "the charge was made by a processor across a network, which takes PROCESSOR_URL"
+        }
+        (Mode::Phases, false) => "the charge was simulated, which takes no PROCESSOR_URL",
+    };
+    Err(Rejection::Failed(Failure::unsupported(cause)))
+}
+
+/// While a processor's answer is out, no other request may decide about the same money: only
+/// settled facts may refuse.
+pub(super) fn unsettled() -> Rejection {
+    Rejection::Failed(Failure::busy(
+        "another operation on this object is unsettled",
+    ))
+}

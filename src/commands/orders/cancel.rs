@@ -1,0 +1,57 @@
+//! `POST /orders/{id}/cancel`: close an open order for good.
+//!
+//! Locks    the order
+//! Writes   its status
+//! Emits    order.canceled
+//! Refuses  an order that was paid or canceled
+//! Fails    while a payment or the checkout that made it is unsettled
+
+use sqlx::PgConnection;
+
+use crate::commands::{
+    Origin,
+    mode::unsettled,
+    replies::{OK, missing},
+};
+use crate::{
+    api::{
+        error::ApiError,
+        orders::{CancelOrderParams, OrderView},
+        params::Params,
+    },
+    domain::{event::EventType, ids::OrderId},
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Cancels an order.
+pub struct CancelOrder {
+    /// Who sells.
+    pub origin: Origin,
+    /// The order, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Command for CancelOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let params = CancelOrderParams::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
+        let order = store::orders::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
+        if store::orders::is_unsettled(tx, account, id).await? {
+            return Err(unsettled());
+        }
+        order.status.must_be_open().map_err(ApiError::from)?;
+        let order = store::orders::cancel(tx, account, id).await?;
+        self.origin
+            .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
+            .await?;
+        self.origin
+            .order(tx, OK, &order, params.expand_charge)
+            .await
+    }
+}

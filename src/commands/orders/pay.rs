@@ -1,0 +1,159 @@
+//! `POST /orders/{id}/pay`: make the one charge for an order.
+//!
+//! Locks    the order
+//! Writes   one charge that names the order; where it succeeded, the order's status; across a
+//!          network the charge is pending meanwhile
+//! Emits    charge.succeeded and order.paid, or charge.failed
+//! Refuses  an order that was paid or canceled
+//! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
+//!          that made it is unsettled
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::commands::{
+    Origin, SlowLane,
+    card_answers::authorize,
+    charges::create::record_answer,
+    mode::unsettled,
+    replies::{OK, declined, missing},
+};
+use crate::{
+    api::{
+        charges::ChargeView,
+        error::ApiError,
+        orders::{OrderView, PayOrderParams},
+        params::Params,
+    },
+    domain::{
+        charge::{Authorization, Charge, NewCharge},
+        event::EventType,
+        ids::{ChargeId, OrderId},
+        operation::{Answer, CardAuthorization, Effect, Operation},
+    },
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
+    store,
+};
+
+/// Pays an order.
+pub struct PayOrder {
+    /// Who sells.
+    pub origin: Origin,
+    /// The order, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
+}
+
+/// A payment that may be made, of an order that this transaction has locked.
+struct Decided {
+    order: OrderId,
+    charge: ChargeId,
+    new: NewCharge,
+    expand_charge: bool,
+}
+
+impl PayOrder {
+    async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
+        let params = PayOrderParams::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
+        let order = store::orders::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
+        if store::orders::is_unsettled(tx, account, id).await? {
+            return Err(unsettled());
+        }
+        order.status.must_be_open().map_err(ApiError::from)?;
+        Ok(Decided {
+            order: id,
+            charge: ChargeId(Uuid::now_v7()),
+            new: order.charge_for(params.card),
+            expand_charge: params.expand_charge,
+        })
+    }
+}
+
+impl Command for PayOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let Decided {
+            order,
+            charge,
+            new,
+            expand_charge,
+        } = self.decide(tx).await?;
+        let said = authorize(tx, new.card.card, &self.slow_lane).await?;
+        let account = self.origin.account;
+        let charge =
+            store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
+        paid(&self.origin, tx, order, &charge, said, expand_charge).await
+    }
+}
+
+impl Begin for PayOrder {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        let Decided {
+            order,
+            charge,
+            new,
+            expand_charge,
+        } = self.decide(tx).await?;
+        let account = self.origin.account;
+        store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
+        let effect = Effect::PayOrder {
+            order,
+            authorization: CardAuthorization::of(charge, &new),
+            expand_charge,
+        };
+        self.origin.begin_effect(tx, operation, effect).await
+    }
+}
+
+/// Writes down the processor's answer for the pending charge of an order. Where it was never
+/// executed, the release is that of any other charge.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    order: OrderId,
+    authorization: &CardAuthorization,
+    answer: Answer,
+    expand_charge: bool,
+) -> Result<Reply, Rejection> {
+    // The same order of locks as when an order is paid in one transaction: the order first.
+    store::orders::lock(tx, origin.account, order).await?;
+    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
+    paid(origin, tx, order, &charge, said, expand_charge).await
+}
+
+/// Says what the processor said. A decline leaves the order open: another card may pay it, under
+/// another key.
+async fn paid(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    order: OrderId,
+    charge: &Charge,
+    said: Authorization,
+    expand_charge: bool,
+) -> Result<Reply, Rejection> {
+    let view = ChargeView::from(charge);
+    match said {
+        Authorization::Approved => {
+            let order = store::orders::pay(tx, origin.account, order, charge.id).await?;
+            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
+            let paid = OrderView::from(&order);
+            origin.emit(tx, EventType::OrderPaid, &paid).await?;
+            origin.order(tx, OK, &order, expand_charge).await
+        }
+        Authorization::Declined(decline) => {
+            origin.emit(tx, EventType::ChargeFailed, &view).await?;
+            declined(decline, charge)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `POST /orders/{id}`: change what is written on an order, never what it is for.
+//!
+//! Locks    the order
+//! Writes   metadata
+//! Emits    order.updated, if anything changed
+//! Refuses  parameters that are unknown or wrong
+
+use sqlx::PgConnection;
+
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
+use crate::{
+    api::{
+        error::ApiError,
+        orders::{OrderView, UpdateOrderParams},
+        params::Params,
+    },
+    domain::{event::EventType, ids::OrderId},
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Updates an order.
+pub struct UpdateOrder {
+    /// Who updates.
+    pub origin: Origin,
+    /// The order, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Command for UpdateOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let update = UpdateOrderParams::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
+        let before = store::orders::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
+        let mut order = before.clone();
+        order.metadata = update
+            .metadata
+            .apply(order.metadata)
+            .map_err(ApiError::from)?;
+        if order != before {
+            order = store::orders::update(tx, account, id, &order).await?;
+            self.origin
+                .emit(tx, EventType::OrderUpdated, &OrderView::from(&order))
+                .await?;
+        }
+        self.origin
+            .order(tx, OK, &order, update.expand_charge)
+            .await
+    }
+}

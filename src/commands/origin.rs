@@ -1,0 +1,135 @@
+//! Who asks, and the events and replies that follow from it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{
+    expansions,
+    replies::{CREATED, json, unserializable},
+};
+use crate::{
+    api::dialect::Dialect,
+    domain::{
+        charge::Charge,
+        event::EventType,
+        ids::{AccountId, EventId},
+        operation::{Effect, Operation},
+        order::Order,
+        refund::Refund,
+    },
+    idempotency::{BeginOutcome, Rejection, Reply},
+    store::{self, events::NewEvent},
+};
+
+/// Who asks, and in which request. Every command has one, and every event names it.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Whose data it is about.
+    pub account: AccountId,
+    /// Decides what paths in the reply start with.
+    pub dialect: Dialect,
+    /// The `req_…` that executes.
+    pub request_id: String,
+    /// The key that it executes under.
+    pub idempotency_key: String,
+}
+
+impl Origin {
+    /// Writes an event, in the transaction that makes it happen; `object` is the view of what it
+    /// happened to.
+    pub(super) async fn emit<T: Serialize>(
+        &self,
+        tx: &mut PgConnection,
+        event_type: EventType,
+        object: &T,
+    ) -> Result<(), Rejection> {
+        let object = serde_json::to_string(object).map_err(unserializable)?;
+        let new = NewEvent {
+            event_type,
+            object: &object,
+            request_id: &self.request_id,
+            idempotency_key: &self.idempotency_key,
+        };
+        let id = EventId(Uuid::now_v7());
+        Ok(store::events::insert(tx, self.account, id, new).await?)
+    }
+
+    /// Writes down what the processor is to be asked, before it is asked.
+    pub(super) async fn begin_effect(
+        &self,
+        tx: &mut PgConnection,
+        id: Uuid,
+        effect: Effect,
+    ) -> Result<BeginOutcome, Rejection> {
+        let resource_id = Some(effect.resource());
+        let operation = Operation {
+            id,
+            account: self.account,
+            effect,
+            dialect: self.dialect,
+            request_id: self.request_id.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            processor: String::new(),
+            age: Duration::ZERO,
+        };
+        store::operations::insert(tx, &operation).await?;
+        Ok(BeginOutcome::Begun { resource_id })
+    }
+
+    /// The reply with a charge, and with its refunds where they are asked for.
+    pub(super) async fn charge(
+        &self,
+        tx: &mut PgConnection,
+        status: u16,
+        charge: &Charge,
+        expand_refunds: bool,
+    ) -> Result<Reply, Rejection> {
+        let (account, dialect) = (self.account, self.dialect);
+        let view = expansions::charge_view(tx, account, dialect, charge, expand_refunds).await?;
+        self.reply(status, "charges", view.id.clone(), &view)
+    }
+
+    /// The reply with a refund, and with its whole charge where that is asked for.
+    pub(super) async fn refund(
+        &self,
+        tx: &mut PgConnection,
+        status: u16,
+        refund: &Refund,
+        expand_charge: bool,
+    ) -> Result<Reply, Rejection> {
+        let view = expansions::refund_view(tx, self.account, refund, expand_charge).await?;
+        self.reply(status, "refunds", view.id.clone(), &view)
+    }
+
+    /// The reply with an order, and with its whole charge where that is asked for.
+    pub(super) async fn order(
+        &self,
+        tx: &mut PgConnection,
+        status: u16,
+        order: &Order,
+        expand_charge: bool,
+    ) -> Result<Reply, Rejection> {
+        let view = expansions::order_view(tx, self.account, order, expand_charge).await?;
+        self.reply(status, "orders", view.id.clone(), &view)
+    }
+
+    /// A reply about the object `id`; where that is new, it says where it lies.
+    pub(super) fn reply<T: Serialize>(
+        &self,
+        status: u16,
+        collection: &str,
+        id: String,
+        object: &T,
+    ) -> Result<Reply, Rejection> {
+        let mut reply = json(status, object)?;
+        if status == CREATED {
+            let location = format!("{}/{collection}/{id}", self.dialect.prefix());
+            reply.headers.push(("location".into(), location));
+        }
+        reply.resource_id = Some(id);
+        Ok(reply)
+    }
+}

@@ -1,0 +1,202 @@
+//! What every operation across the network has in common, whichever verb began it: reading it,
+//! asking the processor, and handing the answer to the verb.
+//!
+//! Locks    what the operation is about: the checkout, the order, the charge, the refund
+//! Writes   the outcome, or releases what `begin` reserved; who resolved it, if a person did
+//! Emits    as the verb does in one transaction; refund.failed
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{
+    Origin,
+    charges::{capture, create as create_charge},
+    checkouts::steps,
+    orders::pay as pay_order,
+    refunds::create as create_refund,
+};
+use crate::{
+    domain::{
+        ids::AccountId,
+        operation::{Answer, Effect, Operation, Resolution},
+    },
+    idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
+    processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
+    store,
+};
+
+/// The phases of commands that ask a card processor across a network.
+pub type NetworkPhases = Phases<ProcessorEffect<HttpProcessor>>;
+
+/// The effects of a card processor across a network.
+pub struct ProcessorEffect<P> {
+    /// Whom to ask.
+    pub processor: P,
+    /// What operations and charges remember it by.
+    pub name: String,
+    /// For how long it remembers keys, less a margin for an instruction on its way. After that it
+    /// would execute an instruction again, so it is only asked what became of it.
+    pub send_again_within: Duration,
+    /// In an operator's tool: the person who resolves, which is kept.
+    pub resolved_by: Option<String>,
+}
+
+impl<P> ProcessorEffect<P> {
+    /// Keeps the operation as it waited, before anything is done about it.
+    async fn keep_resolution(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Operation,
+        resolution: Resolution,
+    ) -> Result<(), sqlx::Error> {
+        let Some(person) = &self.resolved_by else {
+            return Ok(());
+        };
+        store::manual_resolutions::insert(tx, operation.account, operation.id, resolution, person)
+            .await
+    }
+}
+
+impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
+    const KIND: &'static str = "processor";
+    type Operation = Operation;
+    type Answer = Answer;
+
+    async fn read(
+        &self,
+        tx: &mut PgConnection,
+        account_id: Uuid,
+        operation: Uuid,
+    ) -> Result<Operation, Failure> {
+        store::operations::find(tx, AccountId(account_id), operation, &self.name)
+            .await?
+            .ok_or_else(|| Failure::internal("a key in flight has no operation"))
+    }
+
+    async fn call(&self, operation: &Operation) -> CallOutcome<Answer> {
+        if operation.processor != self.name {
+            // This attempt is certainly not executed. If an earlier one was sent there, it stays in doubt,
+            // which is for an operator to ask.
+            let cause = format!("it belongs to another processor, {}", operation.processor);
+            return CallOutcome::NotExecuted(Failure::unavailable(cause));
+        }
+        let asked = if operation.age < self.send_again_within {
+            let instruction = Instruction::from(&operation.effect);
+            self.processor.execute(operation.id, &instruction).await
+        } else {
+            match self.processor.look_up(operation.id).await {
+                // Nothing is certain about what was sent so long ago.
+                InstructionOutcome::NotExecuted(cause) => InstructionOutcome::Unknown(cause),
+                asked @ (InstructionOutcome::Answered(_) | InstructionOutcome::Unknown(_)) => asked,
+            }
+        };
+        match asked {
+            InstructionOutcome::Answered(answer) => CallOutcome::Answered(answer),
+            InstructionOutcome::NotExecuted(cause) => {
+                CallOutcome::NotExecuted(Failure::unavailable(cause))
+            }
+            InstructionOutcome::Unknown(cause) => CallOutcome::Unknown(Failure::unavailable(cause)),
+        }
+    }
+
+    async fn complete(
+        &self,
+        tx: &mut PgConnection,
+        operation: &Operation,
+        answer: &Answer,
+    ) -> Result<Reply, Failure> {
+        let origin = Origin {
+            account: operation.account,
+            dialect: operation.dialect,
+            request_id: operation.request_id.clone(),
+            idempotency_key: operation.idempotency_key.clone(),
+        };
+        // Before its steps: the same order of locks as in a step that is one transaction.
+        if let Some(checkout) = operation.effect.checkout() {
+            store::checkouts::lock(tx, operation.account, checkout).await?;
+        }
+        let resolution = match answer {
+            Answer::Done => Resolution::Done,
+            Answer::Declined(_) => Resolution::Declined,
+        };
+        self.keep_resolution(tx, operation, resolution).await?;
+        // Before anything that looks for unsettled operations.
+        store::operations::settle(tx, operation.account, operation.id, *answer).await?;
+        let completed = complete(&origin, tx, operation, *answer).await;
+        completed.map_err(|rejection| match rejection {
+            Rejection::Failed(failure) => failure,
+            Rejection::Refused(reply) => Failure::internal(format!(
+                "what the processor did is refused here, with {}",
+                reply.status
+            )),
+        })
+    }
+
+    async fn release(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
+        let account = operation.account;
+        self.keep_resolution(tx, operation, Resolution::NotExecuted)
+            .await?;
+        store::operations::delete(tx, account, operation.id).await?;
+        match &operation.effect {
+            Effect::CreateCharge { authorization, .. }
+            | Effect::PayOrder { authorization, .. }
+            | Effect::ChargeCheckout { authorization, .. } => {
+                create_charge::release(tx, account, authorization).await?;
+            }
+            Effect::CreateRefund { request, .. } | Effect::RefundCheckout { request, .. } => {
+                create_refund::release(tx, account, request).await?;
+            }
+            // A capture reserves nothing.
+            Effect::CaptureCharge { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// Hands the processor's answer to the verb that asked.
+async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    match &operation.effect {
+        Effect::CreateCharge {
+            authorization,
+            expand_refunds,
+        } => {
+            let expand = *expand_refunds;
+            create_charge::complete(origin, tx, operation, authorization, answer, expand).await
+        }
+        Effect::CaptureCharge {
+            charge,
+            amount,
+            expand_refunds,
+        } => capture::complete(origin, tx, *charge, *amount, answer, *expand_refunds).await,
+        Effect::CreateRefund {
+            request,
+            expand_charge,
+        } => create_refund::complete(origin, tx, request, answer, *expand_charge).await,
+        Effect::PayOrder {
+            order,
+            authorization,
+            expand_charge,
+        } => {
+            let (order, expand) = (*order, *expand_charge);
+            pay_order::complete(origin, tx, operation, order, authorization, answer, expand).await
+        }
+        Effect::ChargeCheckout {
+            checkout,
+            order,
+            authorization,
+        } => {
+            let of = (*checkout, *order);
+            steps::complete_charge(origin, tx, operation, of, authorization, answer).await
+        }
+        Effect::RefundCheckout { checkout, request } => {
+            steps::complete_refund(origin, tx, *checkout, request, answer).await
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The verbs of `/refunds`.
+
+pub(super) mod create;
+mod update;
+
+pub use create::CreateRefund;
+pub use update::UpdateRefund;

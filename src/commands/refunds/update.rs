@@ -1,0 +1,58 @@
+//! `POST /refunds/{id}`: change what is written on a refund, never its money.
+//!
+//! Locks    the refund
+//! Writes   metadata
+//! Emits    refund.updated, if anything changed
+//! Refuses  parameters that are unknown or wrong
+
+use sqlx::PgConnection;
+
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
+use crate::{
+    api::{
+        error::ApiError,
+        params::Params,
+        refunds::{RefundView, UpdateRefundParams},
+    },
+    domain::{event::EventType, ids::RefundId},
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Updates a refund.
+pub struct UpdateRefund {
+    /// Who updates.
+    pub origin: Origin,
+    /// The refund, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl Command for UpdateRefund {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let update = UpdateRefundParams::parse(&self.params)?;
+        let account = self.origin.account;
+        let id = RefundId::parse(&self.id).ok_or_else(|| missing("id", RefundId::PREFIX))?;
+        let before = store::refunds::lock(tx, account, id)
+            .await?
+            .ok_or_else(|| missing("id", RefundId::PREFIX))?;
+        let mut refund = before.clone();
+        refund.metadata = update
+            .metadata
+            .apply(refund.metadata)
+            .map_err(ApiError::from)?;
+        if refund != before {
+            refund = store::refunds::update(tx, account, id, &refund).await?;
+            self.origin
+                .emit(tx, EventType::RefundUpdated, &RefundView::from(&refund))
+                .await?;
+        }
+        self.origin
+            .refund(tx, OK, &refund, update.expand_charge)
+            .await
+    }
+}

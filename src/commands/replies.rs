@@ -1,0 +1,80 @@
+//! Replies as commands save them: bodies, refusals and declines.
+
+use serde::Serialize;
+use sqlx::PgConnection;
+
+use super::Origin;
+
+use crate::{
+    api::error::{ApiError, ErrorType},
+    domain::{charge::Charge, ids::ChargeId, test_cards::Decline},
+    idempotency::{Failure, Rejection, Reply},
+    store,
+};
+
+pub(super) const OK: u16 = 200;
+pub(super) const CREATED: u16 = 201;
+
+/// Ends the message of a stored refusal: without it, a client would correct its request, keep the
+/// key, and meet "key reused".
+pub(super) const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
+                              request with a new key.";
+
+/// The account has no object with the id in `param`; ids of the kind begin with `prefix`.
+pub(super) fn missing(param: &str, prefix: &str) -> Rejection {
+    ApiError::missing(param, prefix).into()
+}
+
+/// The processor's definite no about a charge that stays as it was.
+pub(super) async fn declined_by_processor(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    charge: ChargeId,
+    decline: Decline,
+) -> Result<Reply, Rejection> {
+    let charge = store::charges::find(tx, origin.account, charge)
+        .await?
+        .ok_or_else(|| Rejection::Failed(Failure::internal("a charge is gone")))?;
+    declined(decline, &charge)
+}
+
+/// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.
+pub(super) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejection> {
+    let id = charge.id.to_string();
+    let mut reply = error_reply(&ApiError::declined(decline, id.clone()))?;
+    reply.resource_id = Some(id);
+    Ok(reply)
+}
+
+pub(super) fn unserializable(error: serde_json::Error) -> Rejection {
+    Rejection::Failed(Failure::internal(error))
+}
+
+/// A reply with a JSON body.
+pub(super) fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
+    let body = serde_json::to_vec(object).map_err(unserializable)?;
+    Ok(Reply::json(status, body))
+}
+
+/// The reply of an error that is a definite outcome.
+pub(super) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
+    let mut reply = json(error.code.status(), &error.envelope())?;
+    let described_by = format!("<{}>; rel=\"describedby\"", error.code.doc_url());
+    reply.headers.push(("link".into(), described_by));
+    Ok(reply)
+}
+
+/// The reply of an error that is stored, and says so where a corrected request may follow.
+pub(super) fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
+    if error.code.error_type() == ErrorType::InvalidRequest {
+        error.message.push_str(STORED_REFUSAL);
+    }
+    error_reply(&error)
+}
+
+/// A deterministic refusal: nothing that the command wrote survives, the reply is stored.
+impl From<ApiError> for Rejection {
+    fn from(error: ApiError) -> Self {
+        stored_refusal(error).map_or_else(|rejection| rejection, Rejection::Refused)
+    }
+}

@@ -1,0 +1,5 @@
+//! The verbs of `/webhook_endpoints`.
+
+mod create;
+
+pub use create::CreateWebhookEndpoint;

@@ -1,0 +1,193 @@
+//! The switches: faults on request, to show and test what a network and a processor can do wrong.
+//!
+//! Promise: a switch applies to the next `count` requests that match it, and to no other. A reset
+//! also ends every running delay.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::processor::Instruction;
+
+/// The longest delay: longer than every lease and time limit that a test needs to exceed.
+const DELAY_MAX_MILLISECONDS: u64 = 10 * 60 * 1000;
+
+/// How many switches may wait at a time.
+const SWITCHES_MAX: usize = 1000;
+
+/// Faults, in the order of a request's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fault {
+    /// The request takes long to arrive, and its key is not known meanwhile.
+    DelayArrival,
+    /// An explicit "not executed".
+    Refuse,
+    /// An error without an outcome; not executed.
+    ErrorBefore,
+    /// The connection ends without a reply; not executed.
+    DropBefore,
+    /// The operation takes long; meanwhile the key is in progress.
+    DelayBefore,
+    /// The operation is executed, then the reply takes long.
+    DelayAfter,
+    /// Executed, then an error without an outcome.
+    ErrorAfter,
+    /// Executed, then the connection ends without a reply.
+    DropAfter,
+}
+
+/// The requests that a switch applies to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verb {
+    /// Authorizations.
+    Authorize,
+    /// Captures.
+    Capture,
+    /// Refunds and releases.
+    Refund,
+    /// Look-ups. Only a switch that names them applies to them.
+    LookUp,
+}
+
+impl Verb {
+    /// The verb of `instruction`.
+    pub(super) fn of(instruction: &Instruction) -> Self {
+        match instruction {
+            Instruction::Authorize { .. } => Self::Authorize,
+            Instruction::Capture { .. } => Self::Capture,
+            Instruction::Refund { .. } => Self::Refund,
+        }
+    }
+}
+
+/// One switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FaultRule {
+    /// The fault.
+    pub(super) fault: Fault,
+    /// The number of requests.
+    #[serde(default = "once")]
+    pub(super) count: u32,
+    /// The requests; every instruction if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) verb: Option<Verb>,
+    /// The length of a delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) milliseconds: Option<u64>,
+}
+
+fn once() -> u32 {
+    1
+}
+
+impl FaultRule {
+    fn is_for(&self, verb: Verb) -> bool {
+        self.verb
+            .map_or(verb != Verb::LookUp, |wanted| wanted == verb)
+    }
+
+    /// What is wrong with it.
+    fn complaint(&self) -> Option<&'static str> {
+        let is_delay = match self.fault {
+            Fault::DelayArrival | Fault::DelayBefore | Fault::DelayAfter => true,
+            Fault::Refuse
+            | Fault::ErrorBefore
+            | Fault::DropBefore
+            | Fault::ErrorAfter
+            | Fault::DropAfter => false,
+        };
+        match self.milliseconds {
+            _ if self.count == 0 => Some("count must be at least 1"),
+            None if is_delay => Some("a delay needs milliseconds"),
+            Some(_) if !is_delay => Some("only a delay has milliseconds"),
+            Some(long) if long > DELAY_MAX_MILLISECONDS => Some("milliseconds: at most 600000"),
+            Some(_) | None => None,
+        }
+    }
+}
+
+/// The fault of one request.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    /// The fault.
+    pub(super) fault: Fault,
+    delay: Duration,
+    resets: watch::Receiver<u64>,
+}
+
+/// All switches that are set. They are in memory, and a restart removes them.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    waiting: Mutex<Vec<FaultRule>>,
+    resets: watch::Sender<u64>,
+    delaying: watch::Sender<u32>,
+}
+
+impl Faults {
+    /// Adds a switch behind the waiting ones.
+    pub(super) fn set(&self, switch: FaultRule) -> Result<(), &'static str> {
+        if let Some(complaint) = switch.complaint() {
+            return Err(complaint);
+        }
+        let mut waiting = self.lock();
+        if waiting.len() >= SWITCHES_MAX {
+            return Err("too many switches are set");
+        }
+        waiting.push(switch);
+        Ok(())
+    }
+
+    /// The waiting switches, and the number of delayed requests.
+    pub(super) fn show(&self) -> (Vec<FaultRule>, u32) {
+        (self.lock().clone(), *self.delaying.borrow())
+    }
+
+    /// Removes all switches and ends every delay.
+    pub(super) fn reset(&self) {
+        let mut waiting = self.lock();
+        waiting.clear();
+        self.resets.send_modify(|resets| *resets += 1);
+    }
+
+    /// Uses the first switch that applies to `verb`.
+    pub(super) fn take(&self, verb: Verb) -> Option<Ordered> {
+        let mut waiting = self.lock();
+        let at = waiting.iter().position(|switch| switch.is_for(verb))?;
+        let switch = waiting.get_mut(at)?;
+        let ordered = Ordered {
+            fault: switch.fault,
+            delay: Duration::from_millis(switch.milliseconds.unwrap_or_default()),
+            // Under the lock, so that a later reset is seen.
+            resets: self.resets.subscribe(),
+        };
+        switch.count -= 1;
+        if switch.count == 0 {
+            waiting.remove(at);
+        }
+        Some(ordered)
+    }
+
+    /// Waits if `ordered` is a delay at this point.
+    pub(super) async fn delay(&self, ordered: &mut Option<Ordered>, point: Fault) {
+        let Some(ordered) = ordered.as_mut().filter(|ordered| ordered.fault == point) else {
+            return;
+        };
+        self.delaying.send_modify(|count| *count += 1);
+        tokio::select! {
+            () = tokio::time::sleep(ordered.delay) => {}
+            _ = ordered.resets.changed() => {}
+        }
+        self.delaying.send_modify(|count| *count -= 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<FaultRule>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,114 @@
+//! Plain American English: words that this project does not use, in its documents and comments.
+
+use std::{fs, path::Path};
+
+/// Subjects that name no subject, and British spellings. Each is the beginning of a word, and ends it
+/// if it ends with a space.
+const UNWANTED: [&str; 22] = [
+    "whoever ",
+    "somebody ",
+    "someone ",
+    "anybody ",
+    "nobody ",
+    "such a one ",
+    "the same for ",
+    "for ever ",
+    "authoris",
+    "behaviour",
+    "cancelled ",
+    "cancelling ",
+    "canonicalis",
+    "favour",
+    "honour",
+    "initialis",
+    "licence",
+    "neighbour",
+    "normalis",
+    "recognis",
+    "serialis",
+    "synchronis",
+];
+
+fn files_below(folder: &Path, wanted: fn(&Path) -> bool) -> Vec<String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            let is_foreign = ["target", "node_modules", ".git"].contains(&name)
+                || name.starts_with(".charge-once");
+            if !is_foreign {
+                files.extend(files_below(&path, wanted));
+            }
+        } else if wanted(&path) {
+            files.push(path.to_str().unwrap().to_owned());
+        }
+    }
+    files
+}
+
+/// The words of a line, each after a space, without its code spans: they name tests and values.
+fn words(line: &str) -> String {
+    let prose = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let words: Vec<_> = prose
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    format!(" {} ", words.join(" "))
+}
+
+/// What a file says in prose, with the number of each line.
+fn prose(path: &str) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+    if path.ends_with(".md") {
+        let mut in_block = false;
+        return lines
+            .filter(|(_, line)| {
+                let fence = line.starts_with("```");
+                in_block ^= fence;
+                !in_block && !fence
+            })
+            .map(|(number, line)| (number, words(line)))
+            .collect();
+    }
+    let marker = match Path::new(path).extension().and_then(|name| name.to_str()) {
+        Some("rs" | "mjs") => "//",
+        Some("sql") => "--",
+        _ => "#",
+    };
+    lines
+        .filter_map(|(number, line)| {
+            let comment = line.trim_start().strip_prefix(marker)?;
+            Some((number, words(comment)))
+        })
+        .collect()
+}
+
+fn is_prose(path: &Path) -> bool {
+    let extension = path.extension().and_then(|name| name.to_str());
+    let is_text = matches!(
+        extension,
+        Some("md" | "rs" | "mjs" | "py" | "sql" | "yml" | "toml" | "example")
+    );
+    let has_no_extension = extension.is_none() && fs::read_to_string(path).is_ok();
+    // This file lists the words.
+    (is_text || has_no_extension) && !path.ends_with(file!())
+}
+
+#[test]
+fn documents_and_comments_use_plain_american_english() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for path in files_below(root, is_prose) {
+        for (number, line) in prose(&path) {
+            for word in UNWANTED {
+                if line.contains(&format!(" {word}")) {
+                    found.push(format!("{path}:{number}: {word}"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}

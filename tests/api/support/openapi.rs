@@ -1,0 +1,68 @@
+//! The OpenAPI document, as a value.
+
+use charge_once::http::openapi;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{Client, charge};
+
+pub fn document() -> Value {
+    serde_json::to_value(openapi::document()).unwrap()
+}
+
+/// Every operation: path, method, and what the document says about it.
+pub fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (name, method) in [
+            ("get", Method::GET),
+            ("put", Method::PUT),
+            ("post", Method::POST),
+            ("delete", Method::DELETE),
+        ] {
+            if let Some(operation) = item.get(name) {
+                operations.push((path.clone(), method, operation));
+            }
+        }
+    }
+    assert!(operations.len() >= 10, "{}", operations.len());
+    operations
+}
+
+/// Follows a `$ref` inside the document.
+pub fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(reference) => document
+            .pointer(reference.trim_start_matches('#'))
+            .expect(reference),
+        None => schema,
+    }
+}
+
+/// Puts ids of new objects in the place of those in a documented path and body.
+pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, Value) {
+    let key = || uuid::Uuid::now_v7().to_string();
+    let mut body = charge();
+    body["capture"] = (!path.ends_with("/capture")).into();
+    let charge = client.post("/charges", &key(), &body).await.id();
+    let mut example = example.clone();
+    if example.get("charge").is_some() {
+        example["charge"] = charge.clone().into();
+    }
+    let (collection, _) = path.trim_start_matches("/v1").split_at(4);
+    let id = match (path.contains("{id}"), collection) {
+        (false, _) => String::new(),
+        (true, "/cha") => charge,
+        (true, "/ref") => {
+            let refund = json!({"charge": charge, "amount": 1});
+            client.post("/refunds", &key(), &refund).await.id()
+        }
+        (true, "/ord") => {
+            let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
+            client.post("/orders", &key(), &order).await.id()
+        }
+        (true, other) => panic!("no object for {other}"),
+    };
+    let path = path.replace("{id}", &id).replace("{sku}", "mug");
+    (path, example)
+}
