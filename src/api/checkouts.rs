@@ -139,7 +139,7 @@ pub struct CheckoutView {
     /// Why it was or is being canceled: the code of the error that is answered.
     #[schema(required = true, example = "out_of_stock")]
     pub failure_code: Option<String>,
-    /// Why it was or is being canceled, in words for people.
+    /// The failure in words, for people.
     #[schema(required = true)]
     pub failure_message: Option<String>,
     /// The lines.

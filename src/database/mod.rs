@@ -6,6 +6,7 @@
 //! doubt in the pool.
 
 pub mod embedded;
+mod errors;
 pub mod migrations;
 
 use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
@@ -19,10 +20,11 @@ use sqlx::{
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
 
+pub use self::errors::{ReadError, StartError, WriteError};
 pub use crate::idempotency::GuardedConnection;
 use crate::{
     config::{Config, Timeouts},
-    idempotency::{self, Failure, SessionLimits},
+    idempotency::{self, SessionLimits},
 };
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
@@ -75,48 +77,6 @@ pub enum WhenRefused {
     TryAgain,
     /// A command works on the database of a running server.
     GiveUp,
-}
-
-/// Why the database can't be used at the start. Messages are for the person who starts it.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The URL isn't one.
-    #[error("DATABASE_URL must be a URL such as postgres://user:password@host:5432/database: {0}")]
-    Url(#[source] sqlx::Error),
-    /// No connection.
-    #[error(
-        "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
-    )]
-    Unreachable(#[source] sqlx::Error),
-    /// A connection without an answer.
-    #[error(
-        "the database accepts connections but said nothing within {seconds} seconds. Is \
-         DATABASE_URL right, and is it a PostgreSQL that runs there?"
-    )]
-    Silent {
-        /// How long it was waited for.
-        seconds: u64,
-    },
-    /// A server that can lose what it acknowledged.
-    #[error(
-        "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
-         crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
-         server, and let a connection pooler pass startup options on"
-    )]
-    Unsafe {
-        /// The setting's name.
-        setting: &'static str,
-        /// What the session has.
-        found: String,
-        /// What it must have.
-        needed: &'static str,
-    },
-    /// A schema from elsewhere, or a half-applied one.
-    #[error("the schema could not be brought up to date: {0}")]
-    Migration(#[from] sqlx::migrate::MigrateError),
-    /// Not migrated, and not allowed to.
-    #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
-    SchemaNotCurrent,
 }
 
 /// The pool, and how to make connections beside it. Cheap to clone.
@@ -363,57 +323,6 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
         .as_database_error()
         .and_then(|error| error.code())
         .is_some_and(|code| code == "57P03")
-}
-
-/// Why a read failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The database refused, or can't be reached.
-    #[error(transparent)]
-    Database(sqlx::Error),
-    /// No answer in time.
-    #[error("the database deadline is over")]
-    Deadline,
-    /// A defect.
-    #[error("a read panicked")]
-    Panicked,
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Database(error) => error.into(),
-            ReadError::Deadline => Self::unavailable(error),
-            ReadError::Panicked => Self::internal(error),
-        }
-    }
-}
-
-/// Why a write failed, or why its outcome is unknown.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The database said so, or can't be reached: nothing was written.
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-    /// No answer to COMMIT: both are possible.
-    #[error("COMMIT was not acknowledged, the outcome is unknown: {0}")]
-    Commit(#[source] sqlx::Error),
-    /// No answer in time.
-    #[error("the database deadline is over, the outcome is unknown")]
-    Deadline,
-    /// A defect.
-    #[error("a write panicked")]
-    Panicked,
-}
-
-impl From<WriteError> for Failure {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::Database(error) => error.into(),
-            WriteError::Commit(_) | WriteError::Deadline => Self::unavailable(error),
-            WriteError::Panicked => Self::internal(error),
-        }
-    }
 }
 
 /// Pins what the promise rests on, and this program's name and time zone.

@@ -1,4 +1,4 @@
-//! The tables `checkouts` and `checkout_steps`.
+//! The table `checkouts`, read together with its steps.
 //!
 //! A step is concluded in the transaction that runs it, under the checkout's lock: [`lock`] first.
 
@@ -8,6 +8,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    checkout_steps,
     items::{self, Item},
     page::{Cursor, Listed, Page},
     unknown::unknown,
@@ -188,30 +189,7 @@ pub async fn insert(
     )
     .execute(&mut *tx)
     .await?;
-    insert_steps(tx, account_id, id, StepName::PLAN).await
-}
-
-async fn insert_steps(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    steps: &[StepName],
-) -> Result<(), sqlx::Error> {
-    let positions: Vec<i16> = steps.iter().map(|step| step.position()).collect();
-    let names: Vec<String> = steps.iter().map(|step| step.as_str().to_owned()).collect();
-    sqlx::query!(
-        "
-        INSERT INTO checkout_steps (account_id, checkout_id, position, name)
-        SELECT $1, $2, position, name FROM unnest($3::smallint[], $4::text[]) AS step (position, name)
-        ",
-        account_id.0,
-        id.0,
-        &positions,
-        &names,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+    checkout_steps::insert(tx, account_id, id, StepName::PLAN).await
 }
 
 /// One checkout of the account. Takes no lock.
@@ -249,28 +227,6 @@ pub async fn lock(
     find(tx, account_id, id).await
 }
 
-/// Counts an attempt of the next step, if there is one.
-pub async fn count_attempt(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "
-        UPDATE checkout_steps
-           SET attempts = attempts + 1
-         WHERE account_id = $1 AND checkout_id = $2
-           AND position = (SELECT min(position) FROM checkout_steps
-                            WHERE account_id = $1 AND checkout_id = $2 AND state = 'pending')
-        ",
-        account_id.0,
-        id.0,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
-}
-
 /// Writes down that the checkout's first step created its order.
 pub async fn set_order(
     tx: &mut PgConnection,
@@ -294,27 +250,6 @@ pub async fn set_order(
     Ok(())
 }
 
-/// Writes down that a step is done and what it made, and that the next one is set out for. Fails if
-/// the step isn't pending.
-pub async fn finish_step(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    step: StepName,
-    resource: &str,
-) -> Result<(), sqlx::Error> {
-    conclude_step(
-        &mut *tx,
-        account_id,
-        id,
-        step,
-        StepState::Done,
-        Some(resource),
-    )
-    .await?;
-    count_attempt(tx, account_id, id).await
-}
-
 /// Writes down that a step is refused for good and why, that what was to follow is not to be run any
 /// more, and what is to be run instead, to undo what was. Fails if the step isn't pending.
 pub async fn refuse_step(
@@ -325,7 +260,8 @@ pub async fn refuse_step(
     resource: Option<&str>,
     why: &StepRefusal,
 ) -> Result<(), sqlx::Error> {
-    conclude_step(&mut *tx, account_id, id, step, StepState::Refused, resource).await?;
+    let refused = StepState::Refused;
+    checkout_steps::conclude(&mut *tx, account_id, id, step, refused, resource).await?;
     sqlx::query!(
         "
         UPDATE checkouts
@@ -342,45 +278,9 @@ pub async fn refuse_step(
     )
     .fetch_one(&mut *tx)
     .await?;
-    sqlx::query!(
-        "
-        UPDATE checkout_steps
-           SET state = 'skipped'
-         WHERE account_id = $1 AND checkout_id = $2 AND state = 'pending'
-        ",
-        account_id.0,
-        id.0,
-    )
-    .execute(&mut *tx)
-    .await?;
-    insert_steps(&mut *tx, account_id, id, step.compensation()).await?;
-    count_attempt(tx, account_id, id).await
-}
-
-async fn conclude_step(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    step: StepName,
-    state: StepState,
-    resource: Option<&str>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "
-        UPDATE checkout_steps
-           SET state = $4, resource = $5
-         WHERE account_id = $1 AND checkout_id = $2 AND position = $3 AND state = 'pending'
-        RETURNING position
-        ",
-        account_id.0,
-        id.0,
-        step.position(),
-        state.as_str(),
-        resource,
-    )
-    .fetch_one(tx)
-    .await?;
-    Ok(())
+    checkout_steps::skip_pending(&mut *tx, account_id, id).await?;
+    checkout_steps::insert(&mut *tx, account_id, id, step.compensation()).await?;
+    checkout_steps::count_attempt(tx, account_id, id).await
 }
 
 /// Counts a refund that the processor refused to make: the step stays pending, and another refund is

@@ -6,6 +6,7 @@
 
 pub mod api_keys;
 pub mod charges;
+pub mod checkout_steps;
 pub mod checkouts;
 pub mod events;
 pub mod inventory;

@@ -1,7 +1,7 @@
 //! A PostgreSQL for one run of tests.
 //!
-//! Promise: it is durable like any other, each test gets a database of its own, and nothing of it is
-//! left when the process has ended, however it ended.
+//! Promise: it is durable like any other, and nothing of it is left when the process has ended,
+//! however it ended.
 
 use std::{
     fs::Permissions,
@@ -9,71 +9,60 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     time::UNIX_EPOCH,
 };
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, error::BoxDynError};
-use tokio::sync::OnceCell;
+use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{EmbeddedPostgres, Settings};
 
-/// The PostgreSQL of this process. Started by the first test that asks for it.
-static SHARED: OnceCell<Throwaway> = OnceCell::const_new();
-
-/// A PostgreSQL that all tests of one process share.
+/// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
+/// `tokio::sync::OnceCell` for all tests of a process.
 #[derive(Debug)]
 pub struct Throwaway {
     postgres: EmbeddedPostgres,
-    databases: AtomicU32,
 }
 
 impl Throwaway {
-    /// The one of this process.
+    /// Starts one whose role and first database are called `name`.
+    ///
+    /// It starts on a runtime of its own, because a test's runtime ends with the test.
     ///
     /// # Errors
     ///
-    /// What prevents the start. The next call tries again.
-    pub async fn shared() -> Result<&'static Self, BoxDynError> {
-        SHARED.get_or_try_init(start_apart).await
+    /// What prevents the start.
+    pub async fn start(name: &str) -> Result<Self, BoxDynError> {
+        let name = name.to_owned();
+        let (started, has_started) = oneshot::channel();
+        std::thread::spawn(move || {
+            let throwaway = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime.block_on(start(&name)),
+                Err(error) => Err(error.into()),
+            };
+            // Without a receiver, the caller was canceled: the watchdog removes what was started.
+            drop(started.send(throwaway));
+        });
+        has_started.await?
     }
 
-    /// Creates a database from a template, `template0` for an empty one; returns its URL.
+    /// Creates the database `name` from a template, `template0` for an empty one. Returns its URL.
     ///
     /// # Errors
     ///
     /// The database's.
-    pub async fn create_database(&self, template: &str) -> Result<String, sqlx::Error> {
-        let number = self.databases.fetch_add(1, Ordering::Relaxed);
-        let name = format!("test_{number}");
-        let create = format!(r#"CREATE DATABASE {name} TEMPLATE "{template}""#);
+    pub async fn create_database(&self, name: &str, template: &str) -> Result<String, sqlx::Error> {
+        let create = format!(r#"CREATE DATABASE "{name}" TEMPLATE "{template}""#);
         let mut admin = PgConnection::connect_with(&self.postgres.connect_options()).await?;
         sqlx::query(AssertSqlSafe(create))
             .execute(&mut admin)
             .await?;
         admin.close().await?;
-        Ok(self.postgres.url_of(&name))
+        Ok(self.postgres.url_of(name))
     }
 }
 
-/// Starts it on a runtime of its own: a test's runtime ends with the test.
-async fn start_apart() -> Result<Throwaway, BoxDynError> {
-    let (started, has_started) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let throwaway = match runtime {
-            Ok(runtime) => runtime.block_on(start()),
-            Err(error) => Err(error.into()),
-        };
-        // A test that was canceled meanwhile doesn't take it: then the watchdog does.
-        drop(started.send(throwaway));
-    });
-    has_started.await?
-}
-
-async fn start() -> Result<Throwaway, BoxDynError> {
+async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
     // Not the folder in TMPDIR: it may be private to root, or its path too long for a socket.
     let unique = UNIX_EPOCH.elapsed()?.as_nanos();
     let folder = PathBuf::from(format!(
@@ -84,11 +73,8 @@ async fn start() -> Result<Throwaway, BoxDynError> {
     // PostgreSQL's user has to enter it where this process runs as root.
     std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
     watch_over(&folder)?;
-    let postgres = EmbeddedPostgres::start(Settings::new("tests", folder.join("data"))).await?;
-    Ok(Throwaway {
-        postgres,
-        databases: AtomicU32::new(0),
-    })
+    let postgres = EmbeddedPostgres::start(Settings::new(name, folder.join("data"))).await?;
+    Ok(Throwaway { postgres })
 }
 
 /// Starts a shell that stops PostgreSQL and removes its files when this process has ended: the

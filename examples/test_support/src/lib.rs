@@ -14,6 +14,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     process::{Child, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -22,15 +23,20 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tokio::time::Instant;
+use tokio::{sync::OnceCell, time::Instant};
 
 /// A wait for a condition that takes longer fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+static POSTGRES: OnceCell<Throwaway> = OnceCell::const_new();
+
 /// The URL of an empty database of the test's own.
 pub async fn empty_database() -> String {
-    let postgres = Throwaway::shared().await.unwrap();
-    postgres.create_database("template0").await.unwrap()
+    static CREATED: AtomicU32 = AtomicU32::new(0);
+    let start = || async { Throwaway::start("examples").await.unwrap() };
+    let postgres = POSTGRES.get_or_init(start).await;
+    let name = format!("test_{}", CREATED.fetch_add(1, Ordering::Relaxed));
+    postgres.create_database(&name, "template0").await.unwrap()
 }
 
 /// A client that uses no proxy and sends each request on a connection of its own.

@@ -73,7 +73,7 @@ pub(super) async fn set_out_for_next_step(
     let run = store::checkouts::lock(&mut *tx, account, id)
         .await?
         .ok_or_else(gone)?;
-    store::checkouts::count_attempt(tx, account, id).await?;
+    store::checkout_steps::count_attempt(tx, account, id).await?;
     Ok(run)
 }
 

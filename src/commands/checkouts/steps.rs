@@ -156,7 +156,7 @@ async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
         .ok_or_else(|| lost("an order"))?;
     store::checkouts::set_order(tx, run.account, run.checkout.id, id).await?;
     let (account, step, made) = (run.account, StepName::CreateOrder, order.id.to_string());
-    store::checkouts::finish_step(tx, account, run.checkout.id, step, &made).await?;
+    store::checkout_steps::finish(tx, account, run.checkout.id, step, &made).await?;
     Ok(())
 }
 
@@ -224,7 +224,7 @@ async fn charged(
     match said {
         Authorization::Approved => {
             origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
-            store::checkouts::finish_step(tx, account, checkout, step, &id).await?;
+            store::checkout_steps::finish(tx, account, checkout, step, &id).await?;
         }
         Authorization::Declined(decline) => {
             origin.emit(tx, EventType::ChargeFailed, &view).await?;
@@ -247,7 +247,7 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
             let order = store::orders::pay(tx, account, order_of(run)?, charge_of(run)?).await?;
             let view = OrderView::from(&order);
             origin.emit(tx, EventType::OrderPaid, &view).await?;
-            store::checkouts::finish_step(tx, account, run.checkout.id, step, &view.id).await?;
+            store::checkout_steps::finish(tx, account, run.checkout.id, step, &view.id).await?;
         }
         Err(out_of_stock) => {
             let why = ApiError::from(out_of_stock).into();
@@ -312,7 +312,7 @@ async fn given_back(
     refund: &Refund,
 ) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateRefund);
-    store::checkouts::finish_step(tx, account, checkout, step, &refund.id.to_string()).await?;
+    store::checkout_steps::finish(tx, account, checkout, step, &refund.id.to_string()).await?;
     refunded(origin, tx, refund, false).await?;
     Ok(())
 }
@@ -322,7 +322,7 @@ async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
     let order = store::orders::cancel(tx, account, order_of(run)?).await?;
     let view = OrderView::from(&order);
     origin.emit(tx, EventType::OrderCanceled, &view).await?;
-    store::checkouts::finish_step(tx, account, run.checkout.id, step, &view.id).await?;
+    store::checkout_steps::finish(tx, account, run.checkout.id, step, &view.id).await?;
     Ok(())
 }
 

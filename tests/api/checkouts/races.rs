@@ -325,7 +325,7 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
     })
     .await;
     assert!(!second.is_finished(), "both have it");
-    store::checkouts::finish_step(&mut first, account, id, StepName::CreateCharge, "ch_1")
+    store::checkout_steps::finish(&mut first, account, id, StepName::CreateCharge, "ch_1")
         .await
         .unwrap();
     first.commit().await.unwrap();

@@ -1,14 +1,9 @@
 //! A private PostgreSQL for the test run, and a database of its own for each test.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
-};
-
-use charge_once::database::{Database, embedded};
-use charge_once_embedded_postgres::EmbeddedPostgres;
-use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
-use tokio::sync::{OnceCell, oneshot};
+use charge_once::{cli::api_key::ensure_dev_key, database::Database};
+use charge_once_embedded_postgres::Throwaway;
+use sqlx::{PgPool, postgres::PgPoolOptions};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::{API_KEY, config, eventually};
@@ -17,77 +12,17 @@ use super::{API_KEY, config, eventually};
 const TEMPLATE: &str = "template_charge_once";
 
 /// The PostgreSQL of this test run: durable settings, as in production.
-struct Postgres {
-    url: String,
-}
+static POSTGRES: OnceCell<Throwaway> = OnceCell::const_new();
 
-static POSTGRES: OnceCell<Postgres> = OnceCell::const_new();
-
-/// Starts PostgreSQL once, and a watchdog that stops and removes it when this process ends, however
-/// it ends: the watchdog's standard input is closed by the kernel.
-async fn postgres() -> &'static Postgres {
-    POSTGRES
-        .get_or_init(|| async {
-            // Every #[tokio::test] has a runtime of its own; this one outlives them all.
-            let (started, has_started) = oneshot::channel();
-            std::thread::spawn(move || {
-                let runtime = tokio::runtime::Runtime::new().unwrap();
-                let url = runtime.block_on(start_postgres());
-                let _ = started.send(url);
-            });
-            Postgres {
-                url: has_started.await.expect("PostgreSQL starts"),
-            }
-        })
-        .await
-}
-
-async fn start_postgres() -> String {
-    let folder = std::env::temp_dir().join(format!("charge-once-test-{}", Uuid::now_v7().simple()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let settings = embedded::settings(folder.clone(), None);
-    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-    let url = postgres.url();
-    // Kept open for as long as this process lives; dropping it leaves PostgreSQL to the watchdog.
-    std::mem::forget(postgres);
-    watch_over(folder);
-
-    let mut admin = PgConnection::connect(&url).await.unwrap();
-    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {TEMPLATE}")))
-        .execute(&mut admin)
+async fn start_postgres() -> Throwaway {
+    let postgres = Throwaway::start("charge_once").await.unwrap();
+    let template = postgres.create_database(TEMPLATE, "template0").await;
+    let database = Database::connect(&template.unwrap(), &config(&[]))
         .await
         .unwrap();
-    let database = Database::connect(&database_url(&url, TEMPLATE), &config(&[]))
-        .await
-        .unwrap();
-    charge_once::cli::api_key::ensure_dev_key(&database, API_KEY)
-        .await
-        .unwrap();
+    ensure_dev_key(&database, API_KEY).await.unwrap();
     database.pool().close().await;
-    url
-}
-
-fn watch_over(folder: PathBuf) {
-    let script = r#"
-        read -r _ # until the test process is gone
-        pid=$(head -n 1 "$1/pgdata/postmaster.pid" 2>/dev/null) && kill -INT "$pid"
-        while [ -f "$1/pgdata/postmaster.pid" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
-        rm -rf "$1"
-    "#;
-    let watchdog = Command::new("sh")
-        .args(["-c", script, "watchdog"])
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::mem::forget(watchdog);
-}
-
-/// The same server and user, another database.
-fn database_url(url: &str, database: &str) -> String {
-    url.replacen("/charge_once?", &format!("/{database}?"), 1)
+    postgres
 }
 
 /// A database of one test's own, removed with the whole PostgreSQL at the end of the run.
@@ -110,16 +45,9 @@ impl TestDatabase {
     }
 
     async fn create_from(template: &str) -> Self {
-        let server = postgres().await;
+        let postgres = POSTGRES.get_or_init(start_postgres).await;
         let name = format!("test_{}", Uuid::now_v7().simple());
-        let mut admin = PgConnection::connect(&server.url).await.unwrap();
-        sqlx::query(sqlx::AssertSqlSafe(format!(
-            "CREATE DATABASE {name} TEMPLATE {template}"
-        )))
-        .execute(&mut admin)
-        .await
-        .unwrap();
-        let url = database_url(&server.url, &name);
+        let url = postgres.create_database(&name, template).await.unwrap();
         let pool = PgPoolOptions::new()
             .max_connections(4)
             .connect(&url)

@@ -1,0 +1,96 @@
+//! Why the database can't be used: at the start, by a read, and by a write.
+
+use crate::idempotency::Failure;
+
+/// Why the database can't be used at the start. Messages are for the person who starts it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The URL isn't one.
+    #[error("DATABASE_URL must be a URL such as postgres://user:password@host:5432/database: {0}")]
+    Url(#[source] sqlx::Error),
+    /// No connection.
+    #[error(
+        "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
+    )]
+    Unreachable(#[source] sqlx::Error),
+    /// A connection without an answer.
+    #[error(
+        "the database accepts connections but said nothing within {seconds} seconds. Is \
+         DATABASE_URL right, and is it a PostgreSQL that runs there?"
+    )]
+    Silent {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// A server that can lose what it acknowledged.
+    #[error(
+        "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
+         crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
+         server, and let a connection pooler pass startup options on"
+    )]
+    Unsafe {
+        /// The setting's name.
+        setting: &'static str,
+        /// What the session has.
+        found: String,
+        /// What it must have.
+        needed: &'static str,
+    },
+    /// A schema from elsewhere, or a half-applied one.
+    #[error("the schema could not be brought up to date: {0}")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// Not migrated, and not allowed to.
+    #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
+    SchemaNotCurrent,
+}
+
+/// Why a read failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The database refused, or can't be reached.
+    #[error(transparent)]
+    Database(sqlx::Error),
+    /// No answer in time.
+    #[error("the database deadline is over")]
+    Deadline,
+    /// A defect.
+    #[error("a read panicked")]
+    Panicked,
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Database(error) => error.into(),
+            ReadError::Deadline => Self::unavailable(error),
+            ReadError::Panicked => Self::internal(error),
+        }
+    }
+}
+
+/// Why a write failed, or why its outcome is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The database said so, or can't be reached: nothing was written.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// No answer to COMMIT: both are possible.
+    #[error("COMMIT was not acknowledged, the outcome is unknown: {0}")]
+    Commit(#[source] sqlx::Error),
+    /// No answer in time.
+    #[error("the database deadline is over, the outcome is unknown")]
+    Deadline,
+    /// A defect.
+    #[error("a write panicked")]
+    Panicked,
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Database(error) => error.into(),
+            WriteError::Commit(_) | WriteError::Deadline => Self::unavailable(error),
+            WriteError::Panicked => Self::internal(error),
+        }
+    }
+}
