@@ -17,8 +17,8 @@
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
 //!
-//! On the other end of the network, `crates/client` keeps the client's half of the promise. It knows
-//! this crate by its replies only.
+//! On the other end of the network, `crates/client` keeps the client's half of the promise. It
+//! knows this crate by its replies only.
 //!
 //! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/docs/layers.rs`).
 

@@ -1,9 +1,9 @@
 //! Logs, and the span that every line of a request is written in.
 //!
 //! Promise: every line of a request carries its `req_…`. Never logged: bodies, idempotency keys,
-//! names of workflows, API keys, query strings, paths as sent (the route's pattern stands for them),
-//! and the URLs and secrets of webhooks. A successful probe of `/livez` or `/readyz` is a line at
-//! DEBUG, every other request one at INFO.
+//! names of workflows, API keys, query strings, paths as sent (the route's pattern stands for
+//! them), and the URLs and secrets of webhooks. A successful probe of `/livez` or `/readyz` is a
+//! line at DEBUG, every other request one at INFO.
 
 use actix_web::{
     HttpMessage,

@@ -52,25 +52,31 @@ macro_rules! error_codes {
 
 error_codes! {
     IdempotencyKeyRequired = "idempotency_key_required", 400, InvalidRequest:
-        "Every POST, PUT and PATCH needs an Idempotency-Key header. Make a key once per operation, before the first attempt, and send the same key with every retry.";
+        "Every POST, PUT and PATCH needs an Idempotency-Key header. Make a key once per operation, \
+         before the first attempt, and send the same key with every retry.";
     IdempotencyKeyInvalid = "idempotency_key_invalid", 400, InvalidRequest:
-        "The Idempotency-Key header is not one key of 1 to 255 bytes of visible ASCII without quotes, backslashes and commas, or it was sent twice.";
+        "The Idempotency-Key header is not one key of 1 to 255 bytes of visible ASCII without \
+         quotes, backslashes and commas, or it was sent twice.";
     BodyInvalid = "body_invalid", 400, InvalidRequest:
-        "The body could not be decoded as its media type says. Numbers are integers within ±(2^53−1), members are unique, nesting is at most 32 deep.";
+        "The body could not be decoded as its media type says. Numbers are integers within \
+         ±(2^53−1), members are unique, nesting is at most 32 deep.";
     ParameterMissing = "parameter_missing", 400, InvalidRequest:
         "A required parameter is absent or empty.";
     ParameterInvalid = "parameter_invalid", 400, InvalidRequest:
         "A parameter has the wrong type, form or range.";
     ParameterUnknown = "parameter_unknown", 400, InvalidRequest:
-        "The endpoint has no such parameter. A typing mistake in a payment is a defect, so it is refused instead of ignored.";
+        "The endpoint has no such parameter. A typing mistake in a payment is a defect, so it is \
+         refused instead of ignored.";
     AmountTooLarge = "amount_too_large", 400, InvalidRequest:
         "An amount, or an order's total, is more than 99999999 minor units.";
     ChargeAlreadyCaptured = "charge_already_captured", 400, InvalidRequest:
-        "The charge was captured before. A charge is captured once; what was not taken then is released.";
+        "The charge was captured before. A charge is captured once; what was not taken then is \
+         released.";
     ChargeAlreadyRefunded = "charge_already_refunded", 400, InvalidRequest:
         "All of the charge was refunded, or released before it was captured.";
     ChargeNotCaptured = "charge_not_captured", 400, InvalidRequest:
-        "The charge was not captured, so there is no part of it to give back. A refund of its whole amount releases it.";
+        "The charge was not captured, so there is no part of it to give back. A refund of its \
+         whole amount releases it.";
     CaptureAmountTooLarge = "capture_amount_too_large", 400, InvalidRequest:
         "More would be captured than was authorized.";
     RefundAmountTooLarge = "refund_amount_too_large", 400, InvalidRequest:
@@ -80,15 +86,19 @@ error_codes! {
     OrderCanceled = "order_canceled", 400, InvalidRequest:
         "The order was canceled, which is final.";
     OutOfStock = "out_of_stock", 400, InvalidRequest:
-        "An item is not in stock in the quantity that was asked for. The checkout's charge was given back and its order canceled; nothing was taken from the inventory.";
+        "An item is not in stock in the quantity that was asked for. The checkout's charge was \
+         given back and its order canceled; nothing was taken from the inventory.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
-        "The request holds a card number. Only test tokens, and test cards in source[number], may be sent. Nothing of the request was stored or logged.";
+        "The request holds a card number. Only test tokens, and test cards in source[number], may \
+         be sent. Nothing of the request was stored or logged.";
     ApiKeyMissing = "api_key_missing", 401, Authentication:
-        "No API key was sent. Use Authorization: Bearer, or HTTP Basic with the key as the user name and an empty password.";
+        "No API key was sent. Use Authorization: Bearer, or HTTP Basic with the key as the user \
+         name and an empty password.";
     ApiKeyInvalid = "api_key_invalid", 401, Authentication:
         "The API key is unknown or revoked, or the Authorization header is malformed.";
     CardDeclined = "card_declined", 402, Card:
-        "The card was declined; decline_code says why. The failed charge is kept. Another attempt needs a new idempotency key.";
+        "The card was declined; decline_code says why. The failed charge is kept. Another attempt \
+         needs a new idempotency key.";
     ExpiredCard = "expired_card", 402, Card: "The card has expired.";
     IncorrectCvc = "incorrect_cvc", 402, Card: "The card's security code is incorrect.";
     ProcessingError = "processing_error", 402, Card:
@@ -101,20 +111,27 @@ error_codes! {
     RequestTimeout = "request_timeout", 408, InvalidRequest:
         "The body did not arrive in time. The key was not claimed: retry with the same key.";
     IdempotencyKeyInUse = "idempotency_key_in_use", 409, Idempotency:
-        "The first request with this key has not finished. Retry with the same key after Retry-After.";
+        "The first request with this key has not finished. Retry with the same key after \
+         Retry-After.";
     ResourceBusy = "resource_busy", 409, InvalidRequest:
-        "Rows that the request needs stayed locked by other requests. Nothing was done or stored: retry with the same key.";
+        "Rows that the request needs stayed locked by other requests. Nothing was done or stored: \
+         retry with the same key.";
     BodyTooLarge = "body_too_large", 413, InvalidRequest: "The body is larger than the limit.";
     UnsupportedMediaType = "unsupported_media_type", 415, InvalidRequest:
-        "Send application/json or application/x-www-form-urlencoded in UTF-8, without a content encoding.";
+        "Send application/json or application/x-www-form-urlencoded in UTF-8, without a content \
+         encoding.";
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
-        "The key belongs to another request: other parameters, another endpoint or another encoding. (400 under /v1.) Use a new key for a new operation.";
+        "The key belongs to another request: other parameters, another endpoint or another \
+         encoding. (400 under /v1.) Use a new key for a new operation.";
     RateLimited = "rate_limited", 429, RateLimit:
-        "The account sends more requests than its limit allows. Nothing was done and no key was claimed: retry with the same key after Retry-After.";
+        "The account sends more requests than its limit allows. Nothing was done and no key was \
+         claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
-        "A defect of the service. The request was not executed to its end, or it is not known whether it was: retry with the same key.";
+        "A defect of the service. The request was not executed to its end, or it is not known \
+         whether it was: retry with the same key.";
     ServiceUnavailable = "service_unavailable", 503, Api:
-        "The request was not executed to its end, or it is not known whether it was. Retry with the same key, and only with the same key: nothing of it executes twice.";
+        "The request was not executed to its end, or it is not known whether it was. Retry with \
+         the same key, and only with the same key: nothing of it executes twice.";
 }
 
 /// The families of errors; client libraries make an exception class of each.

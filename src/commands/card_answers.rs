@@ -1,8 +1,9 @@
 //! The answer of a card where the processor is simulated in this process.
 //!
 //! Promise: nothing is awaited but SQL. The decision is a pure function of the test card
-//! (`domain/test_cards.rs`), and the slow card waits in the database. A real processor must never be
-//! called here: a rollback doesn't undo its effect, and locks are held meanwhile. That takes phases.
+//! (`domain/test_cards.rs`), and the slow card waits in the database. A real processor must never
+//! be called here: a rollback doesn't undo its effect, and locks are held meanwhile. That takes
+//! phases.
 
 use std::sync::Arc;
 

@@ -44,8 +44,8 @@ pub(super) async fn must_be_free(
     must_have_taken_the_money(mode, &links)
 }
 
-/// The money goes back the way it came: a simulation would only say so, and a processor knows nothing
-/// of what was simulated.
+/// The money goes back the way it came: a simulation would only say so, and a processor knows
+/// nothing of what was simulated.
 pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Result<(), Rejection> {
     let cause = match (mode, links.is_across_a_network) {
         (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),

@@ -77,8 +77,8 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
 
     async fn call(&self, operation: &Operation) -> CallOutcome<Answer> {
         if operation.processor != self.name {
-            // This attempt is certainly not executed. If an earlier one was sent there, it stays in doubt,
-            // which is for an operator to ask.
+            // This attempt is certainly not executed. If an earlier one was sent there, it stays in
+            // doubt, which is for an operator to ask.
             let cause = format!("it belongs to another processor, {}", operation.processor);
             return CallOutcome::NotExecuted(Failure::unavailable(cause));
         }

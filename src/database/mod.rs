@@ -241,8 +241,8 @@ impl Database {
             connection.release();
             Ok(value)
         };
-        // On the runtime that outlives the HTTP workers: a pooled socket belongs to the runtime that
-        // opened it, and a worker's ends with the worker.
+        // On the runtime that outlives the HTTP workers: a pooled socket belongs to the runtime
+        // that opened it, and a worker's ends with the worker.
         let task = self
             .runtime
             .spawn(tokio::time::timeout(deadline, reading).in_current_span());

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::operation::{CardAuthorization, Effect, RefundRequest};
 
-/// What the processor is asked to do. References are this service's ids with their prefixes, amounts
-/// are minor units.
+/// What the processor is asked to do. References are this service's ids with their prefixes,
+/// amounts are minor units.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase")]
 pub enum Instruction {

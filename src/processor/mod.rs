@@ -41,6 +41,7 @@ pub trait CardProcessor: Send + Sync + 'static {
     ) -> impl Future<Output = InstructionOutcome> + Send;
 
     /// Looks `key` up and executes nothing. Only a definite answer for the key is
-    /// [`InstructionOutcome::Answered`]; "not found" is doubt, because the instruction may still be on its way.
+    /// [`InstructionOutcome::Answered`]; "not found" is doubt, because the instruction may still be
+    /// on its way.
     fn look_up(&self, key: Uuid) -> impl Future<Output = InstructionOutcome> + Send;
 }

@@ -99,7 +99,8 @@ macro_rules! charge_rows {
 }
 
 /// Writes a charge with what the processor said of it, pending if it hasn't been asked; `order` is
-/// the one that it was to pay. Locks nothing that exists but the account and the order, against their deletion.
+/// the one that it was to pay. Locks nothing that exists but the account and the order, against
+/// their deletion.
 ///
 /// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert(
@@ -196,8 +197,8 @@ pub async fn settle(
     .try_into()
 }
 
-/// Forgets a pending charge that the processor was never asked for; fails if it isn't pending. Locks
-/// it.
+/// Forgets a pending charge that the processor was never asked for; fails if it isn't pending.
+/// Locks it.
 pub async fn delete_pending(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -262,8 +263,8 @@ pub struct ChargeLinks {
     pub is_across_a_network: bool,
 }
 
-/// What this charge is linked to. Ask it under the charge's lock, in a statement of its own: the one that
-/// waited for the lock has an old snapshot.
+/// What this charge is linked to. Ask it under the charge's lock, in a statement of its own: the
+/// one that waited for the lock has an old snapshot.
 pub async fn links(
     tx: &mut PgConnection,
     account_id: AccountId,

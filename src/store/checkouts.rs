@@ -250,8 +250,8 @@ pub async fn set_order(
     Ok(())
 }
 
-/// Writes down that a step is refused for good and why, that what was to follow is not to be run any
-/// more, and what is to be run instead, to undo what was. Fails if the step isn't pending.
+/// Writes down that a step is refused for good and why, that what was to follow is not to be run
+/// any more, and what is to be run instead, to undo what was. Fails if the step isn't pending.
 pub async fn refuse_step(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -283,8 +283,8 @@ pub async fn refuse_step(
     checkout_steps::count_attempt(tx, account_id, id).await
 }
 
-/// Counts a refund that the processor refused to make: the step stays pending, and another refund is
-/// made, but not within the hour.
+/// Counts a refund that the processor refused to make: the step stays pending, and another refund
+/// is made, but not within the hour.
 pub async fn count_refused_refund(
     tx: &mut PgConnection,
     account_id: AccountId,

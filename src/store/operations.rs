@@ -15,11 +15,11 @@ use crate::domain::{
 };
 
 /// Writes an operation down before anything is sent. It belongs to the processor that took the
-/// charge's money, if that was taken; its own `age` and `processor` are not kept. Locks nothing that
-/// exists but the objects it names, against their deletion.
+/// charge's money, if that was taken; its own `age` and `processor` are not kept. Locks nothing
+/// that exists but the objects it names, against their deletion.
 ///
-/// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a second
-/// one that a caller let through.
+/// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a
+/// second one that a caller let through.
 pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
     let columns = Columns::from(&operation.effect);
     sqlx::query!(
@@ -284,8 +284,8 @@ pub struct Unsettled {
     pub refused_to: Option<CheckoutId>,
 }
 
-/// The operations of all accounts that wait for an answer, and the refused refunds that checkouts wait
-/// for; oldest first, at most 1000. Takes no lock.
+/// The operations of all accounts that wait for an answer, and the refused refunds that checkouts
+/// wait for; oldest first, at most 1000. Takes no lock.
 pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettled>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"

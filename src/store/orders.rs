@@ -160,9 +160,9 @@ pub async fn lock(
     .transpose()
 }
 
-/// Whether the processor's answer about a payment of this order is out, or the checkout that made it
-/// has not ended. Ask it under the order's lock, in a statement of its own: the one that waited for the
-/// lock has an old snapshot.
+/// Whether the processor's answer about a payment of this order is out, or the checkout that made
+/// it has not ended. Ask it under the order's lock, in a statement of its own: the one that waited
+/// for the lock has an old snapshot.
 pub async fn is_unsettled(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -64,8 +64,8 @@ macro_rules! refund_rows {
     };
 }
 
-/// Writes a refund, pending or succeeded, and counts it on its charge, in one statement, so that neither can
-/// be without the other. Locks the charge.
+/// Writes a refund, pending or succeeded, and counts it on its charge, in one statement, so that
+/// neither can be without the other. Locks the charge.
 ///
 /// `refunds_never_exceed_what_was_captured` and `an_authorization_is_released_whole` refuse what a
 /// caller let through.
@@ -153,8 +153,8 @@ pub async fn fail(
     .try_into()
 }
 
-/// Forgets a pending refund that the processor was never asked for, and no longer counts it; fails if
-/// it isn't pending. Locks both it and its charge.
+/// Forgets a pending refund that the processor was never asked for, and no longer counts it; fails
+/// if it isn't pending. Locks both it and its charge.
 pub async fn delete_pending(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -114,12 +114,12 @@ pub struct Busy {
 /// Claims the delivery that has been due for the longest, except deliveries to `busy` endpoints and
 /// accounts; `None` if nothing is due. No other worker gets it until `lease` expires.
 ///
-/// It walks from endpoint to endpoint along an index, so its cost is that of the endpoints that have
-/// something pending, deleted ones included, and not that of what is pending to them.
+/// It walks from endpoint to endpoint along an index, so its cost is that of the endpoints that
+/// have something pending, deleted ones included, and not that of what is pending to them.
 ///
 /// Locks its row and no other: endpoints are tried one by one, the one that has waited for the
-/// longest first, until one has a row to lock. `SKIP LOCKED` leaves those alone that another replica
-/// is just claiming.
+/// longest first, until one has a row to lock. `SKIP LOCKED` leaves those alone that another
+/// replica is just claiming.
 pub async fn claim(
     tx: &mut PgConnection,
     claim: Uuid,

@@ -16,8 +16,9 @@ use crate::ROW_LOCK_WAIT;
 /// How long a clean connection may take to answer the pool's ping before it is given up.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
-/// The time limits that a session sets itself, so that a lost process or a stuck statement frees its
-/// locks. Each is longer than the one before it, the claim's lock wait of 250 ms being the first.
+/// The time limits that a session sets itself, so that a lost process or a stuck statement frees
+/// its locks. Each is longer than the one before it, the claim's lock wait of 250 ms being the
+/// first.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLimits {
     /// The longest that one statement may take: 3 seconds.

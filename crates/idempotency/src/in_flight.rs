@@ -244,7 +244,8 @@ impl Leadership {
     }
 
     fn finish(&self, conclusion: Conclusion) {
-        // Out of the map first: a request that comes now asks the database, which knows the outcome.
+        // Out of the map first: a request that comes now asks the database, which knows the
+        // outcome.
         self.in_flight.lock().entries.remove(&self.id);
         self.progress.send_replace(Progress::Done(conclusion));
         self.in_flight

@@ -58,8 +58,8 @@ impl IdempotencyKey {
         Ok(Self(bare.iter().copied().map(char::from).collect()))
     }
 
-    /// A key that no client can send: it begins with a comma, which no header's key may hold. For the
-    /// steps of work that a client asked for under a key of its own.
+    /// A key that no client can send: it begins with a comma, which no header's key may hold. For
+    /// the steps of work that a client asked for under a key of its own.
     pub fn reserved(name: &str) -> Result<Self, KeyError> {
         let Self(name) = Self::parse(name.as_bytes())?;
         if name.len() == KEY_MAX_BYTES {

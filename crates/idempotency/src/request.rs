@@ -44,8 +44,8 @@ impl Request {
         }
     }
 
-    /// Work that belongs to a larger request: `path` says which part, and is its key in a scope that
-    /// no client can write. The same path is always the same request.
+    /// Work that belongs to a larger request: `path` says which part, and is its key in a scope
+    /// that no client can write. The same path is always the same request.
     pub fn reserved(
         account_id: Uuid,
         path: String,

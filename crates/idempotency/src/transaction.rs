@@ -23,8 +23,8 @@ use crate::{
     reply,
 };
 
-/// How often a whole transaction may run: once, and twice more where its record vanished between two
-/// statements, or where it was a deadlock's victim or a serialization failure.
+/// How often a whole transaction may run: once, and twice more where its record vanished between
+/// two statements, or where it was a deadlock's victim or a serialization failure.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// What is done in the transaction that claims a key: a whole [`Command`], or the first of several

@@ -1,8 +1,8 @@
 //! Requests that belong together: their client names a workflow, and can read how far it came.
 //!
-//! Promise: a request is linked by the transaction that claims its key, so the list of a workflow has
-//! every outcome that its client was told, or would have been. Like a look at one key it is news and
-//! not a permission: what isn't in it may still arrive.
+//! Promise: a request is linked by the transaction that claims its key, so the list of a workflow
+//! has every outcome that its client was told, or would have been. Like a look at one key it is
+//! news and not a permission: what isn't in it may still arrive.
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
@@ -136,8 +136,8 @@ async fn read(
             None => return Ok(None),
         },
     };
-    // What is only in flight has no place yet: from one of it, the next page would lead past what is
-    // recorded until then. So it is begun on a page that has room for all of it, or is empty.
+    // What is only in flight has no place yet: from one of it, the next page would lead past what
+    // is recorded until then. So it is begun on a page that has room for all of it, or is empty.
     let fits = steps.is_empty() || steps.len() + in_flight.len() <= limit;
     let has_more = if steps.len() <= limit && fits {
         steps.extend(in_flight);

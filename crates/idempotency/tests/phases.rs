@@ -15,13 +15,14 @@ use std::{
 
 use charge_once_idempotency::{
     Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
-    Phases, Rejection, Reply,
+    Phases, Rejection, Reply, SessionLimits, Settings, pin_session,
 };
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use support::{BookSeat, count, request, set_up, stored};
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 /// `POST /parcels`: orders a courier, who is across a network.
@@ -138,6 +139,11 @@ impl CourierClient {
     }
 }
 
+const LEASE: LeaseSettings = LeaseSettings {
+    lease: Duration::from_secs(30),
+    call_limit: Duration::from_secs(10),
+};
+
 async fn set_up_phases(
     pool: &PgPool,
     idempotency: Idempotency,
@@ -149,11 +155,7 @@ async fn set_up_phases(
     .execute(pool)
     .await
     .unwrap();
-    let settings = LeaseSettings {
-        lease: Duration::from_secs(30),
-        call_limit: Duration::from_secs(10),
-    };
-    Phases::new(idempotency, Courier { client }, settings).unwrap()
+    Phases::new(idempotency, Courier { client }, LEASE).unwrap()
 }
 
 fn to_elm_street(account_id: Uuid) -> OrderCourier {
@@ -196,6 +198,75 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(
     let leases = "SELECT count(*) FROM idempotency_leases";
     assert_eq!(count(&pool, leases).await, 0);
     assert!(!phases.recover_one().await.unwrap());
+}
+
+/// Between the transaction that finds an operation in flight and the one that takes it over, the key
+/// is released and another request begins an operation of its own under it.
+#[sqlx::test(migrations = false)]
+async fn the_operation_of_another_request_is_not_taken_over(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options.clone(), connect.clone()).await;
+    let client = CourierClient::default();
+    let phases = set_up_phases(&pool, idempotency, client.clone()).await;
+    let account_id = Uuid::now_v7();
+    let to_oak_street = || OrderCourier {
+        account_id,
+        address: "Oak Street".to_owned(),
+    };
+    let elm_parcel = || request(account_id, "one", "/parcels", r#"{"to":"Elm Street"}"#);
+    let oak_parcel = || request(account_id, "one", "/parcels", r#"{"to":"Oak Street"}"#);
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = phases.run(elm_parcel(), to_elm_street(account_id)).await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+
+    // The retry runs in another process. Its only connection comes back to its pool when the test
+    // says so, and it has found the operation by then.
+    let (first_released, mut released) = mpsc::unbounded_channel();
+    let resume = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&resume);
+    let gated = options
+        .max_connections(1)
+        .acquire_timeout(Duration::from_secs(60))
+        .after_release(move |_, _| {
+            let (first_released, gate) = (first_released.clone(), Arc::clone(&gate));
+            Box::pin(async move {
+                first_released.send(()).unwrap();
+                gate.acquire().await.unwrap().forget();
+                Ok(true)
+            })
+        })
+        .connect_with(pin_session(connect, SessionLimits::default()))
+        .await
+        .unwrap();
+    resume.add_permits(1);
+    released.recv().await.unwrap();
+    let elsewhere = Idempotency::new(gated, Settings::default()).unwrap();
+    let courier = Courier {
+        client: client.clone(),
+    };
+    let elsewhere = Phases::new(elsewhere, courier, LEASE).unwrap();
+    let retry = tokio::spawn({
+        let parcel = elm_parcel();
+        async move { elsewhere.run(parcel, to_elm_street(account_id)).await }
+    });
+    released.recv().await.unwrap();
+
+    let operation = sqlx::query_scalar("SELECT operation FROM idempotency_leases");
+    let operation: Uuid = operation.fetch_one(&pool).await.unwrap();
+    let never_sent = Failure::unavailable("the courier says that it got no order");
+    let resolved = phases.resolve(operation, async |_| CallOutcome::NotExecuted(never_sent));
+    assert!(resolved.await.unwrap());
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = phases.run(oak_parcel(), to_oak_street()).await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+
+    resume.add_permits(Semaphore::MAX_PERMITS / 2);
+    let answered = retry.await.unwrap();
+    assert!(matches!(answered, Outcome::Reused), "{answered:?}");
+    let (record, _) = stored(phases.run(oak_parcel(), to_oak_street()).await);
+    assert_eq!(record.reply.body, br#"{"tracking":"Oak Street-1"}"#);
 }
 
 #[cfg(feature = "workflow")]

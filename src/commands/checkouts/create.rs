@@ -1,8 +1,8 @@
 //! `POST /checkouts`: an order, its charge and its items in one request.
 //!
-//! No transaction covers it, because a charge may be across a network. The request begins here, in one
-//! transaction, and ends here, in another one; what lies between are the steps in `steps.rs`, each a
-//! transaction or an operation of its own.
+//! No transaction covers it, because a charge may be across a network. The request begins here, in
+//! one transaction, and ends here, in another one; what lies between are the steps in `steps.rs`,
+//! each a transaction or an operation of its own.
 //!
 //! Locks    the checkout, at the end
 //! Writes   one checkout with the steps that it sets out to run; at the end its status

@@ -137,8 +137,9 @@ impl CheckoutSteps {
             .ok_or_else(|| Failure::internal("a checkout is gone"))
     }
 
-    /// A step as a request of its own, always the same one. Its key is in a scope that no client can
-    /// write; a refund that the processor refused to make is followed by another one, under a new key.
+    /// A step as a request of its own, always the same one. Its key is in a scope that no client
+    /// can write; a refund that the processor refused to make is followed by another one, under a
+    /// new key.
     fn request(&self, run: &CheckoutRun, step: StepName) -> Result<Request, Failure> {
         let path = format!("/checkouts/{}/{}", run.checkout.id, step.as_str());
         let path = match step {
@@ -154,7 +155,8 @@ impl CheckoutSteps {
     }
 }
 
-/// A step that ended and is still the next one. Only a refund may: the processor refused to make it.
+/// A step that ended and is still the next one. Only a refund may: the processor refused to make
+/// it.
 fn not_done(run: &CheckoutRun, step: StepName) -> Failure {
     let id = run.checkout.id;
     match step {

@@ -1,8 +1,8 @@
 //! The steps of a checkout. Each is one transaction, or one operation in phases where the processor
 //! is across a network, under a key that no client can send.
 //!
-//! Promise: a step runs once. The checkout's own table decides what has run, under its lock and in the
-//! transaction that runs it; the step's idempotency record only tells who is at it.
+//! Promise: a step runs once. The checkout's own table decides what has run, under its lock and in
+//! the transaction that runs it; the step's idempotency record only tells who is at it.
 //!
 //! Locks    the checkout; for `allocate_inventory` the levels, in the order of their skus; for
 //!          `create_refund` the charge
@@ -172,7 +172,8 @@ async fn charge_for(
     Ok((ChargeId(Uuid::now_v7()), id, order.charge_for(run.card)))
 }
 
-/// Writes down the processor's answer for the charge of a checkout that this transaction has locked.
+/// Writes down the processor's answer for the charge of a checkout that this transaction has
+/// locked.
 pub(in crate::commands) async fn complete_charge(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -188,7 +189,8 @@ pub(in crate::commands) async fn complete_charge(
     has_run()
 }
 
-/// Writes down the processor's answer for the refund of a checkout that this transaction has locked.
+/// Writes down the processor's answer for the refund of a checkout that this transaction has
+/// locked.
 pub(in crate::commands) async fn complete_refund(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -281,8 +283,8 @@ async fn lock_charge(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Charge,
         .ok_or_else(|| lost("a charge"))
 }
 
-/// Writes a refund of the whole charge, which this transaction has locked. One that is on its way counts,
-/// so there is no second one.
+/// Writes a refund of the whole charge, which this transaction has locked. One that is on its way
+/// counts, so there is no second one.
 async fn write_refund(
     tx: &mut PgConnection,
     run: &CheckoutRun,

@@ -1,9 +1,7 @@
 //! `PUT /inventory/{sku}`: say how much is there.
 //!
-//! Locks    the level
-//! Writes   it
-//! Emits    nothing
-//! Refuses  parameters that are missing, unknown or wrong; a sku that no item of an order could have
+//! Locks    the level Writes   it Emits    nothing Refuses  parameters that are missing, unknown or
+//! wrong; a sku that no item of an order could have
 
 use sqlx::PgConnection;
 
@@ -21,8 +19,8 @@ use crate::{
 
 /// Sets the level of one stock-keeping unit.
 ///
-/// Setting it twice does nothing more, and needs a key all the same: without one, a late retry would
-/// undo what was set or sold since.
+/// Setting it twice does nothing more, and needs a key all the same: without one, a late retry
+/// would undo what was set or sold since.
 pub struct SetInventory {
     /// Who sells.
     pub origin: Origin,

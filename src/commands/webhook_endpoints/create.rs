@@ -49,8 +49,8 @@ impl Command for CreateWebhookEndpoint {
         let secret = Secret::of(format!("{}{random}", Secret::PREFIX));
         let id = WebhookEndpointId(Uuid::now_v7());
         let endpoint = store::webhook_endpoints::insert(tx, account, id, &new, &secret).await?;
-        // Shown here only. The stored reply holds it too, so a client that lost the reply gets it by
-        // retrying, for as long as the key lives.
+        // Shown here only. The stored reply holds it too, so a client that lost the reply gets it
+        // by retrying, for as long as the key lives.
         let mut view = WebhookEndpointView::from(&endpoint);
         view.secret = Some(secret.reveal().to_owned());
         self.origin

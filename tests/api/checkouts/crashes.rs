@@ -1,6 +1,6 @@
 //! The crash table of checkouts: charge-once is killed before every commit on the way, and between
-//! them, in both modes; the client retries at once, after the lease, or never. Whatever happens, there
-//! is one order, one charge that counts or none, and one answer, and the levels say so.
+//! them, in both modes; the client retries at once, after the lease, or never. Whatever happens,
+//! there is one order, one charge that counts or none, and one answer, and the levels say so.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -160,8 +160,8 @@ impl Shop {
         }
     }
 
-    /// Everything that the checkout touched, as it has to be: orders, charges, refunds, the level, and
-    /// what the processor did.
+    /// Everything that the checkout touched, as it has to be: orders, charges, refunds, the level,
+    /// and what the processor did.
     async fn assert_consistent(&self, end: End, case: &str) {
         let client = self.client();
         let list = |kind: &'static str| async move {

@@ -12,8 +12,8 @@ use crate::support::{
     processor::Processor,
 };
 
-/// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but the
-/// client's key.
+/// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but
+/// the client's key.
 async fn killed_before(step: &str, database: &TestDatabase, server: ServerProcess, body: &Value) {
     let keys = format!(",/checkouts/%/{step}%");
     let mut pause = PausePoint::at(Stage::Claiming, database, &keys).await;
@@ -31,8 +31,8 @@ async fn killed_before(step: &str, database: &TestDatabase, server: ServerProces
 }
 
 /// The charge was made by a processor across the network. charge-once is started again without
-/// PROCESSOR_URL, with nothing in `charge-once operations list`: what was charged there must not be given
-/// back by the simulation here.
+/// PROCESSOR_URL, with nothing in `charge-once operations list`: what was charged there must not be
+/// given back by the simulation here.
 #[tokio::test]
 async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
     let database = TestDatabase::create().await;

@@ -128,8 +128,8 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
     server.stop().await;
 }
 
-/// Others try to pay, cancel, change and capture every order and charge while thirty checkouts run, across a network,
-/// through two replicas, and levels are set meanwhile.
+/// Others try to pay, cancel, change and capture every order and charge while thirty checkouts run,
+/// across a network, through two replicas, and levels are set meanwhile.
 #[tokio::test]
 async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlocks() {
     let database = TestDatabase::create().await;
@@ -234,8 +234,8 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
     }
 }
 
-/// Stopped before it claims the key of the charge, overtaken, and woken up when the record of that step
-/// has expired: the table alone knows that the charge was made.
+/// Stopped before it claims the key of the charge, overtaken, and woken up when the record of that
+/// step has expired: the table alone knows that the charge was made.
 #[tokio::test]
 async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_again() {
     let database = TestDatabase::create().await;

@@ -227,8 +227,8 @@ async fn definite_refusals_are_final_typed_and_forgotten() {
     assert_eq!(files(&folder), [] as [PathBuf; 0]);
 }
 
-/// The first attempt was executed, its answer lost; then the API key is revoked. "Not authenticated"
-/// is true of the second attempt and says nothing about the first.
+/// The first attempt was executed, its answer lost; then the API key is revoked. "Not
+/// authenticated" is true of the second attempt and says nothing about the first.
 #[tokio::test]
 async fn a_refusal_that_is_not_stored_does_not_settle_an_earlier_attempt() {
     let server = TestServer::start().await;

@@ -229,7 +229,8 @@ fn every_make_target_in_a_document_exists() {
     assert!(targets >= 10, "{targets}");
 }
 
-/// With `--help` after its arguments a command does nothing, but still refuses what it doesn't know.
+/// With `--help` after its arguments a command does nothing, but still refuses what it doesn't
+/// know.
 #[test]
 fn every_command_in_a_document_is_one_that_the_program_knows() {
     let program = Path::new(env!("CARGO_BIN_EXE_charge-once"));

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-/// Subjects that name no subject, and British spellings. Each is the beginning of a word, and ends it
-/// if it ends with a space.
+/// Subjects that name no subject, and British spellings. Each is the beginning of a word, and ends
+/// it if it ends with a space.
 const UNWANTED: [&str; 22] = [
     "whoever ",
     "somebody ",

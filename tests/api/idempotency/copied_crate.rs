@@ -8,8 +8,8 @@ use std::{
 
 use crate::support::harness::TestDatabase;
 
-/// A server that doesn't exist. The crate's queries are checked against its own `.sqlx/`, so a build
-/// that asked this server would fail.
+/// A server that doesn't exist. The crate's queries are checked against its own `.sqlx/`, so a
+/// build that asked this server would fail.
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
 fn copy(from: &Path, to: &Path) {

@@ -1,5 +1,5 @@
-//! Reads migrations, in order, and finds what would hurt a table that is in use. The rules are those
-//! of `docs/migrations.md`; what the linter doesn't know is refused too.
+//! Reads migrations, in order, and finds what would hurt a table that is in use. The rules are
+//! those of `docs/migrations.md`; what the linter doesn't know is refused too.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "the parser knows statements of many databases; those not named here are refused"

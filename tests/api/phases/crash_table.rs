@@ -172,7 +172,8 @@ async fn a_crashed_capture_refund_or_payment_that_is_never_retried_is_settled() 
     table(&verbs, &[Crash::BeforeTheEffect], &[Retry::Never]).await;
 }
 
-/// Trouble without a crash: what the first reply is, and how many keys the processor is asked under.
+/// Trouble without a crash: what the first reply is, and how many keys the processor is asked
+/// under.
 #[tokio::test]
 async fn whatever_the_processor_does_a_retry_has_one_effect() {
     let world = World::new().await;

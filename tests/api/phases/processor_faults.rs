@@ -1,4 +1,5 @@
-//! `charge-once processor` under faults: crashes, lost replies, and the faults that its switches make.
+//! `charge-once processor` under faults: crashes, lost replies, and the faults that its switches
+//! make.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The workers that send webhooks: how replicas share the deliveries, and what a crash leaves behind.
+//! The workers that send webhooks: how replicas share the deliveries, and what a crash leaves
+//! behind.
 
 use std::{collections::BTreeSet, time::Duration};
 

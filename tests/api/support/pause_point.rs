@@ -47,8 +47,8 @@ impl Stage {
 }
 
 /// A lock that pauses the requests with some keys at one stage and lets all other requests pass. A
-/// trigger in the test's own database waits for the lock; the server has no code for it. Dropping the
-/// pause point releases the requests.
+/// trigger in the test's own database waits for the lock; the server has no code for it. Dropping
+/// the pause point releases the requests.
 pub struct PausePoint {
     /// Holds the lock, in a session of its own.
     holder: PgConnection,
@@ -60,8 +60,8 @@ impl PausePoint {
         let trigger = stage.trigger();
         let mut holder = PgConnection::connect(&database.url).await.unwrap();
         // The function finds the claim of its own transaction by now(). It sets no lock_timeout,
-        // because the test decides how long a request is paused. A sequence also counts arrivals that
-        // are rolled back later.
+        // because the test decides how long a request is paused. A sequence also counts arrivals
+        // that are rolled back later.
         let sql = format!(
             r#"
             SELECT pg_advisory_lock(1);

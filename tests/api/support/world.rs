@@ -16,8 +16,8 @@ pub struct World {
     pub server: ServerProcess,
 }
 
-/// Short enough that a processor that is silent is told apart quickly; the lease is as long as ever,
-/// and runs out when the test says so.
+/// Short enough that a processor that is silent is told apart quickly; the lease is as long as
+/// ever, and runs out when the test says so.
 const IMPATIENT: &[(&str, &str)] = &[("PROCESSOR_TIMEOUT", "3s")];
 
 /// Starts charge-once on `database`, with `processor` across the network.

@@ -58,13 +58,13 @@ impl<E: ExternalEffect> Phases<E> {
         }
     }
 
-    /// Completes, if need be again and again until the database deadline: an answer in hand is worth
-    /// more than a second question to the other side. Only a defect would fail each time.
+    /// Completes, if need be again and again until the database deadline: an answer in hand is
+    /// worth more than a second question to the other side. Only a defect would fail each time.
     ///
     /// After a COMMIT that was not acknowledged, too: an attempt begins by asking whether the lease
-    /// is still this holder's. If that COMMIT completed or released the key, it isn't, so nothing is
-    /// written twice, and the caller reads the outcome as if another process had completed. A lease
-    /// that is given back twice is as good as given back once.
+    /// is still this holder's. If that COMMIT completed or released the key, it isn't, so nothing
+    /// is written twice, and the caller reads the outcome as if another process had completed. A
+    /// lease that is given back twice is as good as given back once.
     pub(super) async fn complete(
         &self,
         leased: &LeasedOperation<E::Operation>,

@@ -1,7 +1,8 @@
 //! Which process works on a key that is in flight across transactions.
 //!
 //! Promise: at most one holder can complete a key. Every claim and every takeover makes a fresh
-//! random token, and only the holder of the token completes the key, whatever a late holder believes.
+//! random token, and only the holder of the token completes the key, whatever a late holder
+//! believes.
 
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::Instant;
@@ -139,8 +140,8 @@ pub(super) async fn take_over(
     Ok(taken.rows_affected() == 1)
 }
 
-/// Takes over an operation of this kind that no process works on, the one that waits longest; `None`
-/// if there is none. `SKIP LOCKED` lets replicas share the work.
+/// Takes over an operation of this kind that no process works on, the one that waits longest;
+/// `None` if there is none. `SKIP LOCKED` lets replicas share the work.
 pub(super) async fn take_over_any(
     tx: &mut PgConnection,
     kind: &str,
@@ -199,8 +200,8 @@ pub(super) async fn take_over_operation(
     .await
 }
 
-/// Whether the lease is still this holder's; no other process can take it over until the transaction
-/// ends.
+/// Whether the lease is still this holder's; no other process can take it over until the
+/// transaction ends.
 pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, sqlx::Error> {
     let held = sqlx::query!(
         r#"
@@ -220,7 +221,8 @@ pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, s
 }
 
 /// Gives the lease back without an outcome. A client's retry may take over at once; the reconciler
-/// waits, twice as long after every takeover, from 5 seconds to 5 minutes. The caller holds the row.
+/// waits, twice as long after every takeover, from 5 seconds to 5 minutes. The caller holds the
+/// row.
 pub(super) async fn give_back(tx: &mut PgConnection, lease: &Lease) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"

@@ -7,9 +7,9 @@
 //! | `call` | asks for the effect, under the operation's own key | may or may not have had the effect: in doubt |
 //! | `complete` | writes the outcome and completes the record; COMMIT | has lost nothing |
 //!
-//! Promise: a client's retry or the reconciler that takes over after a crash asks under the same key,
-//! so the effect happens at most once. An outcome that is unknown stays unknown, with its key in
-//! flight, until the other side gives a definite answer for that key.
+//! Promise: a client's retry or the reconciler that takes over after a crash asks under the same
+//! key, so the effect happens at most once. An outcome that is unknown stays unknown, with its key
+//! in flight, until the other side gives a definite answer for that key.
 
 mod completion;
 mod first_phase;
@@ -54,8 +54,8 @@ pub enum BeginOutcome {
 /// The other steps: one implementation for all verbs of a kind, because a process that takes over
 /// after a crash has only what `begin` wrote down.
 pub trait ExternalEffect: Send + Sync + 'static {
-    /// What tells its operations from those of another implementation, in the table: each takes over
-    /// its own.
+    /// What tells its operations from those of another implementation, in the table: each takes
+    /// over its own.
     const KIND: &'static str;
 
     /// What was written down.

@@ -1,6 +1,7 @@
 //! Operations that no request works on: the reconciler's takeover, and a person's resolution.
 //!
-//! Promise: both take the lease like a client's retry does, so neither crosses with a holder at work.
+//! Promise: both take the lease like a client's retry does, so neither crosses with a holder at
+//! work.
 
 use sqlx::Connection;
 use tokio::time::Instant;
@@ -52,11 +53,11 @@ impl<E: ExternalEffect> Phases<E> {
         Ok(true)
     }
 
-    /// Resolves an operation by what a person has found out from the other side. `decide` is asked in
-    /// place of [`ExternalEffect::call`], while no other process can be at work, and counts for every
-    /// attempt, so that [`CallOutcome::NotExecuted`] frees the key. [`CallOutcome::Unknown`] resolves
-    /// nothing and is the error. `false`: the operation isn't in flight, or a process is at work on
-    /// it.
+    /// Resolves an operation by what a person has found out from the other side. `decide` is asked
+    /// in place of [`ExternalEffect::call`], while no other process can be at work, and counts for
+    /// every attempt, so that [`CallOutcome::NotExecuted`] frees the key. [`CallOutcome::Unknown`]
+    /// resolves nothing and is the error. `false`: the operation isn't in flight, or a process is
+    /// at work on it.
     pub async fn resolve(
         &self,
         operation: Uuid,

@@ -19,8 +19,8 @@ pub use self::{
 /// The key of the account `dev` in every test database.
 pub const API_KEY: &str = "sk_test_harness_dev";
 
-/// Counts the keys in flight by a committed row: each has a row without an outcome and a lease beside
-/// it. One without the other counts, too.
+/// Counts the keys in flight by a committed row: each has a row without an outcome and a lease
+/// beside it. One without the other counts, too.
 pub const KEYS_IN_FLIGHT: &str = "
     SELECT count(*)
       FROM idempotency_leases
