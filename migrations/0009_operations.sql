@@ -24,7 +24,7 @@ CREATE TABLE operations (
     -- this processor: another one doesn't know the key, and would move the money a second time.
     processor       text,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    settled_at      timestamptz,
+    completed_at    timestamptz,
     outcome         text,
 
     CONSTRAINT operations_are_known_by_account_and_id PRIMARY KEY (account_id, id),
@@ -49,16 +49,16 @@ CREATE TABLE operations (
         CHECK (verb <> 'pay_order' OR order_id IS NOT NULL),
     CONSTRAINT an_operation_dialect_is_known CHECK (dialect IN ('ietf', 'stripe')),
     CONSTRAINT an_operation_outcome_is_known CHECK (outcome IN ('done', 'declined')),
-    CONSTRAINT a_settled_operation_has_an_outcome CHECK ((settled_at IS NULL) = (outcome IS NULL))
+    CONSTRAINT a_completed_operation_has_an_outcome CHECK ((completed_at IS NULL) = (outcome IS NULL))
 );
 
 -- While the processor's answer is outstanding, no other request may decide about the same money.
-CREATE UNIQUE INDEX a_charge_has_one_unsettled_operation
-    ON operations (account_id, charge_id) WHERE settled_at IS NULL;
-CREATE UNIQUE INDEX an_order_has_one_unsettled_operation
-    ON operations (account_id, order_id) WHERE settled_at IS NULL;
+CREATE UNIQUE INDEX a_charge_has_one_unfinished_operation
+    ON operations (account_id, charge_id) WHERE completed_at IS NULL;
+CREATE UNIQUE INDEX an_order_has_one_unfinished_operation
+    ON operations (account_id, order_id) WHERE completed_at IS NULL;
 -- Releasing a reservation deletes a pending charge or refund, and PostgreSQL then looks for
--- operations that name it, settled ones included.
+-- operations that name it, completed ones included.
 CREATE INDEX operations_by_charge ON operations (account_id, charge_id);
 CREATE INDEX operations_by_refund ON operations (account_id, refund_id) WHERE refund_id IS NOT NULL;
 

@@ -70,7 +70,7 @@ pub async fn serve(
         Some(processor) => Some(phases(&idempotency, processor, config.lease)?),
     };
     if phases.is_none() {
-        tell_of_unsettled_operations(&database).await;
+        tell_of_unfinished_operations(&database).await;
     }
     let slow_lane = SlowLane::new(config.pool_connections);
     let steps = CheckoutSteps {
@@ -146,17 +146,17 @@ pub async fn serve(
 
 /// Without PROCESSOR_URL, no process continues the operations that began with it, and their objects
 /// stay busy.
-async fn tell_of_unsettled_operations(database: &Database) {
-    let unsettled =
-        database.read(|connection| Box::pin(store::operations::list_unsettled(connection)));
-    match unsettled.await {
-        Ok(unsettled) if unsettled.is_empty() => {}
-        Ok(unsettled) => tracing::error!(
-            operations = unsettled.len(),
+async fn tell_of_unfinished_operations(database: &Database) {
+    let unfinished =
+        database.read(|connection| Box::pin(store::operations::list_unfinished(connection)));
+    match unfinished.await {
+        Ok(unfinished) if unfinished.is_empty() => {}
+        Ok(unfinished) => tracing::error!(
+            operations = unfinished.len(),
             "operations wait for a processor's answer: set PROCESSOR_URL again, or see \
              `charge-once operations list`"
         ),
-        Err(error) => tracing::warn!(%error, "unsettled operations can't be counted"),
+        Err(error) => tracing::warn!(%error, "unfinished operations can't be counted"),
     }
 }
 

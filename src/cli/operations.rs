@@ -25,7 +25,7 @@ use crate::{
     processor::{
         CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
     },
-    store::{self, operations::Unsettled},
+    store::{self, operations::Unfinished},
 };
 
 pub use crate::domain::operation::Resolution;
@@ -114,7 +114,7 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 OperationOutcome::NotExecuted => Resolution::NotExecuted,
             };
             session::once(&config, async |database| {
-                if settle(database, &config, id, Statement { word, by }).await? {
+                if resolve(database, &config, id, Statement { word, by }).await? {
                     print("Resolved. A retry with its idempotency key is answered by it.")
                 } else {
                     let why = "there is no such operation in flight any more, or another process \
@@ -127,11 +127,11 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
 }
 
 async fn show(database: &Database) -> Result<(), BoxError> {
-    let unsettled = list(database).await?;
-    if unsettled.is_empty() {
+    let unfinished = list(database).await?;
+    if unfinished.is_empty() {
         say("no operations are in flight");
     }
-    for waiting in unsettled {
+    for waiting in unfinished {
         let standing = match (waiting.refused_to, waiting.in_doubt) {
             (Some(checkout), _) => format!("refused, and {checkout} waits for it"),
             (None, true) => format!("in doubt, taken over {} times", waiting.takeovers),
@@ -179,16 +179,16 @@ impl From<Failure> for Error {
 
 /// The operations that wait for an answer, and the refused refunds that checkouts wait for; oldest
 /// first, at most 1000.
-pub async fn list(database: &Database) -> Result<Vec<Unsettled>, Error> {
-    let unsettled = database
-        .read(|connection| Box::pin(store::operations::list_unsettled(connection)))
+pub async fn list(database: &Database) -> Result<Vec<Unfinished>, Error> {
+    let unfinished = database
+        .read(|connection| Box::pin(store::operations::list_unfinished(connection)))
         .await?;
-    Ok(unsettled)
+    Ok(unfinished)
 }
 
 /// Resolves an operation with a person's outcome. `false` if it is not in doubt, or if another
 /// process works on it.
-pub async fn settle(
+pub async fn resolve(
     database: &Database,
     config: &Config,
     id: Uuid,
@@ -228,7 +228,7 @@ pub async fn settle(
         None => SENT_AGAIN_WITHIN,
         Some(processor) => processor.send_again_within,
     };
-    let settled = phases.resolve(id, async |operation| {
+    let resolved = phases.resolve(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
             return CallOutcome::Unknown(Failure::unavailable(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
@@ -254,7 +254,7 @@ pub async fn settle(
         }
         weigh(word, said)
     });
-    if settled.await? {
+    if resolved.await? {
         return Ok(true);
     }
     match word {

@@ -122,8 +122,8 @@ fn client(arguments: &Arguments) -> Result<Client, Error> {
             ..RetryPolicy::default()
         })
         .on_retry(|retry| {
-            let (trouble, pause) = (&retry.trouble, retry.pause.as_millis());
-            say(&format!("{trouble}; again with the same key in {pause} ms"));
+            let (failure, pause) = (&retry.failure, retry.pause.as_millis());
+            say(&format!("{failure}; again with the same key in {pause} ms"));
         });
     if let Some(folder) = &arguments.store {
         builder = builder.key_store(FileKeyStore::open(folder)?);

@@ -15,7 +15,7 @@ pub(super) fn run() -> Result<(), BoxError> {
         let url = reachable(listener.local_addr()?);
         print(&format!(
             "charge-once {} serves the simulated card processor at {url}\n  \
-             Ledger      {url}/ledger\n  Switches    {url}/switches\n\n\
+             Ledger      {url}/ledger\n  Faults      {url}/faults\n\n\
              Start the API with it: PROCESSOR_URL={url} charge-once\n",
             env!("CARGO_PKG_VERSION"),
         ))?;

@@ -38,8 +38,8 @@ pub(super) async fn must_be_free(
     mode: Mode,
 ) -> Result<(), Rejection> {
     let links = store::charges::links(tx, account, charge).await?;
-    if links.is_unsettled {
-        return Err(unsettled());
+    if links.is_unfinished {
+        return Err(unfinished());
     }
     must_have_taken_the_money(mode, &links)
 }
@@ -57,10 +57,10 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
     Err(Rejection::Failed(Failure::unsupported(cause)))
 }
 
-/// While a processor's answer is out, no other request may decide about the same money: only
-/// settled facts may refuse.
-pub(super) fn unsettled() -> Rejection {
+/// While a processor's answer is out, no other request may decide about the same money: a refusal is
+/// stored, so it must rest on facts that stay.
+pub(super) fn unfinished() -> Rejection {
     Rejection::Failed(Failure::busy(
-        "another operation on this object is unsettled",
+        "another operation on this object is unfinished",
     ))
 }

@@ -122,8 +122,8 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             Answer::Declined(_) => Resolution::Declined,
         };
         self.keep_resolution(tx, operation, resolution).await?;
-        // Before anything that looks for unsettled operations.
-        store::operations::settle(tx, operation.account, operation.id, *answer).await?;
+        // Before anything that looks for unfinished operations.
+        store::operations::complete(tx, operation.account, operation.id, *answer).await?;
         let completed = complete(&origin, tx, operation, *answer).await;
         completed.map_err(|rejection| match rejection {
             Rejection::Failed(failure) => failure,

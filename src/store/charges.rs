@@ -166,7 +166,7 @@ fn status_and_decline(authorization: Authorization) -> (ChargeStatus, Option<Dec
 
 /// Writes what `processor` said of a pending charge; `capture` is whether it was asked to take the
 /// money at once. Fails if the charge is not pending. Locks the charge.
-pub async fn settle(
+pub async fn complete(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: ChargeId,
@@ -258,7 +258,7 @@ pub async fn lock(
 #[derive(Debug)]
 pub struct ChargeLinks {
     /// The processor's answer about it is out, or the checkout that made it has not ended.
-    pub is_unsettled: bool,
+    pub is_unfinished: bool,
     /// Its money was moved by a processor across a network, and not by the simulation.
     pub is_across_a_network: bool,
 }
@@ -275,10 +275,10 @@ pub async fn links(
         r#"
         SELECT processor IS NOT NULL AS "is_across_a_network!",
                EXISTS (SELECT FROM operations
-                        WHERE account_id = $1 AND charge_id = $2 AND settled_at IS NULL)
+                        WHERE account_id = $1 AND charge_id = $2 AND completed_at IS NULL)
                OR EXISTS (SELECT FROM checkouts
                            WHERE account_id = $1 AND order_id = charges.order_id
-                             AND checkouts.status = 'in_progress') AS "is_unsettled!"
+                             AND checkouts.status = 'in_progress') AS "is_unfinished!"
           FROM charges
          WHERE account_id = $1 AND id = $2
         "#,

@@ -22,7 +22,7 @@ pub async fn insert(
         SELECT account_id, id, $3, $4, to_jsonb(operations)
           FROM operations
          WHERE account_id = $1 AND id = $2
-           AND (settled_at IS NULL
+           AND (completed_at IS NULL
                 OR ($3 = 'done' AND verb = 'create_refund' AND outcome = 'declined'))
         RETURNING operation_id
         ",

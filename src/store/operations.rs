@@ -18,7 +18,7 @@ use crate::domain::{
 /// charge's money, if that was taken; its own `age` and `processor` are not kept. Locks nothing
 /// that exists but the objects it names, against their deletion.
 ///
-/// `a_charge_has_one_unsettled_operation` and `an_order_has_one_unsettled_operation` refuse a
+/// `a_charge_has_one_unfinished_operation` and `an_order_has_one_unfinished_operation` refuse a
 /// second one that a caller let through.
 pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
     let columns = Columns::from(&operation.effect);
@@ -265,7 +265,7 @@ impl Columns<'_> {
 
 /// An operation whose answer is out, for an operator.
 #[derive(Debug)]
-pub struct Unsettled {
+pub struct Unfinished {
     /// The key that the processor got.
     pub id: Uuid,
     /// Whose it is.
@@ -286,17 +286,19 @@ pub struct Unsettled {
 
 /// The operations of all accounts that wait for an answer, and the refused refunds that checkouts
 /// wait for; oldest first, at most 1000. Takes no lock.
-pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettled>, sqlx::Error> {
+pub async fn list_unfinished(
+    connection: &mut PgConnection,
+) -> Result<Vec<Unfinished>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
         SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
                coalesce(lease.in_doubt, true) AS "in_doubt!",
                coalesce(lease.takeovers, 0) AS "takeovers!",
-               CASE WHEN settled_at IS NOT NULL THEN checkout_id END AS refused_to
+               CASE WHEN completed_at IS NOT NULL THEN checkout_id END AS refused_to
           FROM operations
           LEFT JOIN idempotency_leases AS lease
             ON lease.account_id = operations.account_id AND lease.operation = operations.id
-         WHERE settled_at IS NULL
+         WHERE completed_at IS NULL
             OR (outcome = 'declined' AND verb = 'create_refund'
                 AND EXISTS (SELECT FROM checkout_steps AS step
                              WHERE step.account_id = operations.account_id
@@ -313,7 +315,7 @@ pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettl
     )
     .fetch_all(connection)
     .await?;
-    let unsettled = rows.into_iter().map(|row| Unsettled {
+    let unfinished = rows.into_iter().map(|row| Unfinished {
         id: row.id,
         account: AccountId(row.account_id),
         verb: row.verb,
@@ -323,11 +325,11 @@ pub async fn list_unsettled(connection: &mut PgConnection) -> Result<Vec<Unsettl
         takeovers: row.takeovers,
         refused_to: row.refused_to.map(CheckoutId),
     });
-    Ok(unsettled.collect())
+    Ok(unfinished.collect())
 }
 
 /// Writes the processor's answer down; fails if there is one already. Locks the operation.
-pub async fn settle(
+pub async fn complete(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: Uuid,
@@ -340,8 +342,8 @@ pub async fn settle(
     sqlx::query!(
         "
         UPDATE operations
-           SET settled_at = now(), outcome = $3
-         WHERE account_id = $1 AND id = $2 AND settled_at IS NULL
+           SET completed_at = now(), outcome = $3
+         WHERE account_id = $1 AND id = $2 AND completed_at IS NULL
         RETURNING id
         ",
         account_id.0,
@@ -363,7 +365,7 @@ pub async fn delete(
     sqlx::query!(
         "
         DELETE FROM operations
-         WHERE account_id = $1 AND id = $2 AND settled_at IS NULL
+         WHERE account_id = $1 AND id = $2 AND completed_at IS NULL
         RETURNING id
         ",
         account_id.0,

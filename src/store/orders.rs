@@ -163,7 +163,7 @@ pub async fn lock(
 /// Whether the processor's answer about a payment of this order is out, or the checkout that made
 /// it has not ended. Ask it under the order's lock, in a statement of its own: the one that waited
 /// for the lock has an old snapshot.
-pub async fn is_unsettled(
+pub async fn is_unfinished(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: OrderId,
@@ -171,10 +171,10 @@ pub async fn is_unsettled(
     sqlx::query_scalar!(
         r#"
         SELECT EXISTS (SELECT FROM operations
-                        WHERE account_id = $1 AND order_id = $2 AND settled_at IS NULL)
+                        WHERE account_id = $1 AND order_id = $2 AND completed_at IS NULL)
                OR EXISTS (SELECT FROM checkouts
                            WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress')
-               AS "is_unsettled!"
+               AS "is_unfinished!"
         "#,
         account_id.0,
         id.0,

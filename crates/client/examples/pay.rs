@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
         "PAYMENTS",
         "payments-in-progress",
     ))?)
-    .on_retry(|retry| println!("{}; again in {:?}", retry.trouble, retry.pause))
+    .on_retry(|retry| println!("{}; again in {:?}", retry.failure, retry.pause))
     .build()?;
 
     // First what an earlier run left unfinished, under the keys it had then.

@@ -117,7 +117,7 @@ pub struct GaveUp {
     /// Why not more often.
     pub reason: Reason,
     /// How the last attempt ended.
-    pub last: Trouble,
+    pub last: AttemptFailure,
 }
 
 impl fmt::Display for GaveUp {
@@ -157,14 +157,14 @@ impl fmt::Display for Reason {
             Self::Deadline => "the deadline is over",
             Self::Budget => "the retry budget is used up",
             Self::ToldNotTo => "the service said not to retry",
-            Self::EarlierAttempt => "a refusal doesn't settle an earlier attempt",
+            Self::EarlierAttempt => "a refusal doesn't decide an earlier attempt",
         })
     }
 }
 
-/// How an attempt ended that settled nothing.
+/// How an attempt ended that decided nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum AttemptFailure {
     /// No connection: this attempt wasn't received.
     NotConnected(String),
     /// The answer was lost, or didn't come in time.
@@ -173,7 +173,7 @@ pub enum Trouble {
     Answered(Refusal),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotConnected(why) | Self::NoAnswer(why) => f.write_str(why),

@@ -33,7 +33,7 @@ pub mod transport;
 
 pub use self::{
     calls::Request,
-    error::{Error, GaveUp, Reason, Refusal, Trouble},
+    error::{AttemptFailure, Error, GaveUp, Reason, Refusal},
     key_store::{FileKeyStore, Kept, KeyStore, KeyStoreError, Saved},
     lists::{ListQuery, Page},
     objects::*,
@@ -82,7 +82,7 @@ pub struct Retry {
     /// How long the pause is.
     pub pause: Duration,
     /// How the last attempt ended.
-    pub trouble: Trouble,
+    pub failure: AttemptFailure,
 }
 
 /// The outcome of an operation that was found in the store.

@@ -102,7 +102,7 @@ pub(super) enum Verdict {
     /// Not done by this attempt.
     Refused,
     /// Neither.
-    Unsettled {
+    Undecided {
         /// Whether to ask again.
         retry: bool,
     },
@@ -113,10 +113,10 @@ pub(super) enum Verdict {
 pub(super) fn verdict(status: u16, should_retry: Option<bool>) -> Verdict {
     match status {
         200..=299 => Verdict::Done,
-        408 | 409 | 429 | 500.. => Verdict::Unsettled {
+        408 | 409 | 429 | 500.. => Verdict::Undecided {
             retry: should_retry.unwrap_or(true),
         },
-        _ if should_retry == Some(true) => Verdict::Unsettled { retry: true },
+        _ if should_retry == Some(true) => Verdict::Undecided { retry: true },
         _ => Verdict::Refused,
     }
 }
@@ -217,21 +217,21 @@ mod tests {
 
     #[test]
     fn what_is_neither_done_nor_refused_is_asked_again_unless_the_service_says_not_to() {
-        let unsettled = |retry| Verdict::Unsettled { retry };
+        let undecided = |retry| Verdict::Undecided { retry };
         for (status, said_nothing, said_yes, said_no) in [
             (200, Verdict::Done, Verdict::Done, Verdict::Done),
             (201, Verdict::Done, Verdict::Done, Verdict::Done),
-            (302, Verdict::Refused, unsettled(true), Verdict::Refused),
-            (400, Verdict::Refused, unsettled(true), Verdict::Refused),
-            (401, Verdict::Refused, unsettled(true), Verdict::Refused),
-            (402, Verdict::Refused, unsettled(true), Verdict::Refused),
-            (408, unsettled(true), unsettled(true), unsettled(false)),
-            (409, unsettled(true), unsettled(true), unsettled(false)),
-            (422, Verdict::Refused, unsettled(true), Verdict::Refused),
-            (429, unsettled(true), unsettled(true), unsettled(false)),
-            (500, unsettled(true), unsettled(true), unsettled(false)),
-            (503, unsettled(true), unsettled(true), unsettled(false)),
-            (599, unsettled(true), unsettled(true), unsettled(false)),
+            (302, Verdict::Refused, undecided(true), Verdict::Refused),
+            (400, Verdict::Refused, undecided(true), Verdict::Refused),
+            (401, Verdict::Refused, undecided(true), Verdict::Refused),
+            (402, Verdict::Refused, undecided(true), Verdict::Refused),
+            (408, undecided(true), undecided(true), undecided(false)),
+            (409, undecided(true), undecided(true), undecided(false)),
+            (422, Verdict::Refused, undecided(true), Verdict::Refused),
+            (429, undecided(true), undecided(true), undecided(false)),
+            (500, undecided(true), undecided(true), undecided(false)),
+            (503, undecided(true), undecided(true), undecided(false)),
+            (599, undecided(true), undecided(true), undecided(false)),
         ] {
             assert_eq!(verdict(status, None), said_nothing, "{status}");
             assert_eq!(verdict(status, Some(true)), said_yes, "{status}");

@@ -1,7 +1,7 @@
 //! Sends a request until its outcome is known, or gives up and says so.
 //!
 //! Promise: every attempt is the same bytes under the same key. Only a 2xx or a refusal that
-//! settles all attempts is returned as an outcome; no error of the network is.
+//! decides all attempts is returned as an outcome; no error of the network is.
 
 use std::{error::Error as _, time::Duration};
 
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Inner, Retry,
-    error::{Error, GaveUp, Reason, Refusal, Trouble},
+    error::{AttemptFailure, Error, GaveUp, Reason, Refusal},
     operation::{self, Operation},
     retry::{Verdict, retry_after, verdict},
 };
@@ -106,7 +106,7 @@ pub(super) async fn send(
         attempts += 1;
         let left = until.saturating_sub(inner.clock.monotonic());
         let attempt = attempt(inner, message, left.min(inner.policy.attempt_timeout)).await;
-        sent |= !matches!(attempt, Err(Trouble::NotConnected(_)));
+        sent |= !matches!(attempt, Err(AttemptFailure::NotConnected(_)));
         let gave_up = |reason, last| {
             Err(Error::GaveUp(Box::new(GaveUp {
                 key: message.key(),
@@ -116,7 +116,7 @@ pub(super) async fn send(
                 last,
             })))
         };
-        let (trouble, asked_for) = match attempt {
+        let (failure, asked_for) = match attempt {
             Ok(reply) => match verdict(reply.status, reply.should_retry) {
                 Verdict::Done if reply.has_an_object() => {
                     inner.budget.answered();
@@ -127,44 +127,45 @@ pub(super) async fn send(
                     let refusal = Refusal::of(&reply);
                     // An earlier attempt may have been executed, or arrive after this one.
                     if was_sent && !reply.stored && message.key().is_some() {
-                        return gave_up(Reason::EarlierAttempt, Trouble::Answered(refusal));
+                        return gave_up(Reason::EarlierAttempt, AttemptFailure::Answered(refusal));
                     }
                     return Err(refusal.into_error());
                 }
                 Verdict::Done => {
                     was_sent = true;
                     let why = "an answer that is not the service's".to_owned();
-                    (Trouble::NoAnswer(why), None)
+                    (AttemptFailure::NoAnswer(why), None)
                 }
-                Verdict::Unsettled { retry } => {
+                Verdict::Undecided { retry } => {
                     // A rate limit comes before the key is looked at.
                     was_sent |= reply.status != 429;
-                    let trouble = Trouble::Answered(Refusal::of(&reply));
+                    let failure = AttemptFailure::Answered(Refusal::of(&reply));
                     if !retry {
-                        return gave_up(Reason::ToldNotTo, trouble);
+                        return gave_up(Reason::ToldNotTo, failure);
                     }
-                    (trouble, reply.retry_after)
+                    (failure, reply.retry_after)
                 }
             },
-            Err(trouble) => {
-                was_sent |= !matches!(trouble, Trouble::NotConnected(_));
-                (trouble, None)
+            Err(failure) => {
+                was_sent |= !matches!(failure, AttemptFailure::NotConnected(_));
+                (failure, None)
             }
         };
         let pause = inner.policy.pause(attempts, asked_for);
         if inner.clock.monotonic().saturating_add(pause) >= until {
-            return gave_up(Reason::Deadline, trouble);
+            return gave_up(Reason::Deadline, failure);
         }
         // A call that waits for a request in flight asks a service that works: no outage grows.
-        let in_flight = matches!(&trouble, Trouble::Answered(refusal) if refusal.status == 409);
+        let in_flight =
+            matches!(&failure, AttemptFailure::Answered(refusal) if refusal.status == 409);
         if !in_flight && !inner.budget.take() {
-            return gave_up(Reason::Budget, trouble);
+            return gave_up(Reason::Budget, failure);
         }
         if let Some(on_retry) = &inner.on_retry {
             on_retry(&Retry {
                 attempts,
                 pause,
-                trouble,
+                failure,
             });
         }
         inner.clock.sleep(pause).await;
@@ -176,7 +177,7 @@ async fn attempt(
     inner: &Inner,
     message: &Message<'_>,
     timeout: Duration,
-) -> Result<Reply, Trouble> {
+) -> Result<Reply, AttemptFailure> {
     let to = |method, path: &str| {
         inner
             .http
@@ -208,14 +209,14 @@ async fn attempt(
         .header(ACCEPT, HeaderValue::from_static("application/json"))
         .timeout(timeout)
         .send();
-    let response = sent.await.map_err(trouble)?;
+    let response = sent.await.map_err(failure)?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     // A reply whose end is missing is no reply.
-    let body = response.bytes().await.map_err(trouble)?.to_vec();
+    let body = response.bytes().await.map_err(failure)?.to_vec();
     Ok(Reply::new(status, &headers, body, inner.clock.unix_time()))
 }
 
-fn trouble(error: reqwest::Error) -> Trouble {
+fn failure(error: reqwest::Error) -> AttemptFailure {
     let not_connected = error.is_connect();
     let what = if error.is_timeout() {
         "no answer in time"
@@ -232,8 +233,8 @@ fn trouble(error: reqwest::Error) -> Trouble {
         cause = source.source();
     }
     if not_connected {
-        Trouble::NotConnected(why)
+        AttemptFailure::NotConnected(why)
     } else {
-        Trouble::NoAnswer(why)
+        AttemptFailure::NoAnswer(why)
     }
 }

@@ -1,8 +1,11 @@
 //! `POST /charges/{id}/capture`: take what was promised, once; the rest is released.
 //!
-//! Locks    the charge Writes   the captured amount Emits    charge.captured Refuses  a charge that
-//! failed, was captured or was released; more than was promised Fails    while another operation on
-//! the charge has no outcome; if another processor authorized it
+//! Locks    the charge
+//! Writes   the captured amount
+//! Emits    charge.captured
+//! Refuses  a charge that failed, was captured or was released; more than was promised
+//! Fails    while another operation on the charge has no outcome; if another processor
+//!          authorized it
 
 use sqlx::PgConnection;
 use uuid::Uuid;

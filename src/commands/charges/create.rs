@@ -101,7 +101,7 @@ pub(in crate::commands) async fn record_answer(
     let CardAuthorization {
         charge, capture, ..
     } = *authorization;
-    let charge = store::charges::settle(tx, account, charge, said, capture, processor).await?;
+    let charge = store::charges::complete(tx, account, charge, said, capture, processor).await?;
     Ok((charge, said))
 }
 

@@ -1,7 +1,10 @@
 //! `PUT /inventory/{sku}`: say how much is there.
 //!
-//! Locks    the level Writes   it Emits    nothing Refuses  parameters that are missing, unknown or
-//! wrong; a sku that no item of an order could have
+//! Locks    the level
+//! Writes   it
+//! Emits    nothing
+//! Refuses  parameters that are missing, unknown or wrong; a sku that no item of an order
+//!          could have
 
 use sqlx::PgConnection;
 

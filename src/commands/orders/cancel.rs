@@ -4,13 +4,13 @@
 //! Writes   its status
 //! Emits    order.canceled
 //! Refuses  an order that was paid or canceled
-//! Fails    while a payment or the checkout that made it is unsettled
+//! Fails    while a payment or the checkout that made it is unfinished
 
 use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    mode::unsettled,
+    mode::unfinished,
     replies::{OK, missing},
 };
 use crate::{
@@ -42,8 +42,8 @@ impl Command for CancelOrder {
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        if store::orders::is_unsettled(tx, account, id).await? {
-            return Err(unsettled());
+        if store::orders::is_unfinished(tx, account, id).await? {
+            return Err(unfinished());
         }
         order.status.must_be_open().map_err(ApiError::from)?;
         let order = store::orders::cancel(tx, account, id).await?;

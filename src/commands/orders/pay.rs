@@ -6,7 +6,7 @@
 //! Emits    charge.succeeded and order.paid, or charge.failed
 //! Refuses  an order that was paid or canceled
 //! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
-//!          that made it is unsettled
+//!          that made it is unfinished
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::commands::{
     Origin, SlowLane,
     card_answers::authorize,
     charges::create::record_answer,
-    mode::unsettled,
+    mode::unfinished,
     replies::{OK, declined, missing},
 };
 use crate::{
@@ -63,8 +63,8 @@ impl PayOrder {
         let order = store::orders::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        if store::orders::is_unsettled(tx, account, id).await? {
-            return Err(unsettled());
+        if store::orders::is_unfinished(tx, account, id).await? {
+            return Err(unfinished());
         }
         order.status.must_be_open().map_err(ApiError::from)?;
         Ok(Decided {

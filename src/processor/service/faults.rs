@@ -1,6 +1,6 @@
-//! The switches: faults on request, to show and test what a network and a processor can do wrong.
+//! Faults on request, to show and test what a network and a processor can do wrong.
 //!
-//! Promise: a switch applies to the next `count` requests that match it, and to no other. A reset
+//! Promise: a fault applies to the next `count` requests that match it, and to no other. A reset
 //! also ends every running delay.
 
 use std::{
@@ -16,8 +16,8 @@ use crate::processor::Instruction;
 /// The longest delay: longer than every lease and time limit that a test needs to exceed.
 const DELAY_MAX_MILLISECONDS: u64 = 10 * 60 * 1000;
 
-/// How many switches may wait at a time.
-const SWITCHES_MAX: usize = 1000;
+/// How many faults may wait at a time.
+const FAULTS_MAX: usize = 1000;
 
 /// Faults, in the order of a request's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(super) enum Fault {
     DropAfter,
 }
 
-/// The requests that a switch applies to.
+/// The requests that a fault applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verb {
@@ -51,7 +51,7 @@ pub(super) enum Verb {
     Capture,
     /// Refunds and releases.
     Refund,
-    /// Look-ups. Only a switch that names them applies to them.
+    /// Look-ups. Only a fault that names them applies to them.
     LookUp,
 }
 
@@ -66,7 +66,7 @@ impl Verb {
     }
 }
 
-/// One switch.
+/// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultRule {
@@ -122,7 +122,7 @@ pub(super) struct Ordered {
     resets: watch::Receiver<u64>,
 }
 
-/// All switches that are set. They are in memory, and a restart removes them.
+/// All faults that are set. They are in memory, and a restart removes them.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     waiting: Mutex<Vec<FaultRule>>,
@@ -131,44 +131,44 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Adds a switch behind the waiting ones.
-    pub(super) fn set(&self, switch: FaultRule) -> Result<(), &'static str> {
-        if let Some(complaint) = switch.complaint() {
+    /// Adds a fault behind the waiting ones.
+    pub(super) fn set(&self, rule: FaultRule) -> Result<(), &'static str> {
+        if let Some(complaint) = rule.complaint() {
             return Err(complaint);
         }
         let mut waiting = self.lock();
-        if waiting.len() >= SWITCHES_MAX {
-            return Err("too many switches are set");
+        if waiting.len() >= FAULTS_MAX {
+            return Err("too many faults are set");
         }
-        waiting.push(switch);
+        waiting.push(rule);
         Ok(())
     }
 
-    /// The waiting switches, and the number of delayed requests.
+    /// The waiting faults, and the number of delayed requests.
     pub(super) fn show(&self) -> (Vec<FaultRule>, u32) {
         (self.lock().clone(), *self.delaying.borrow())
     }
 
-    /// Removes all switches and ends every delay.
+    /// Removes all faults and ends every delay.
     pub(super) fn reset(&self) {
         let mut waiting = self.lock();
         waiting.clear();
         self.resets.send_modify(|resets| *resets += 1);
     }
 
-    /// Uses the first switch that applies to `verb`.
+    /// Uses the first fault that applies to `verb`.
     pub(super) fn take(&self, verb: Verb) -> Option<Ordered> {
         let mut waiting = self.lock();
-        let at = waiting.iter().position(|switch| switch.is_for(verb))?;
-        let switch = waiting.get_mut(at)?;
+        let at = waiting.iter().position(|rule| rule.is_for(verb))?;
+        let rule = waiting.get_mut(at)?;
         let ordered = Ordered {
-            fault: switch.fault,
-            delay: Duration::from_millis(switch.milliseconds.unwrap_or_default()),
+            fault: rule.fault,
+            delay: Duration::from_millis(rule.milliseconds.unwrap_or_default()),
             // Under the lock, so that a later reset is seen.
             resets: self.resets.subscribe(),
         };
-        switch.count -= 1;
-        if switch.count == 0 {
+        rule.count -= 1;
+        if rule.count == 0 {
             waiting.remove(at);
         }
         Some(ordered)

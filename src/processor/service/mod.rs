@@ -1,7 +1,7 @@
 //! The simulated card processor as a process of its own, behind HTTP and with its own database.
 //!
 //! Promise: an instruction is executed at most once under its key, and every attempt gets the same
-//! definite answer for as long as the key is remembered. A fault on request (`switches`) changes
+//! definite answer for as long as the key is remembered. A fault on request (`faults`) changes
 //! when and whether a reply arrives, never the ledger. `docs/processor.md` describes it from
 //! outside.
 
@@ -86,7 +86,7 @@ pub enum ServiceError {
 struct Processor {
     ledger: Ledger,
     in_progress: InProgress,
-    switches: Arc<Faults>,
+    faults: Arc<Faults>,
     runtime: Handle,
 }
 
@@ -109,10 +109,10 @@ pub async fn serve(
     let processor = Processor {
         ledger: Ledger::new(database, window, deadline).map_err(ServiceError::Window)?,
         in_progress: InProgress::default(),
-        switches: Arc::default(),
+        faults: Arc::default(),
         runtime: Handle::current(),
     };
-    let switches = processor.switches.clone();
+    let faults = processor.faults.clone();
     let data = Data::new(processor);
     let mut server = HttpServer::new(move || {
         App::new()
@@ -122,9 +122,9 @@ pub async fn serve(
             .route("/operations/{key}", web::put().to(put))
             .route("/operations/{key}", web::get().to(look_up))
             .route("/ledger", web::get().to(list_ledger))
-            .route("/switches", web::get().to(show_switches))
-            .route("/switches", web::post().to(set_switch))
-            .route("/switches", web::delete().to(reset_switches))
+            .route("/faults", web::get().to(show_faults))
+            .route("/faults", web::post().to(set_fault))
+            .route("/faults", web::delete().to(reset_faults))
             .route("/readyz", web::get().to(readyz))
     })
     .keep_alive(KEEP_ALIVE)
@@ -143,7 +143,7 @@ pub async fn serve(
         () = stop => {}
     }
     // A delay on request must not prolong the shutdown.
-    switches.reset();
+    faults.reset();
     handle.stop(true).await;
     Ok(server.await.map_err(std::io::Error::other)??)
 }
@@ -201,8 +201,8 @@ impl Processor {
     /// One attempt of one instruction, with its fault.
     async fn operate(&self, key: Uuid, instruction: Instruction) -> Outgoing {
         let say = |status| Outgoing::Message(Message::new(key, status));
-        let mut ordered = self.switches.take(Verb::of(&instruction));
-        self.switches.delay(&mut ordered, Fault::DelayArrival).await;
+        let mut ordered = self.faults.take(Verb::of(&instruction));
+        self.faults.delay(&mut ordered, Fault::DelayArrival).await;
         match ordered.as_ref().map(|ordered| ordered.fault) {
             Some(Fault::Refuse) => return say(Status::NotExecuted),
             Some(Fault::ErrorBefore) => return say(Status::Unknown),
@@ -220,11 +220,11 @@ impl Processor {
             let Some(_working) = self.in_progress.begin(key) else {
                 return say(Status::InProgress);
             };
-            self.switches.delay(&mut ordered, Fault::DelayBefore).await;
+            self.faults.delay(&mut ordered, Fault::DelayBefore).await;
             self.execute(key, instruction).await
             // From here on the key isn't in progress: its entry in the ledger answers.
         };
-        self.switches.delay(&mut ordered, Fault::DelayAfter).await;
+        self.faults.delay(&mut ordered, Fault::DelayAfter).await;
         match ordered.map(|ordered| ordered.fault) {
             Some(Fault::ErrorAfter) => say(Status::Unknown),
             Some(Fault::DropAfter) => Outgoing::Drop,
@@ -271,14 +271,14 @@ impl Processor {
 
     async fn answer_look_up(&self, key: Uuid) -> Outgoing {
         let say = |status| Outgoing::Message(Message::new(key, status));
-        let mut ordered = self.switches.take(Verb::LookUp);
+        let mut ordered = self.faults.take(Verb::LookUp);
         let fault = ordered.as_ref().map(|ordered| ordered.fault);
         match fault {
             Some(Fault::Refuse) => return say(Status::NotExecuted),
             Some(Fault::ErrorBefore | Fault::ErrorAfter) => return say(Status::Unknown),
             Some(Fault::DropBefore | Fault::DropAfter) => return Outgoing::Drop,
             Some(delay @ (Fault::DelayArrival | Fault::DelayBefore | Fault::DelayAfter)) => {
-                self.switches.delay(&mut ordered, delay).await;
+                self.faults.delay(&mut ordered, delay).await;
             }
             None => {}
         }
@@ -374,17 +374,17 @@ async fn list_ledger(processor: Data<Processor>, query: Query<LedgerQuery>) -> H
     }
 }
 
-/// `GET /switches`: the waiting switches, and the number of delayed requests.
-async fn show_switches(processor: Data<Processor>) -> HttpResponse {
-    let (switches, delaying) = processor.switches.show();
-    HttpResponse::Ok().json(json!({"switches": switches, "delaying": delaying}))
+/// `GET /faults`: the waiting faults, and the number of delayed requests.
+async fn show_faults(processor: Data<Processor>) -> HttpResponse {
+    let (faults, delaying) = processor.faults.show();
+    HttpResponse::Ok().json(json!({"faults": faults, "delaying": delaying}))
 }
 
-/// `POST /switches`: sets one.
-async fn set_switch(processor: Data<Processor>, body: Bytes) -> HttpResponse {
+/// `POST /faults`: sets one.
+async fn set_fault(processor: Data<Processor>, body: Bytes) -> HttpResponse {
     let complaint = match serde_json::from_slice::<FaultRule>(&body) {
-        Ok(switch) => match processor.switches.set(switch) {
-            Ok(()) => return show_switches(processor).await,
+        Ok(fault) => match processor.faults.set(fault) {
+            Ok(()) => return show_faults(processor).await,
             Err(complaint) => complaint.to_owned(),
         },
         Err(error) => error.to_string(),
@@ -392,10 +392,10 @@ async fn set_switch(processor: Data<Processor>, body: Bytes) -> HttpResponse {
     HttpResponse::BadRequest().json(json!({"error": complaint}))
 }
 
-/// `DELETE /switches`: removes all, and ends running delays.
-async fn reset_switches(processor: Data<Processor>) -> HttpResponse {
-    processor.switches.reset();
-    show_switches(processor).await
+/// `DELETE /faults`: removes all, and ends running delays.
+async fn reset_faults(processor: Data<Processor>) -> HttpResponse {
+    processor.faults.reset();
+    show_faults(processor).await
 }
 
 /// `GET /readyz`: whether an instruction could be executed.

@@ -89,9 +89,9 @@ impl Shop {
         } else {
             "refund"
         };
-        let switch = json!({"fault": fault, "milliseconds": 60_000, "verb": verb});
+        let fault = json!({"fault": fault, "milliseconds": 60_000, "verb": verb});
         let processor = self.processor.as_ref();
-        processor.expect("a processor").switch(switch).await;
+        processor.expect("a processor").set_fault(fault).await;
         None
     }
 
@@ -124,7 +124,7 @@ impl Shop {
                 self.processor = Some(processor);
                 self.kill_and_start();
                 let processor = self.processor.as_ref();
-                processor.expect("a processor").reset_switches().await;
+                processor.expect("a processor").reset_faults().await;
             }
         }
         let answered = sending.await.unwrap();

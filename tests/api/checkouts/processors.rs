@@ -41,11 +41,11 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
     let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
     stock(&server.client, "mug", 1).await;
     killed_before("create_refund", &database, server, &checkout()).await;
-    let unsettled = "SELECT count(*) FROM operations WHERE settled_at IS NULL";
+    let unfinished = "SELECT count(*) FROM operations WHERE completed_at IS NULL";
     assert_eq!(
-        database.count(unsettled).await,
+        database.count(unfinished).await,
         0,
-        "nothing to settle first"
+        "nothing to complete first"
     );
 
     let server = ServerProcess::start(&database, &[]);
@@ -90,7 +90,7 @@ async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
 
 /// A person resolves the charge of a checkout, and the checkout continues from there.
 #[tokio::test]
-async fn a_checkout_goes_on_from_what_a_person_settled() {
+async fn a_checkout_goes_on_from_what_a_person_resolved() {
     for (word, status, lines) in [
         ("done", 201, 0),
         ("declined", 402, 0),
@@ -102,7 +102,7 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
         let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
         let client = &server.client;
         stock(client, "mug", 5).await;
-        processor.switch(json!({"fault": "drop_before"})).await;
+        processor.set_fault(json!({"fault": "drop_before"})).await;
         let failed = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(failed.status, 503);
         sqlx::query(
@@ -118,7 +118,7 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
         .fetch_one(&server.database.pool)
         .await
         .unwrap();
-        let settled = Command::new(env!("CARGO_BIN_EXE_charge-once"))
+        let resolved = Command::new(env!("CARGO_BIN_EXE_charge-once"))
             .args([
                 "operations",
                 "resolve",
@@ -132,7 +132,7 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
             .env("PROCESSOR_URL", &url)
             .output()
             .unwrap();
-        assert!(settled.status.success(), "{settled:?}");
+        assert!(resolved.status.success(), "{resolved:?}");
         let answer = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(answer.status, status, "{word}: {answer:?}");
         assert_eq!(processor.lines().await, lines, "{word}");
@@ -143,7 +143,7 @@ async fn a_checkout_goes_on_from_what_a_person_settled() {
     }
 }
 
-/// The first one of two late holders is across the network when its parent is overtaken: it settles
+/// The first one of two late holders is across the network when its parent is overtaken: it completes
 /// after the other one has answered, or before, and one charge is made.
 #[tokio::test]
 async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
@@ -156,7 +156,7 @@ async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
     let prompt = TestServer::start_on(database.clone(), &variables).await;
     stock(&late.client, "mug", 5).await;
     processor
-        .switch(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorize"}))
+        .set_fault(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorize"}))
         .await;
     let send = |client: &Client| {
         let client = client.clone();

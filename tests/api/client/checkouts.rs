@@ -8,7 +8,7 @@ use std::{
 };
 
 use charge_once_client::{
-    Checkout, Client, Clock, Error, FileKeyStore, Reason, Resumed, RetryPolicy, Trouble,
+    AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, Resumed, RetryPolicy,
 };
 use tempfile::TempDir;
 
@@ -138,7 +138,7 @@ async fn after_a_503_the_same_call_goes_on_with_the_checkout_or_finds_it_complet
         // One retry was enough, not before the service wanted it.
         assert_all_alike(&proxy.seen(), 2);
         let retry = retries.try_recv().unwrap();
-        let Trouble::Answered(refusal) = retry.trouble else {
+        let AttemptFailure::Answered(refusal) = retry.failure else {
             panic!("not an answer: {retry:?}");
         };
         assert_eq!(
@@ -293,7 +293,7 @@ async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_
             ..RetryPolicy::default()
         })
         .on_retry(move |retry| {
-            let _ = told.send(retry.trouble.clone());
+            let _ = told.send(retry.failure.clone());
         })
         .build()
         .unwrap();
@@ -302,15 +302,18 @@ async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_
     // The channel ends with the last one who could retry: this test fails, and doesn't hang.
     drop(client);
     pause.is_reached().await;
-    assert!(matches!(retries.recv().await, Some(Trouble::NoAnswer(_))));
+    assert!(matches!(
+        retries.recv().await,
+        Some(AttemptFailure::NoAnswer(_))
+    ));
     loop {
         match retries.recv().await.unwrap() {
-            Trouble::Answered(refusal) => {
+            AttemptFailure::Answered(refusal) => {
                 assert_eq!(refusal.code, "idempotency_key_in_use");
                 break;
             }
-            Trouble::NoAnswer(_) => {}
-            Trouble::NotConnected(why) => panic!("{why}"),
+            AttemptFailure::NoAnswer(_) => {}
+            AttemptFailure::NotConnected(why) => panic!("{why}"),
         }
     }
     pause.release().await;

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use charge_once_client::{
-    Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed, RetryPolicy, Trouble,
+    AttemptFailure, Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed,
+    RetryPolicy,
 };
 use tempfile::TempDir;
 
@@ -115,7 +116,7 @@ async fn a_duplicate_in_flight_is_asked_again_until_the_first_is_done_without_sp
             "Retry-After says 1: {:?}",
             retry.pause
         );
-        let Trouble::Answered(refusal) = retry.trouble else {
+        let AttemptFailure::Answered(refusal) = retry.failure else {
             panic!("not an answer: {retry:?}");
         };
         assert_eq!(refusal.code, "idempotency_key_in_use");
@@ -230,7 +231,7 @@ async fn definite_refusals_are_final_typed_and_forgotten() {
 /// The first attempt was executed, its answer lost; then the API key is revoked. "Not
 /// authenticated" is true of the second attempt and says nothing about the first.
 #[tokio::test]
-async fn a_refusal_that_is_not_stored_does_not_settle_an_earlier_attempt() {
+async fn a_refusal_that_is_not_stored_does_not_decide_an_earlier_attempt() {
     let server = TestServer::start().await;
     let revoked = r#"{"error":{"type":"authentication_error","code":"api_key_invalid"}}"#;
     let acts = [
@@ -252,7 +253,7 @@ async fn a_refusal_that_is_not_stored_does_not_settle_an_earlier_attempt() {
         (given_up.attempts, given_up.reason),
         (2, Reason::EarlierAttempt)
     );
-    let Trouble::Answered(refusal) = given_up.last else {
+    let AttemptFailure::Answered(refusal) = given_up.last else {
         panic!("an answer came");
     };
     assert_eq!(
@@ -346,7 +347,7 @@ async fn where_nobody_listens_nothing_was_received_and_nothing_is_lost() {
         .unwrap();
     let given_up = gave_up(payment(&client).send().await);
     assert!(
-        matches!(given_up.last, Trouble::NotConnected(_)),
+        matches!(given_up.last, AttemptFailure::NotConnected(_)),
         "{given_up}"
     );
     assert!(given_up.attempts > 3, "{given_up}");

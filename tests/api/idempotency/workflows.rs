@@ -236,8 +236,8 @@ async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use()
     world.database.expire_records().await;
     let only = expected(&[("unknown", "in_flight")]);
     assert_eq!(page(&client, "/workflows/checkout-1").await, (only, false));
-    let settled = charge_in(&client, "checkout-2", "unknown").await;
-    assert_eq!(settled.status, 201);
+    let completed = charge_in(&client, "checkout-2", "unknown").await;
+    assert_eq!(completed.status, 201);
     assert_eq!(completed(&client, "checkout-1").await, ["unknown"]);
     assert!(completed(&client, "checkout-2").await.is_empty());
 }

@@ -14,13 +14,13 @@ use crate::support::{
     postgres_proxy::{NetworkFault, PostgresProxy},
 };
 
-/// Lets the first transaction that would settle fail with each of these, one after the other.
+/// Lets the first transaction that would complete fail with each of these, one after the other.
 async fn settling_fails_with(world: &World, codes: &[&str]) {
     let codes = codes.join(",");
     let sql = format!(
-        "CREATE SEQUENCE settlements;
+        "CREATE SEQUENCE completions;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-         DECLARE code text := split_part('{codes}', ',', nextval('settlements')::integer);
+         DECLARE code text := split_part('{codes}', ',', nextval('completions')::integer);
          BEGIN
              IF code <> '' THEN RAISE EXCEPTION 'no' USING ERRCODE = code; END IF;
              RETURN NEW;
@@ -47,7 +47,7 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     let (record, replayed) = stored(world.ask().await);
     assert_eq!((record.reply.status, replayed), (201, false));
     assert_eq!(world.counts().await, (1, 1, 0));
-    let attempts = "SELECT last_value FROM settlements";
+    let attempts = "SELECT last_value FROM completions";
     assert_eq!(world.database.count(attempts).await, 7);
     assert_eq!(world.network.calls().len(), 1);
 
@@ -65,8 +65,8 @@ async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() 
     settling_fails_with(&world, &["55P03"]).await;
     let operation = world.network.calls()[0];
     let word = async |_: &Uuid| CallOutcome::Answered(true);
-    let settled = world.replica().resolve(operation, word).await;
-    assert!(settled.unwrap());
+    let completed = world.replica().resolve(operation, word).await;
+    assert!(completed.unwrap());
     assert_eq!(world.counts().await, (1, 1, 0));
 }
 
@@ -89,13 +89,13 @@ async fn a_defect_is_not_tried_again() {
     let world = World::new().await;
     settling_fails_with(&world, &["23514", "23514"]).await;
     assert!(is_failed(&world.ask().await));
-    let attempts = "SELECT last_value FROM settlements";
+    let attempts = "SELECT last_value FROM completions";
     assert_eq!(world.database.count(attempts).await, 1);
     assert_eq!(world.counts().await, (1, 0, 1));
 }
 
 #[tokio::test]
-async fn a_settlement_whose_commit_is_not_acknowledged_is_found_or_made_again() {
+async fn a_completion_whose_commit_is_not_acknowledged_is_found_or_made_again() {
     for fault in [
         NetworkFault::LosesAnswersToCommit,
         NetworkFault::LosesCommits,

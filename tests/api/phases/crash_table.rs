@@ -64,7 +64,7 @@ impl World {
                 self.processor.delays(1).await;
                 self.kill_and_start();
                 // Now what was on its way arrives, and what was being done is done.
-                self.processor.reset_switches().await;
+                self.processor.reset_faults().await;
             }
         }
         assert!(
@@ -74,8 +74,8 @@ impl World {
     }
 
     async fn delay(&self, fault: &str) -> Option<PausePoint> {
-        let switch = json!({"fault": fault, "milliseconds": 60_000});
-        self.processor.switch(switch).await;
+        let fault = json!({"fault": fault, "milliseconds": 60_000});
+        self.processor.set_fault(fault).await;
         None
     }
 
@@ -155,7 +155,7 @@ async fn a_crashed_charge_that_is_retried_after_the_lease_charges_once() {
 }
 
 #[tokio::test]
-async fn a_crashed_charge_that_is_never_retried_is_settled_or_never_was() {
+async fn a_crashed_charge_that_is_never_retried_is_completed_or_never_was() {
     table(&[Verb::Charge], CRASHES, &[Retry::Never]).await;
 }
 
@@ -167,7 +167,7 @@ async fn a_crashed_capture_refund_or_payment_happens_once() {
 }
 
 #[tokio::test]
-async fn a_crashed_capture_refund_or_payment_that_is_never_retried_is_settled() {
+async fn a_crashed_capture_refund_or_payment_that_is_never_retried_is_completed() {
     let verbs = [Verb::Capture, Verb::Refund, Verb::Pay];
     table(&verbs, &[Crash::BeforeTheEffect], &[Retry::Never]).await;
 }
@@ -191,8 +191,8 @@ async fn whatever_the_processor_does_a_retry_has_one_effect() {
             let before = world.processor.lines().await;
             // A refusal is certain, so it is tried again within one call: all of its sends fail.
             let count = if frees_the_key { 3 } else { 1 };
-            let switch = json!({"fault": fault, "count": count});
-            world.processor.switch(switch).await;
+            let fault = json!({"fault": fault, "count": count});
+            world.processor.set_fault(fault).await;
             let key = format!("{fault}-{verb:?}");
             let failed = world.client().post(&path, &key, &body).await;
             assert_eq!(failed.status, 503, "{case}");
@@ -208,7 +208,7 @@ async fn whatever_the_processor_does_a_retry_has_one_effect() {
                 let other = world.client().post(&path, &key, &json!({"x": 1})).await;
                 assert_eq!(other.code(), "idempotency_key_reused", "{case}");
             }
-            world.processor.reset_switches().await;
+            world.processor.reset_faults().await;
             let answer = world.client().post(&path, &key, &body).await;
             assert!(answer.status.is_success(), "{case}: {answer:?}");
             assert_eq!(world.processor.lines().await - before, 1, "{case}");

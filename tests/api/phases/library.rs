@@ -80,7 +80,7 @@ async fn an_unknown_outcome_keeps_the_key_in_flight_and_a_retry_asks_under_the_s
 }
 
 #[tokio::test]
-async fn once_in_doubt_only_a_definite_answer_settles() {
+async fn once_in_doubt_only_a_definite_answer_completes() {
     let world = World::new().await;
     // "Not executed" is true of the second attempt, and says nothing about the first one.
     world.network.will(&[Far::DropsAfter, Far::NotExecuted]);
@@ -199,7 +199,7 @@ async fn of_many_who_find_the_lease_over_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_late_holder_settles_nothing_and_answers_what_the_other_one_wrote() {
+async fn a_late_holder_completes_nothing_and_answers_what_the_other_one_wrote() {
     let world = World::new().await;
     world.network.will(&[Far::ExecutesLater]);
     let late = world.asking(Duration::ZERO);
@@ -207,7 +207,7 @@ async fn a_late_holder_settles_nothing_and_answers_what_the_other_one_wrote() {
     let gate = world.network.may_answer.lock().unwrap().clone().unwrap();
     world.the_lease_runs_out().await;
     let (record, _) = stored(world.ask().await);
-    // A second settlement would show.
+    // A second completion would show.
     sqlx::query("UPDATE far_operations SET executed = NULL")
         .execute(&world.database.pool)
         .await
@@ -220,7 +220,7 @@ async fn a_late_holder_settles_nothing_and_answers_what_the_other_one_wrote() {
 }
 
 #[tokio::test]
-async fn a_holder_of_a_released_key_can_not_settle_what_was_begun_after_it() {
+async fn a_holder_of_a_released_key_can_not_complete_what_was_begun_after_it() {
     let world = World::new().await;
     world
         .network
@@ -258,8 +258,8 @@ async fn a_late_holder_with_an_answer_begins_nothing_new() {
     let operation = world.network.calls()[0];
     let word =
         async |_: &Uuid| CallOutcome::NotExecuted(Failure::unavailable("an operator's word"));
-    let settled = world.replica().resolve(operation, word).await;
-    assert!(settled.unwrap());
+    let completed = world.replica().resolve(operation, word).await;
+    assert!(completed.unwrap());
     world.network.answer_now();
     assert!(is_failed(&late.await.unwrap()));
     assert_eq!(world.network.calls(), [operation]);

@@ -1,4 +1,4 @@
-//! What is past the processor's memory of keys: never sent again, only looked up, and settled by a
+//! What is past the processor's memory of keys: never sent again, only looked up, and resolved by a
 //! person.
 
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ fn operations(database: &TestDatabase, arguments: &[&str]) -> Command {
 }
 
 /// `charge-once operations resolve`, beside the processor that was asked.
-fn settle(world: &World, id: Uuid, word: &str) -> Output {
+fn resolve(world: &World, id: Uuid, word: &str) -> Output {
     let id = id.to_string();
     operations(&world.database, &["resolve", &id, word, "--by", "Ada"])
         .env("PROCESSOR_URL", world.processor.url())
@@ -32,7 +32,7 @@ fn settle(world: &World, id: Uuid, word: &str) -> Output {
         .unwrap()
 }
 
-fn settled(output: &Output) {
+fn resolved(output: &Output) {
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -62,7 +62,7 @@ fn charge(card: &str) -> Value {
 /// The operations that are listed: their ids, and what is said of them.
 fn listed(database: &TestDatabase) -> Vec<(Uuid, String)> {
     let output = operations(database, &["list"]).output().unwrap();
-    settled(&output);
+    resolved(&output);
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines()
         .map(|line| {
@@ -80,7 +80,7 @@ async fn in_doubt_for_a_day(fault: &str) -> (World, Uuid) {
 
 async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
     let world = World::new().await;
-    world.processor.switch(json!({"fault": fault})).await;
+    world.processor.set_fault(json!({"fault": fault})).await;
     let answer = world
         .client()
         .post("/charges", "key-1", &charge(card))
@@ -106,7 +106,7 @@ async fn a_day_later(world: &World) -> Uuid {
     .unwrap();
     sqlx::query_scalar(
         "UPDATE operations SET created_at = now() - interval '24 hours'
-          WHERE settled_at IS NULL RETURNING id",
+          WHERE completed_at IS NULL RETURNING id",
     )
     .fetch_one(&world.database.pool)
     .await
@@ -129,23 +129,23 @@ async fn past_the_window_an_operation_is_looked_up_and_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_person_settles_what_was_never_executed_and_the_key_is_free() {
+async fn a_person_resolves_what_was_never_executed_and_the_key_is_free() {
     let (world, id) = in_doubt_for_a_day("drop_before").await;
-    settled(&settle(&world, id, "not-executed"));
+    resolved(&resolve(&world, id, "not-executed"));
     assert_eq!(listed(&world.database), []);
     assert_eq!(world.database.charges().await, 0);
     // All that is left of it.
     assert_eq!(words(&world.database).await, word("not_executed"));
     assert_eq!(world.client().charge("key-1").await.status, 201);
     assert_eq!(world.processor.lines().await, 1);
-    world.assert_the_ledgers_agree("settled by hand").await;
+    world.assert_the_ledgers_agree("resolved by hand").await;
 }
 
 #[tokio::test]
 async fn a_person_s_word_is_an_answer_like_the_processor_s_and_is_kept() {
     for (said, status) in [("done", 201), ("declined", 402)] {
         let (world, id) = in_doubt_for_a_day("drop_before").await;
-        settled(&settle(&world, id, said));
+        resolved(&resolve(&world, id, said));
         let answer = world.client().charge("key-1").await;
         assert_eq!(answer.status, status, "{said}");
         assert!(answer.is_replay());
@@ -163,12 +163,12 @@ async fn no_word_is_taken_against_the_processor_s_own() {
     ] {
         let (world, id) = in_doubt_for_a_day_by("drop_after", card).await;
         for other in others {
-            let refusal = refused(settle(&world, id, other));
+            let refusal = refused(resolve(&world, id, other));
             assert!(refusal.contains(&format!("says \"{says}\"")), "{refusal}");
         }
         assert_eq!(world.in_flight().await, 1);
         assert_eq!(words(&world.database).await, []);
-        settled(&settle(&world, id, says));
+        resolved(&resolve(&world, id, says));
         let body = charge(card);
         let answer = world.client().post("/charges", "key-1", &body).await;
         assert!(answer.is_replay());
@@ -202,13 +202,13 @@ async fn a_person_s_word_is_enough_where_the_processor_that_was_asked_is_gone() 
         .env("PROCESSOR_URL", "http://127.0.0.1:9")
         .env("PROCESSOR_NAME", world.processor.url())
         .output();
-    settled(&other.unwrap());
+    resolved(&other.unwrap());
     assert_eq!(world.client().charge("key-1").await.status, 201);
     world.assert_the_ledgers_agree("by another's word").await;
 }
 
 #[tokio::test]
-async fn nothing_is_settled_by_hand_that_is_young_unknown_done_or_at_work() {
+async fn nothing_is_resolved_by_hand_that_is_young_unknown_done_or_at_work() {
     let (world, id) = in_doubt_for_a_day("drop_before").await;
     let aged = |age: &'static str| {
         sqlx::query("UPDATE operations SET created_at = now() - $1::interval")
@@ -216,31 +216,31 @@ async fn nothing_is_settled_by_hand_that_is_young_unknown_done_or_at_work() {
             .execute(&world.database.pool)
     };
     aged("59 minutes").await.unwrap();
-    assert!(refused(settle(&world, id, "done")).contains("younger than an hour"));
+    assert!(refused(resolve(&world, id, "done")).contains("younger than an hour"));
     aged("61 minutes").await.unwrap();
-    let unknown = refused(settle(&world, Uuid::now_v7(), "done"));
+    let unknown = refused(resolve(&world, Uuid::now_v7(), "done"));
     assert!(unknown.contains("no such operation in flight"));
     sqlx::query("UPDATE idempotency_leases SET leased_until = now() + interval '1 minute'")
         .execute(&world.database.pool)
         .await
         .unwrap();
-    assert!(refused(settle(&world, id, "done")).contains("at work on it"));
+    assert!(refused(resolve(&world, id, "done")).contains("at work on it"));
     assert_eq!(world.in_flight().await, 1);
     assert_eq!(words(&world.database).await, []);
     sqlx::query("UPDATE idempotency_leases SET leased_until = now()")
         .execute(&world.database.pool)
         .await
         .unwrap();
-    settled(&settle(&world, id, "done"));
-    refused(settle(&world, id, "done"));
+    resolved(&resolve(&world, id, "done"));
+    refused(resolve(&world, id, "done"));
 }
 
 #[tokio::test]
-async fn what_may_still_arrive_is_not_settled_as_if_it_never_would() {
+async fn what_may_still_arrive_is_not_resolved_as_if_it_never_would() {
     let world = World::new().await;
     // The last attempt of many hangs in the network, and the processor doesn't know of it.
     let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
-    world.processor.switch(late).await;
+    world.processor.set_fault(late).await;
     assert_eq!(world.client().charge("key-1").await.status, 503);
     let id = a_day_later(&world).await;
     let aged = |age: &'static str| {
@@ -251,14 +251,14 @@ async fn what_may_still_arrive_is_not_settled_as_if_it_never_would() {
     for age in ["2 hours", "23 hours"] {
         aged(age).await.unwrap();
         for word in ["not-executed", "declined"] {
-            let refusal = refused(settle(&world, id, word));
+            let refusal = refused(resolve(&world, id, word));
             assert!(refusal.contains("may have been sent"), "{refusal}");
         }
     }
     assert_eq!(world.in_flight().await, 1);
     assert_eq!(words(&world.database).await, []);
     // It arrives, and the key that was kept says so.
-    world.processor.reset_switches().await;
+    world.processor.reset_faults().await;
     eventually("it has arrived", || async {
         world.processor.lines().await == 1
     })
@@ -284,7 +284,7 @@ async fn a_word_has_a_name() {
 #[tokio::test]
 async fn what_is_not_as_it_was_written_down_is_not_undone_and_frees_no_key() {
     for tampered in [
-        "UPDATE operations SET settled_at = now(), outcome = 'done'",
+        "UPDATE operations SET completed_at = now(), outcome = 'done'",
         "UPDATE charges SET status = 'succeeded', captured = true, amount_captured = amount",
     ] {
         let (world, id) = in_doubt_for_a_day("drop_before").await;
@@ -299,7 +299,7 @@ async fn what_is_not_as_it_was_written_down_is_not_undone_and_frees_no_key() {
         .id();
     world
         .processor
-        .switch(json!({"fault": "drop_before"}))
+        .set_fault(json!({"fault": "drop_before"}))
         .await;
     let body = json!({"charge": id});
     assert_eq!(
@@ -315,7 +315,7 @@ async fn is_not_undone(world: &World, id: Uuid, tampered: &'static str) {
         .execute(&world.database.pool)
         .await
         .unwrap();
-    refused(settle(world, id, "not-executed"));
+    refused(resolve(world, id, "not-executed"));
     assert_eq!(world.in_flight().await, 1, "{tampered}");
     assert_eq!(words(&world.database).await, [], "{tampered}");
 }

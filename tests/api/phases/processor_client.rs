@@ -414,14 +414,16 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
         InstructionOutcome::Unknown(_)
     ));
     for fault in ["error_before", "drop_before", "error_after", "drop_after"] {
-        service.switch(json!({"fault": fault})).await;
+        service.set_fault(json!({"fault": fault})).await;
         let asked = processor.execute(key, &taken).await;
         assert!(
             matches!(asked, InstructionOutcome::Unknown(_)),
             "{fault}: {asked:?}"
         );
     }
-    service.switch(json!({"fault": "refuse", "count": 3})).await;
+    service
+        .set_fault(json!({"fault": "refuse", "count": 3}))
+        .await;
     let asked = processor.execute(key, &taken).await;
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
@@ -468,7 +470,7 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
     let processor = HttpProcessor::new(&service.url(), SHORT).unwrap();
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": 600_000});
-    service.switch(long).await;
+    service.set_fault(long).await;
     let asked = processor.execute(key, &authorize("ch_1", "tok_visa")).await;
     assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
     let asked = processor.look_up(key).await;
@@ -476,7 +478,7 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
         matches!(asked, InstructionOutcome::Unknown(_)),
         "in progress: {asked:?}"
     );
-    service.reset_switches().await;
+    service.reset_faults().await;
     crate::support::harness::eventually("the effect comes", || async {
         processor.look_up(key).await == InstructionOutcome::Answered(Answer::Done)
     })

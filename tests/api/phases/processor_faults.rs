@@ -1,4 +1,4 @@
-//! `charge-once processor` under faults: crashes, lost replies, and the faults that its switches
+//! `charge-once processor` under faults: crashes, lost replies, and the faults that it is told to have
 //! make.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ async fn after_kill_9_between_effect_and_reply_a_resend_gets_the_answer() {
     let processor = Arc::new(Processor::start().await);
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_after", "milliseconds": FOREVER});
-    processor.switch(long).await;
+    processor.set_fault(long).await;
     let reply = sends(&processor, key);
     processor.delays(1).await;
     assert_eq!(processor.lines().await, 1, "it has happened");
@@ -44,7 +44,7 @@ async fn after_kill_9_before_the_effect_a_resend_executes() {
     let processor = Arc::new(Processor::start().await);
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": FOREVER});
-    processor.switch(long).await;
+    processor.set_fault(long).await;
     let reply = sends(&processor, key);
     processor.delays(1).await;
     processor.signal(Signal::SIGKILL);
@@ -72,7 +72,9 @@ async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_l
         let key = Uuid::now_v7();
         let charge = format!("ch_{fault}");
         let instruction = authorize(&charge, "tok_visa");
-        processor.switch(json!({"fault": fault, "count": 2})).await;
+        processor
+            .set_fault(json!({"fault": fault, "count": 2}))
+            .await;
         let expected = match fault {
             "refuse" => only(503, key, "not_executed"),
             "error_before" | "error_after" => only(500, key, "unknown"),
@@ -98,8 +100,8 @@ async fn a_refusal_of_a_resend_takes_nothing_back() {
     let processor = Processor::start().await;
     let key = Uuid::now_v7();
     let instruction = authorize("ch_1", "tok_visa");
-    processor.switch(json!({"fault": "drop_after"})).await;
-    processor.switch(json!({"fault": "refuse"})).await;
+    processor.set_fault(json!({"fault": "drop_after"})).await;
+    processor.set_fault(json!({"fault": "refuse"})).await;
     assert_eq!(processor.put(key, &instruction).await, None);
     let refused = processor.put(key, &instruction).await;
     assert_eq!(refused, only(503, key, "not_executed"));
@@ -117,7 +119,7 @@ async fn a_delay_before_the_effect_is_in_progress_and_one_on_the_way_is_not_know
         let key = Uuid::now_v7();
         let lines = processor.lines().await;
         let long = json!({"fault": fault, "milliseconds": FOREVER});
-        processor.switch(long).await;
+        processor.set_fault(long).await;
         let late = sends(&processor, key);
         processor.delays(1).await;
         assert_eq!(processor.look_up(key).await.unwrap().1["status"], meanwhile);
@@ -128,7 +130,7 @@ async fn a_delay_before_the_effect_is_in_progress_and_one_on_the_way_is_not_know
         } else {
             assert_eq!(second, done(key), "the first one hasn't arrived");
         }
-        processor.reset_switches().await;
+        processor.reset_faults().await;
         assert_eq!(late.await.unwrap(), done(key), "{fault}");
         assert_eq!(processor.lines().await, lines + 1);
     }
@@ -139,7 +141,7 @@ async fn a_client_that_goes_away_undoes_nothing() {
     let processor = Processor::start().await;
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": FOREVER});
-    processor.switch(long).await;
+    processor.set_fault(long).await;
     let body = serde_json::to_string(&authorize("ch_1", "tok_visa")).unwrap();
     let mut client = TcpStream::connect(processor.address).await.unwrap();
     let length = body.len();
@@ -155,7 +157,7 @@ async fn a_client_that_goes_away_undoes_nothing() {
     for _ in 0..20 {
         processor.look_up(key).await;
     }
-    processor.reset_switches().await;
+    processor.reset_faults().await;
     eventually("the operation is executed", || async {
         processor.look_up(key).await == done(key)
     })
@@ -223,10 +225,10 @@ async fn a_commit_that_postgres_refuses_is_not_executed() {
 async fn a_switch_for_one_verb_leaves_the_others_alone() {
     let processor = Processor::start().await;
     processor
-        .switch(json!({"fault": "refuse", "verb": "capture"}))
+        .set_fault(json!({"fault": "refuse", "verb": "capture"}))
         .await;
     processor
-        .switch(json!({"fault": "error_before", "verb": "look_up"}))
+        .set_fault(json!({"fault": "error_before", "verb": "look_up"}))
         .await;
     let (promised, captured) = (Uuid::now_v7(), Uuid::now_v7());
     assert_eq!(
@@ -247,10 +249,10 @@ async fn a_switch_for_one_verb_leaves_the_others_alone() {
 }
 
 #[tokio::test]
-async fn switches_are_shown_reset_and_refused_where_they_make_no_sense() {
+async fn faults_are_shown_reset_and_refused_where_they_make_no_sense() {
     let processor = Processor::start().await;
-    let set = async |switch: Value| {
-        let request = processor.request(Method::POST, "/switches").json(&switch);
+    let set = async |fault: Value| {
+        let request = processor.request(Method::POST, "/faults").json(&fault);
         request.send().await.unwrap().status().as_u16()
     };
     for senseless in [
@@ -268,11 +270,11 @@ async fn switches_are_shown_reset_and_refused_where_they_make_no_sense() {
         set(json!({"fault": "refuse", "count": 2, "verb": "refund"})).await,
         200
     );
-    let shown = processor.request(Method::GET, "/switches");
+    let shown = processor.request(Method::GET, "/faults");
     let shown: Value = shown.send().await.unwrap().json().await.unwrap();
     let one = json!({"fault": "refuse", "count": 2, "verb": "refund"});
-    assert_eq!(shown, json!({"switches": [one], "delaying": 0}));
-    processor.reset_switches().await;
+    assert_eq!(shown, json!({"faults": [one], "delaying": 0}));
+    processor.reset_faults().await;
     let key = Uuid::now_v7();
     assert_eq!(
         processor.put(key, &refund("ch_1", 1)).await,

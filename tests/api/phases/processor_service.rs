@@ -1,4 +1,4 @@
-//! `charge-once processor`: its own promise, its rules, and its switches.
+//! `charge-once processor`: its own promise, its rules, and its faults on request.
 
 use std::sync::Arc;
 
@@ -336,7 +336,7 @@ async fn sigterm_ends_it_with_exit_code_0_even_while_it_delays() {
     let processor = Arc::new(Processor::start().await);
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_after", "milliseconds": FOREVER});
-    processor.switch(long).await;
+    processor.set_fault(long).await;
     let reply = sends(&processor, key);
     processor.delays(1).await;
     processor.signal(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! A processor that is slow, dies, moves or refuses, and requests that meet an unsettled operation.
+//! A processor that is slow, dies, moves or refuses, and requests that meet an unfinished operation.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use crate::support::{
 #[tokio::test]
 async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same_key() {
     let world = World::new().await;
-    let switch = json!({"fault": "delay_before", "milliseconds": 60_000});
-    world.processor.switch(switch).await;
+    let fault = json!({"fault": "delay_before", "milliseconds": 60_000});
+    world.processor.set_fault(fault).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     // In progress there: doubt here, as often as it is asked.
@@ -21,7 +21,7 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
     let pending = world.client().get("/charges").await.json();
     assert_eq!(pending["data"][0]["status"], "pending");
     assert_eq!(pending["data"][0]["outcome"], Value::Null);
-    world.processor.reset_switches().await;
+    world.processor.reset_faults().await;
     let answer = world.until_definite(&path, &body).await;
     assert_eq!(answer.status, 201);
     assert_eq!(world.processor.lines().await, 1);
@@ -31,8 +31,8 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
 #[tokio::test]
 async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_reuse() {
     let world = World::new().await;
-    let switch = json!({"fault": "delay_before", "milliseconds": 60_000});
-    world.processor.switch(switch).await;
+    let fault = json!({"fault": "delay_before", "milliseconds": 60_000});
+    world.processor.set_fault(fault).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     let first = {
         let (client, path, body) = (world.client(), path.clone(), body.clone());
@@ -53,7 +53,7 @@ async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_re
         0,
         "the first one is still out"
     );
-    world.processor.reset_switches().await;
+    world.processor.reset_faults().await;
     assert_eq!(first.await.unwrap().status, 201);
 }
 
@@ -61,15 +61,15 @@ async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_re
 async fn an_attempt_that_is_late_in_the_network_counts_though_a_later_one_was_refused() {
     let world = World::new().await;
     let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
-    world.processor.switch(late).await;
+    world.processor.set_fault(late).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     // All sends of the second attempt are certainly not executed; the first one still may be.
     let refuse = json!({"fault": "refuse", "count": 3});
-    world.processor.switch(refuse).await;
+    world.processor.set_fault(refuse).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     assert_eq!(world.in_flight().await, 1);
-    world.processor.reset_switches().await;
+    world.processor.reset_faults().await;
     assert_eq!(world.until_definite(&path, &body).await.status, 201);
     eventually("the late one has arrived", || async {
         world.processor.lines().await == 1
@@ -98,8 +98,8 @@ async fn two_partial_refunds_are_two_effects_and_a_retry_of_each_is_none() {
 #[tokio::test]
 async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
     let world = World::new().await;
-    let switch = json!({"fault": "delay_after", "milliseconds": 60_000});
-    world.processor.switch(switch).await;
+    let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
+    world.processor.set_fault(fault).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     let sending = {
         let (client, path, body) = (world.client(), path.clone(), body.clone());
@@ -111,7 +111,7 @@ async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
         .execute(&mut *locked)
         .await
         .unwrap();
-    world.processor.reset_switches().await;
+    world.processor.reset_faults().await;
     // "Busy" says that nothing was done; here the card is charged.
     let answer = sending.await.unwrap();
     assert_eq!(answer.status, 503);
@@ -125,7 +125,10 @@ async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
 #[tokio::test]
 async fn what_one_processor_was_asked_is_never_sent_to_another() {
     let mut world = World::new().await;
-    world.processor.switch(json!({"fault": "drop_after"})).await;
+    world
+        .processor
+        .set_fault(json!({"fault": "drop_after"}))
+        .await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     let other = Processor::start().await;
@@ -144,8 +147,8 @@ async fn what_one_processor_was_asked_is_never_sent_to_another() {
 #[tokio::test]
 async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back() {
     let mut world = World::new().await;
-    let switch = json!({"fault": "delay_after", "milliseconds": 60_000});
-    world.processor.switch(switch).await;
+    let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
+    world.processor.set_fault(fault).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     let sending = {
         let (client, path, body) = (world.client(), path.clone(), body.clone());
@@ -167,21 +170,21 @@ async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back()
 }
 
 #[tokio::test]
-async fn who_meets_an_unsettled_operation_is_told_that_it_is_busy_and_nothing_is_stored() {
+async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_is_stored() {
     let world = World::new().await;
     let client = world.client();
     let charge = client.charge("paid").await.id();
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}]});
     let order = client.post_new("/orders", &order).await.id();
     for verb in ["refund", "authorize"] {
-        let switch = json!({"fault": "drop_after", "verb": verb});
-        world.processor.switch(switch).await;
+        let fault = json!({"fault": "drop_after", "verb": verb});
+        world.processor.set_fault(fault).await;
     }
     let part = json!({"charge": charge, "amount": 500});
     let pay = format!("/orders/{order}/pay");
     assert_eq!(client.post("/refunds", "refund", &part).await.status, 503);
     assert_eq!(client.post(&pay, "pay", &json!({})).await.status, 503);
-    // Reserved: it counts, and is not settled.
+    // Reserved: it counts, and is not completed.
     let reserved = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(reserved["amount_refunded"], 500);
     assert_eq!(

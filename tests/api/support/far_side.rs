@@ -239,7 +239,7 @@ impl World {
         assert_eq!(over.rows_affected(), 1);
     }
 
-    /// Operations written down, those that are settled, and keys in flight.
+    /// Operations written down, those that are completed, and keys in flight.
     pub async fn counts(&self) -> (i64, i64, i64) {
         let database = &self.database;
         (

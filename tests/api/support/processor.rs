@@ -113,25 +113,22 @@ impl Processor {
         said(self.request(Method::GET, &format!("/operations/{key}"))).await
     }
 
-    /// Sets a switch: `json!({"fault": "drop_after"})`.
-    pub async fn switch(&self, switch: Value) {
-        let request = self.request(Method::POST, "/switches").json(&switch);
-        assert_eq!(said(request).await.unwrap().0, 200, "{switch}");
+    /// Sets a fault: `json!({"fault": "drop_after"})`.
+    pub async fn set_fault(&self, fault: Value) {
+        let request = self.request(Method::POST, "/faults").json(&fault);
+        assert_eq!(said(request).await.unwrap().0, 200, "{fault}");
     }
 
-    /// Forgets all switches and ends the delays that are running.
-    pub async fn reset_switches(&self) {
-        let request = self.request(Method::DELETE, "/switches");
+    /// Forgets all faults and ends the delays that are running.
+    pub async fn reset_faults(&self) {
+        let request = self.request(Method::DELETE, "/faults");
         assert_eq!(said(request).await.unwrap().0, 200);
     }
 
-    /// Returns when this many requests are being delayed by a switch.
+    /// Returns when this many requests are being delayed by a fault.
     pub async fn delays(&self, requests: u64) {
         eventually("requests are being delayed", || async {
-            let shown = said(self.request(Method::GET, "/switches"))
-                .await
-                .unwrap()
-                .1;
+            let shown = said(self.request(Method::GET, "/faults")).await.unwrap().1;
             shown["delaying"] == requests
         })
         .await;
