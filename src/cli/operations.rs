@@ -20,7 +20,8 @@ use crate::{
         test_cards::{Decline, DeclineCode},
     },
     idempotency::{
-        CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases, Request, Settings,
+        COMPLETION_RESERVE, CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases,
+        Request, Settings,
     },
     processor::{
         CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
@@ -209,7 +210,7 @@ pub async fn resolve(
     // The processor is not asked to execute anything.
     let effect = ProcessorEffect {
         processor: NotAsked,
-        name: "an operator's word".to_owned(),
+        name: "a person".to_owned(),
         send_again_within: Duration::ZERO,
         resolved_by: Some(person.clone()),
     };
@@ -219,7 +220,7 @@ pub async fn resolve(
         Some(processor) => processor.timeout * 2,
     };
     let lease = LeaseSettings {
-        lease: call_limit + config.timeouts.idle_in_transaction * 2,
+        lease: config.timeouts.database_deadline + call_limit + COMPLETION_RESERVE,
         call_limit,
     };
     let phases = Phases::new(idempotency.clone(), effect, lease)?;

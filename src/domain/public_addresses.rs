@@ -76,8 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_the_last_address_of_each_special_block_are_not_public_and_its_neighbours_are()
-    {
+    fn the_first_and_the_last_address_of_each_special_block_are_not_public_and_its_neighbors_are() {
         let blocks = [
             ("0.0.0.0", "0.255.255.255"),
             ("10.0.0.0", "10.255.255.255"),

@@ -7,18 +7,19 @@ use std::{sync::Arc, time::Duration};
 
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
-use crate::{Record, Request, reply::Row};
+use crate::{Record, Request, connection::begin, reply::Row};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
 pub const CLAIM_WAIT: Duration = Duration::from_millis(250);
 
-/// Opens the transaction and bounds the claim's lock wait by [`CLAIM_WAIT`], in one round trip.
-pub(crate) const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '250ms'";
+/// Opens the transaction and bounds the claim's lock wait by [`CLAIM_WAIT`], in one round trip. It
+/// states what the promise rests on, as [`begin!`](crate::connection::begin) does.
+pub(crate) const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '250ms'");
 
 /// Opens the transaction for a claim that found half the pool waiting already: it tells a free key
 /// from a held one, but hardly waits, so that keys held elsewhere can't use up every connection.
-pub(crate) const BEGIN_BRIEFLY: &str = "BEGIN; SET LOCAL lock_timeout = '25ms'";
+pub(crate) const BEGIN_BRIEFLY: &str = begin!("; SET LOCAL lock_timeout = '25ms'");
 
 /// Longest wait for a row that the work itself needs, and the point that a refusal returns to:
 /// the claim is older than the savepoint and survives it.

@@ -56,6 +56,18 @@ pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnec
     ])
 }
 
+/// Opens a transaction with what the promise rests on, whatever the session's defaults are: a
+/// connection pooler may drop what [`pin_session`] asks for.
+macro_rules! begin {
+    ($($more:literal)?) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on",
+            $($more)?
+        )
+    };
+}
+pub(crate) use begin;
+
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
     connection: PoolConnection<Postgres>,

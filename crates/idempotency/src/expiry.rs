@@ -3,15 +3,16 @@
 //! Promise: the sweep removes nothing but what is already dead, never makes a request wait longer
 //! than one short batch, and runs on any number of replicas at once without a leader.
 
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
-/// Records deleted in one transaction: a few milliseconds' work, well under the claim's lock wait,
+/// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work, well under the claim's lock wait,
 /// because a claim of a key in the batch waits for the batch.
 pub const SWEEP_BATCH_ROWS: i64 = 500;
 
 /// Deletes every record that is expired now, batch by batch, and returns how many there were.
 ///
-/// `connection` should be the sweep's own: a long backlog must not take one from requests.
+/// `connection` should be the sweep's own, not a pool's: a long backlog must not take one from
+/// requests.
 pub async fn sweep(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let mut removed = 0;
     loop {
@@ -28,7 +29,6 @@ pub async fn sweep(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
 /// `MATERIALIZED` makes the limit a limit: a subquery that the planner may run again would lock
 /// more. `SKIP LOCKED` leaves rows alone that another replica sweeps or a request takes over.
 async fn sweep_batch(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
-    let mut tx = connection.begin().await?;
     let deleted = sqlx::query!(
         r#"
         WITH dead AS MATERIALIZED (
@@ -44,8 +44,7 @@ async fn sweep_batch(connection: &mut PgConnection) -> Result<u64, sqlx::Error> 
         "#,
         SWEEP_BATCH_ROWS,
     )
-    .execute(&mut *tx)
+    .execute(connection)
     .await?;
-    tx.commit().await?;
     Ok(deleted.rows_affected())
 }

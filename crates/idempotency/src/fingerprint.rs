@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_do_not_move_between_neighbouring_parts() {
+    fn bytes_do_not_move_between_neighboring_parts() {
         let left = FingerprintInput {
             method: "POSTx",
             path: "",

@@ -100,6 +100,7 @@ impl Idempotency {
     ///
     /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
     /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.
+    /// Panics outside a Tokio runtime.
     pub fn new(pool: PgPool, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
         let waiting = usize::try_from(pool.options().get_max_connections() / 2)?.max(1);
         Ok(Self {
@@ -132,8 +133,8 @@ impl Idempotency {
         .await
     }
 
-    /// The requests of one account that this process works on, in the order they came. News for a
-    /// person or a page, never a permission: other replicas have requests of their own.
+    /// The requests of one account that this process works on, in the order they came.
+    /// Informational only: other replicas have requests of their own.
     pub fn requests_in_flight(&self, account_id: Uuid) -> Vec<Request> {
         self.in_flight.of_account(account_id)
     }

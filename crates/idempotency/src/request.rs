@@ -29,8 +29,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request that `input` describes, with an id of its own and without a label. A duplicate
-    /// does not wait for it.
+    /// The request that `input` describes, with an id of its own and without a label. As a
+    /// duplicate, it does not wait.
     pub fn new(account_id: Uuid, key: IdempotencyKey, input: &FingerprintInput<'_>) -> Self {
         Self {
             account_id,

@@ -173,7 +173,7 @@ async fn recorded(
 }
 
 /// Where a key stands in its workflow. It still stands there when its record has expired, so that
-/// the pages of a workflow that is ageing lead on.
+/// the pages of a workflow that is aging lead on.
 async fn first_use(
     tx: &mut PgConnection,
     account_id: Uuid,

@@ -215,3 +215,35 @@ async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(
         i64::from(cfg!(feature = "phases"))
     );
 }
+
+/// Reports what the transaction runs with.
+struct ShowTransaction;
+
+impl Command for ShowTransaction {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let show = "SELECT concat_ws(' / ', current_setting('synchronous_commit'), \
+                    current_setting('transaction_isolation'), \
+                    current_setting('transaction_read_only'))";
+        let shown: String = sqlx::query_scalar(show).fetch_one(tx).await?;
+        Ok(Reply::json(200, shown))
+    }
+}
+
+/// A connection pooler may drop what `pin_session` asks for.
+#[sqlx::test(migrations = false)]
+async fn a_transaction_is_durable_whatever_the_session_defaults_are(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    set_up(options.clone(), connect.clone()).await;
+    let unpinned = connect.options([
+        ("synchronous_commit", "off"),
+        ("default_transaction_isolation", "serializable"),
+        ("default_transaction_read_only", "on"),
+    ]);
+    let pool = options.connect_with(unpinned).await.unwrap();
+    let idempotency = Idempotency::new(pool, Settings::default()).unwrap();
+    let show = request(Uuid::now_v7(), "one", "/settings", "{}");
+    let (record, _) = stored(idempotency.run(show, ShowTransaction).await);
+    assert_eq!(record.reply.body, b"on / read committed / off");
+}

@@ -1,6 +1,10 @@
 //! Effects outside the database, and workflows over both ways to run.
 #![cfg(feature = "phases")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
 
 mod support;
 
@@ -14,8 +18,8 @@ use std::{
 };
 
 use charge_once_idempotency::{
-    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
-    Phases, Rejection, Reply, SessionLimits, Settings, pin_session,
+    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency,
+    LeaseSettings, Outcome, Phases, Rejection, Reply, SessionLimits, Settings, pin_session,
 };
 use sqlx::{
     PgConnection, PgPool,
@@ -57,8 +61,11 @@ struct Parcel {
 }
 
 /// The courier's API; it has idempotency keys of its own.
+#[derive(Default)]
 struct Courier {
     client: CourierClient,
+    /// The defect that [`ExternalEffect::read`] must not have.
+    swallows_an_error: bool,
 }
 
 impl ExternalEffect for Courier {
@@ -74,8 +81,11 @@ impl ExternalEffect for Courier {
     ) -> Result<Parcel, Failure> {
         let address = sqlx::query_scalar("SELECT address FROM parcels WHERE id = $1")
             .bind(operation)
-            .fetch_one(tx)
+            .fetch_one(&mut *tx)
             .await?;
+        if self.swallows_an_error {
+            let _ = sqlx::query("SELECT 1 / 0").execute(tx).await;
+        }
         Ok(Parcel {
             account_id,
             id: operation,
@@ -86,7 +96,8 @@ impl ExternalEffect for Courier {
     async fn call(&self, parcel: &Parcel) -> CallOutcome<String> {
         match self.client.order(parcel.id, &parcel.address) {
             Some(tracking_number) => CallOutcome::Answered(tracking_number),
-            None => CallOutcome::Unknown(Failure::unavailable("the courier's answer is lost")),
+            // A busy courier is in doubt too: the parcel may be ordered.
+            None => CallOutcome::Unknown(Failure::busy("the courier answered 409")),
         }
     }
 
@@ -155,7 +166,11 @@ async fn set_up_phases(
     .execute(pool)
     .await
     .unwrap();
-    Phases::new(idempotency, Courier { client }, LEASE).unwrap()
+    let courier = Courier {
+        client,
+        ..Courier::default()
+    };
+    Phases::new(idempotency, courier, LEASE).unwrap()
 }
 
 fn to_elm_street(account_id: Uuid) -> OrderCourier {
@@ -178,7 +193,10 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(
 
     client.loses.store(1, Ordering::SeqCst);
     let lost = phases.run(parcel(), to_elm_street(account_id)).await;
-    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    let Outcome::Failed(Failure { kind, .. }) = lost else {
+        panic!("{lost:?}");
+    };
+    assert_eq!(kind, FailureKind::Unavailable);
     // A command in one transaction can't judge what is left in flight.
     let seat = BookSeat {
         account_id,
@@ -237,14 +255,11 @@ async fn the_operation_of_another_request_is_not_taken_over(
                 Ok(true)
             })
         })
-        .connect_with(pin_session(connect, SessionLimits::default()))
-        .await
-        .unwrap();
-    resume.add_permits(1);
-    released.recv().await.unwrap();
+        .connect_lazy_with(pin_session(connect, SessionLimits::default()));
     let elsewhere = Idempotency::new(gated, Settings::default()).unwrap();
     let courier = Courier {
         client: client.clone(),
+        ..Courier::default()
     };
     let elsewhere = Phases::new(elsewhere, courier, LEASE).unwrap();
     let retry = tokio::spawn({
@@ -267,6 +282,59 @@ async fn the_operation_of_another_request_is_not_taken_over(
     assert!(matches!(answered, Outcome::Reused), "{answered:?}");
     let (record, _) = stored(phases.run(oak_parcel(), to_oak_street()).await);
     assert_eq!(record.reply.body, br#"{"tracking":"Oak Street-1"}"#);
+}
+
+/// PostgreSQL answers a COMMIT after an error with a rollback, which sqlx takes for success.
+#[sqlx::test(migrations = false)]
+async fn nothing_is_asked_for_when_the_operation_was_rolled_back(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let client = CourierClient::default();
+    let sound = set_up_phases(&pool, idempotency.clone(), client.clone()).await;
+    let courier = Courier {
+        client: client.clone(),
+        swallows_an_error: true,
+    };
+    let defective = Phases::new(idempotency, courier, LEASE).unwrap();
+    let account_id = Uuid::now_v7();
+    let parcel = |key| request(account_id, key, "/parcels", "{}");
+
+    let begun = defective
+        .run(parcel("one"), to_elm_street(account_id))
+        .await;
+    assert!(matches!(begun, Outcome::Failed(_)), "{begun:?}");
+    assert!(client.ordered.lock().unwrap().is_empty());
+    assert_eq!(count(&pool, "SELECT count(*) FROM parcels").await, 0);
+
+    // A takeover that is rolled back leaves the operation to the next process.
+    client.loses.store(1, Ordering::SeqCst);
+    let lost = sound.run(parcel("two"), to_elm_street(account_id)).await;
+    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    let taken_over = defective
+        .run(parcel("two"), to_elm_street(account_id))
+        .await;
+    assert!(matches!(taken_over, Outcome::Failed(_)), "{taken_over:?}");
+    let takeovers = "SELECT takeovers::bigint FROM idempotency_leases";
+    assert_eq!(count(&pool, takeovers).await, 0);
+    let (record, _) = stored(sound.run(parcel("two"), to_elm_street(account_id)).await);
+    assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_lease_that_is_too_short_for_a_call_is_refused(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (_, idempotency) = set_up(options, connect).await;
+    let settings = LeaseSettings {
+        lease: Duration::from_secs(15),
+        call_limit: Duration::from_secs(10),
+    };
+    let refused = Phases::new(idempotency, Courier::default(), settings);
+    let reason = refused.err().map(|error| error.to_string());
+    assert!(reason.unwrap().starts_with("the lease must be longer than"));
 }
 
 #[cfg(feature = "workflow")]

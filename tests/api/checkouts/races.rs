@@ -377,7 +377,8 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     };
     let short = LeaseSettings {
         lease: Duration::from_secs(10),
-        call_limit: Duration::from_secs(10),
+        // To begin takes longer than a microsecond.
+        call_limit: Duration::from_micros(4_999_999),
     };
     let phases = Phases::new(idempotency, steps, short).unwrap();
     let account: uuid::Uuid = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1")

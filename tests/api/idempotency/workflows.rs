@@ -206,7 +206,7 @@ async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use()
     let world = World::new().await;
     let client = world.client();
     let drop_after = json!({"fault": "drop_after"});
-    world.processor.switch(drop_after).await;
+    world.processor.set_fault(drop_after).await;
     let unknown = charge_in(&client, "checkout-1", "unknown").await;
     assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
     charge_in(&client, "checkout-1", "later").await;
@@ -236,8 +236,8 @@ async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use()
     world.database.expire_records().await;
     let only = expected(&[("unknown", "in_flight")]);
     assert_eq!(page(&client, "/workflows/checkout-1").await, (only, false));
-    let completed = charge_in(&client, "checkout-2", "unknown").await;
-    assert_eq!(completed.status, 201);
+    let finished = charge_in(&client, "checkout-2", "unknown").await;
+    assert_eq!(finished.status, 201);
     assert_eq!(completed(&client, "checkout-1").await, ["unknown"]);
     assert!(completed(&client, "checkout-2").await.is_empty());
 }

@@ -158,15 +158,15 @@ impl File<'_> {
             );
         if self.has_transaction {
             if !statements.first().is_some_and(sets_lock_timeout) {
-                self.set_fault(Fault::NoLockTimeout);
+                self.fault(Fault::NoLockTimeout);
             }
             if is_concurrent {
-                self.set_fault(Fault::ConcurrentlyInTransaction);
+                self.fault(Fault::ConcurrentlyInTransaction);
             }
         } else if !is_concurrent {
-            self.set_fault(Fault::NeedlesslyWithoutTransaction);
+            self.fault(Fault::NeedlesslyWithoutTransaction);
         } else if statements.len() != 1 {
-            self.set_fault(Fault::NotAlone);
+            self.fault(Fault::NotAlone);
         }
         for statement in statements {
             self.read_statement(statement, dropped_concurrently > 0);
@@ -189,19 +189,19 @@ impl File<'_> {
                 };
                 let is_literal = insert.source.as_deref().is_some_and(is_literal_rows);
                 if !into_new && !is_literal {
-                    self.set_fault(Fault::ChangesRows);
+                    self.fault(Fault::ChangesRows);
                 }
             }
             Statement::Update(_)
             | Statement::Delete(_)
             | Statement::Merge(_)
-            | Statement::Truncate(_) => self.set_fault(Fault::ChangesRows),
+            | Statement::Truncate(_) => self.fault(Fault::ChangesRows),
             Statement::Drop {
                 object_type: ObjectType::Index,
                 ..
             } => {
                 if !drops_concurrently {
-                    self.set_fault(Fault::NotConcurrently);
+                    self.fault(Fault::NotConcurrently);
                 }
             }
             Statement::Drop {
@@ -209,13 +209,13 @@ impl File<'_> {
                 cascade: false,
                 ..
             } => self.contract(),
-            _ => self.set_fault(Fault::NotKnownToBeSafe),
+            _ => self.fault(Fault::NotKnownToBeSafe),
         }
     }
 
     fn contract(&mut self) {
         if !self.has_contract_marker {
-            self.set_fault(Fault::ContractsUnmarked);
+            self.fault(Fault::ContractsUnmarked);
         }
     }
 
@@ -224,9 +224,9 @@ impl File<'_> {
             return;
         }
         if !index.concurrently {
-            self.set_fault(Fault::NotConcurrently);
+            self.fault(Fault::NotConcurrently);
         } else if index.if_not_exists {
-            self.set_fault(Fault::TakesInvalidIndex);
+            self.fault(Fault::TakesInvalidIndex);
         }
     }
 
@@ -249,7 +249,7 @@ impl File<'_> {
             AlterTableOperation::ValidateConstraint { name } => {
                 let key = (table.to_owned(), named(name));
                 if self.added_constraints.contains(&key) {
-                    self.set_fault(Fault::ValidatedTooEarly);
+                    self.fault(Fault::ValidatedTooEarly);
                 }
                 if let Some(column) = self.linter.unproven.remove(&key) {
                     self.newly_proven.push((table.to_owned(), column));
@@ -260,14 +260,14 @@ impl File<'_> {
                 AlterColumnOperation::SetNotNull => {
                     let key = (table.to_owned(), named(column_name));
                     if !self.linter.proven.contains(&key) {
-                        self.set_fault(Fault::NotNullUnproven);
+                        self.fault(Fault::NotNullUnproven);
                     }
                 }
-                AlterColumnOperation::SetDataType { .. } => self.set_fault(Fault::ChangesType),
+                AlterColumnOperation::SetDataType { .. } => self.fault(Fault::ChangesType),
                 AlterColumnOperation::DropNotNull
                 | AlterColumnOperation::SetDefault { .. }
                 | AlterColumnOperation::DropDefault => {}
-                AlterColumnOperation::AddGenerated { .. } => self.set_fault(Fault::RewritesTable),
+                AlterColumnOperation::AddGenerated { .. } => self.fault(Fault::RewritesTable),
             },
             AlterTableOperation::DropConstraint {
                 drop_behavior: None,
@@ -280,7 +280,7 @@ impl File<'_> {
             }
             | AlterTableOperation::RenameColumn { .. }
             | AlterTableOperation::RenameTable { .. } => self.contract(),
-            _ => self.set_fault(Fault::NotKnownToBeSafe),
+            _ => self.fault(Fault::NotKnownToBeSafe),
         }
     }
 
@@ -292,15 +292,15 @@ impl File<'_> {
                 return;
             }
             TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_) => {
-                return self.set_fault(Fault::KeyWithoutIndex);
+                return self.fault(Fault::KeyWithoutIndex);
             }
-            _ => return self.set_fault(Fault::NotKnownToBeSafe),
+            _ => return self.fault(Fault::NotKnownToBeSafe),
         };
         if !not_valid {
-            return self.set_fault(Fault::NoNotValid);
+            return self.fault(Fault::NoNotValid);
         }
         let Some(name) = name else {
-            return self.set_fault(Fault::NotKnownToBeSafe);
+            return self.fault(Fault::NotKnownToBeSafe);
         };
         let key = (table.to_owned(), named(name));
         self.added_constraints.insert(key.clone());
@@ -322,23 +322,23 @@ impl File<'_> {
                 ColumnOption::Default(value) => {
                     has_default = true;
                     if !is_computed_once(value) {
-                        self.set_fault(Fault::RewritesTable);
+                        self.fault(Fault::RewritesTable);
                     }
                 }
                 ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
-                    self.set_fault(Fault::RewritesTable);
+                    self.fault(Fault::RewritesTable);
                 }
                 ColumnOption::Check(_) | ColumnOption::ForeignKey(_) => {
-                    self.set_fault(Fault::NoNotValid);
+                    self.fault(Fault::NoNotValid);
                 }
                 ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_) => {
-                    self.set_fault(Fault::KeyWithoutIndex);
+                    self.fault(Fault::KeyWithoutIndex);
                 }
-                _ => self.set_fault(Fault::NotKnownToBeSafe),
+                _ => self.fault(Fault::NotKnownToBeSafe),
             }
         }
         if !is_nullable && !has_default {
-            self.set_fault(Fault::NotNullWithoutDefault);
+            self.fault(Fault::NotNullWithoutDefault);
         }
     }
 }

@@ -159,7 +159,8 @@ async fn nothing_is_sent_when_too_little_of_the_lease_is_left() {
     let world = World::new().await;
     let short = LeaseSettings {
         lease: Duration::from_secs(10),
-        call_limit: Duration::from_secs(6),
+        // To begin takes longer than a microsecond.
+        call_limit: Duration::from_micros(4_999_999),
     };
     let replica = Phases::new(world.idempotency(), world.network.clone(), short).unwrap();
     let outcome = replica.run(request("A", Duration::ZERO), Start { refuses: false });

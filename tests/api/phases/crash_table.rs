@@ -191,8 +191,8 @@ async fn whatever_the_processor_does_a_retry_has_one_effect() {
             let before = world.processor.lines().await;
             // A refusal is certain, so it is tried again within one call: all of its sends fail.
             let count = if frees_the_key { 3 } else { 1 };
-            let fault = json!({"fault": fault, "count": count});
-            world.processor.set_fault(fault).await;
+            let rule = json!({"fault": fault, "count": count});
+            world.processor.set_fault(rule).await;
             let key = format!("{fault}-{verb:?}");
             let failed = world.client().post(&path, &key, &body).await;
             assert_eq!(failed.status, 503, "{case}");

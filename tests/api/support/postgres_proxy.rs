@@ -94,7 +94,7 @@ async fn accept(
             let (from_server, to_server) = server.into_split();
             let commit_was_sent = AtomicBool::new(false);
             let requests = pass_on(from_client, to_server, |bytes| {
-                if !bytes.windows(6).any(|window| window == b"COMMIT") {
+                if !bytes.windows(7).any(|window| window == b"COMMIT\0") {
                     return true;
                 }
                 let now = *fault.borrow();

@@ -39,4 +39,4 @@ COMMENT ON COLUMN idempotency_leases.leased_until IS
 COMMENT ON COLUMN idempotency_leases.recover_after IS
     'From then on the reconciler takes it over; a client''s retry may do so from leased_until.';
 COMMENT ON COLUMN idempotency_leases.in_doubt IS
-    'An attempt may have been executed. Only a definite answer for the operation ends this.';
+    'An attempt may have been executed. For people: the code takes every takeover to be in doubt.';

@@ -13,7 +13,7 @@ use super::{
     COMPLETION_RESERVE, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
     LeasedOperation, Phases, in_doubt, lease,
 };
-use crate::{Failure, FailureKind, GuardedConnection, reply};
+use crate::{Failure, FailureKind, GuardedConnection, connection::begin, reply};
 
 /// The first pause before an outcome that could not be written is written again, and the longest:
 /// each is twice the one before, with jitter. Short against the database deadline, which ends the
@@ -99,7 +99,7 @@ impl<E: ExternalEffect> Phases<E> {
     ) -> Result<CompletionOutcome, Failure> {
         let LeasedOperation { lease, operation } = leased;
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
-        let mut tx = connection.begin().await?;
+        let mut tx = connection.begin_with(begin!()).await?;
         if !lease::hold(&mut tx, lease).await? {
             tx.rollback().await?;
             connection.release();
@@ -121,7 +121,7 @@ impl<E: ExternalEffect> Phases<E> {
             }
             CallOutcome::NotExecuted(failure) | CallOutcome::Unknown(failure) => {
                 lease::give_back(&mut tx, lease).await?;
-                CompletionOutcome::Failed(failure.clone())
+                CompletionOutcome::Failed(in_doubt(failure.clone()))
             }
         };
         tx.commit().await.map_err(Failure::of_commit)?;

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Failure, GuardedConnection, Outcome, Rejection, Reply, Request, conclude,
+    connection::begin,
     in_flight::{Conclusion, Leadership},
     transaction::{TxOutcome, Work},
 };
@@ -95,7 +96,7 @@ impl<E: ExternalEffect> Phases<E> {
     async fn take_over(&self, request: &Request) -> Result<TakeOver<E::Operation>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
         let since = Instant::now();
-        let mut tx = connection.begin().await?;
+        let mut tx = connection.begin_with(begin!()).await?;
         let taken = match lease::read(&mut tx, request).await? {
             None => TakeOver::Gone,
             // The key was released and claimed by another request since this one read it.
@@ -160,9 +161,14 @@ impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
         match self.begin.begin(tx, lease.operation).await? {
             BeginOutcome::Replied(reply) => Ok(ControlFlow::Break(reply)),
             BeginOutcome::Begun { resource_id } => {
+                let operation = self
+                    .phases
+                    .effect
+                    .read(tx, lease.account_id, lease.operation);
+                let operation = operation.await.map_err(Rejection::Failed)?;
+                // Last: after an error that was swallowed, this statement fails.
                 lease::take(tx, &lease, &self.phases.lease, resource_id.as_deref()).await?;
-                let leased = self.phases.read(tx, lease).await;
-                leased.map(ControlFlow::Continue).map_err(Rejection::Failed)
+                Ok(ControlFlow::Continue(LeasedOperation { lease, operation }))
             }
         }
     }

@@ -55,7 +55,7 @@ pub enum BeginOutcome {
 /// after a crash has only what `begin` wrote down.
 pub trait ExternalEffect: Send + Sync + 'static {
     /// What tells its operations from those of another implementation, in the table: each takes
-    /// over its own.
+    /// over its own. It is stored, so a new name strands the operations in flight.
     const KIND: &'static str;
 
     /// What was written down.
@@ -107,7 +107,10 @@ pub enum CallOutcome<A> {
 /// How long a holder has.
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseSettings {
-    /// From `begin` to `complete`; longer than `call_limit` and [`COMPLETION_RESERVE`] together.
+    /// From `begin` to `complete`: [`Settings::database_deadline`], `call_limit` and
+    /// [`COMPLETION_RESERVE`] together. What `begin` takes more is missing for the call.
+    ///
+    /// [`Settings::database_deadline`]: crate::Settings::database_deadline
     pub lease: Duration,
     /// The longest that one `call` may take.
     pub call_limit: Duration,
@@ -149,12 +152,19 @@ enum CompletionOutcome {
 }
 
 impl<E: ExternalEffect> Phases<E> {
-    /// Fails on a lease that Postgres can't represent.
+    /// Fails on a lease that leaves `begin` no time before a call and [`COMPLETION_RESERVE`], because
+    /// nothing would ever be asked for, and on one that Postgres can't represent.
     pub fn new(
         idempotency: Idempotency,
         effect: E,
         settings: LeaseSettings,
     ) -> Result<Self, sqlx::error::BoxDynError> {
+        if settings.lease <= settings.call_limit + COMPLETION_RESERVE {
+            let too_short = format!(
+                "the lease must be longer than the call limit and {COMPLETION_RESERVE:?} together"
+            );
+            return Err(too_short.into());
+        }
         Ok(Self {
             idempotency,
             effect: Arc::new(effect),
@@ -163,14 +173,21 @@ impl<E: ExternalEffect> Phases<E> {
         })
     }
 
-    /// Reads the operation that the lease is about, as `begin` wrote it down.
+    /// Reads the operation of a lease that was taken over, as `begin` wrote it down.
     async fn read(
         &self,
         tx: &mut PgConnection,
         lease: Lease,
     ) -> Result<LeasedOperation<E::Operation>, Failure> {
-        let reading = self.effect.read(tx, lease.account_id, lease.operation);
-        let operation = reading.await?;
+        let operation = self.effect.read(tx, lease.account_id, lease.operation);
+        let operation = operation.await?;
+        // Last: after an error that was swallowed, this statement fails. Without it, COMMIT would
+        // answer as if it had committed, and the takeover would be undone.
+        if !lease::hold(tx, &lease).await? {
+            return Err(Failure::unavailable(
+                "another process took the operation over",
+            ));
+        }
         Ok(LeasedOperation { lease, operation })
     }
 

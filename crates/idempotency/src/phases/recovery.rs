@@ -11,18 +11,19 @@ use super::{
     CallOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases,
     lease::{self, Lease, Taken},
 };
-use crate::{Failure, FailureKind, GuardedConnection};
+use crate::{Failure, FailureKind, GuardedConnection, connection::begin};
 
 impl<E: ExternalEffect> Phases<E> {
     /// Takes over one operation that waits for it, for clients that never retry. `false`: there is
-    /// none now. Call it in a loop now and then, on every replica.
+    /// none now. Call it in a loop now and then, on every replica. A panic of the effect reaches
+    /// the caller, so spawn each call.
     pub async fn recover_one(&self) -> Result<bool, Failure> {
         let Some(lease) = self.bounded(self.take_over_any()).await? else {
             return Ok(false);
         };
         let operation = lease.operation;
-        // The takeover is committed by now, so that one operation that can't be read, or whose work
-        // panics, waits for its turn again and doesn't keep the others from theirs.
+        // The takeover is committed by now: an operation that can't be read, or whose call panics,
+        // waits for its turn again.
         let leased = match self.bounded(self.read_aside(lease.clone())).await {
             Ok(leased) => leased,
             Err(Failure { kind, cause, .. }) => {
@@ -54,10 +55,16 @@ impl<E: ExternalEffect> Phases<E> {
     }
 
     /// Resolves an operation by what a person has found out from the other side. `decide` is asked
-    /// in place of [`ExternalEffect::call`], while no other process can be at work, and counts for
-    /// every attempt, so that [`CallOutcome::NotExecuted`] frees the key. [`CallOutcome::Unknown`]
-    /// resolves nothing and is the error. `false`: the operation isn't in flight, or a process is
-    /// at work on it.
+    /// in place of [`ExternalEffect::call`], under a lease of its own, and counts for every
+    /// attempt: [`CallOutcome::NotExecuted`] frees the key. [`CallOutcome::Unknown`] resolves
+    /// nothing and is the error.
+    ///
+    /// An earlier attempt may still be on its way, because a call that timed out can arrive late.
+    /// So `NotExecuted` needs more than "not found": the other side has voided the operation's key,
+    /// or no attempt was made for longer than a request can travel.
+    ///
+    /// `false`: the operation isn't in flight, a process holds its lease, or it was resolved by a
+    /// COMMIT whose acknowledgment was lost. Look the key up before trying again.
     pub async fn resolve(
         &self,
         operation: Uuid,
@@ -89,7 +96,7 @@ impl<E: ExternalEffect> Phases<E> {
     ) -> Result<Option<LeasedOperation<E::Operation>>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
         let since = Instant::now();
-        let mut tx = connection.begin().await?;
+        let mut tx = connection.begin_with(begin!()).await?;
         let token = Uuid::new_v4();
         let taken =
             lease::take_over_operation(&mut tx, E::KIND, operation, token, &self.lease).await?;
@@ -111,7 +118,7 @@ impl<E: ExternalEffect> Phases<E> {
     async fn take_over_any(&self) -> Result<Option<Lease>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
         let since = Instant::now();
-        let mut tx = connection.begin().await?;
+        let mut tx = connection.begin_with(begin!()).await?;
         let token = Uuid::new_v4();
         let taken = lease::take_over_any(&mut tx, E::KIND, token, &self.lease).await?;
         tx.commit().await.map_err(Failure::of_commit)?;
@@ -122,7 +129,7 @@ impl<E: ExternalEffect> Phases<E> {
     /// Reads an operation in a transaction of its own.
     async fn read_aside(&self, lease: Lease) -> Result<LeasedOperation<E::Operation>, Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
-        let mut tx = connection.begin().await?;
+        let mut tx = connection.begin_with(begin!()).await?;
         let leased = self.read(&mut tx, lease).await?;
         tx.commit().await.map_err(Failure::of_commit)?;
         connection.release();
@@ -132,7 +139,7 @@ impl<E: ExternalEffect> Phases<E> {
     /// Gives a lease back unused: the reconciler comes back to the operation after a pause.
     async fn give_back(&self, lease: &Lease) -> Result<(), Failure> {
         let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
-        let mut tx = connection.begin().await?;
+        let mut tx = connection.begin_with(begin!()).await?;
         if lease::hold(&mut tx, lease).await? {
             lease::give_back(&mut tx, lease).await?;
         }
