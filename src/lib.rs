@@ -20,7 +20,7 @@
 //! On the other end of the network, `crates/client` keeps the client's half of the promise. It
 //! knows this crate by its replies only.
 //!
-//! Data flows downwards; nothing in a lower layer names a higher one (`tests/api/docs/layers.rs`).
+//! `tests/api/docs/layers.rs` checks what each folder may name.
 
 pub mod cli;
 

@@ -94,8 +94,8 @@ pub struct StepView {
     /// The id of what it made or changed, once it ended.
     #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
     pub resource: Option<String>,
-    /// How often a run set out for it: once when it becomes the next step, and once more whenever
-    /// the checkout is taken up again after a crash or a failure.
+    /// Number of attempts: one when the step becomes the next one, and one more whenever the
+    /// checkout is continued after a crash or a failure.
     #[schema(example = 1)]
     pub attempts: i32,
 }

@@ -312,7 +312,7 @@ fn weigh(word: Resolution, said: Option<Answer>) -> CallOutcome<Answer> {
     match (word, said) {
         (Resolution::Done, None | Some(Answer::Done)) => CallOutcome::Answered(Answer::Done),
         (Resolution::Declined, None) => CallOutcome::Answered(Answer::Declined(DECLINED)),
-        // It knows why.
+        // The processor knows the reason.
         (Resolution::Declined, Some(answer @ Answer::Declined(_))) => CallOutcome::Answered(answer),
         (Resolution::NotExecuted, None) => {
             CallOutcome::NotExecuted(Failure::unavailable("by an operator's word"))

@@ -19,7 +19,7 @@ use crate::{
     telemetry,
 };
 
-/// What a command says that was told to stop before it was done.
+/// The message of a command that was stopped before it was done.
 const STOPPED_EARLY: &str = "stopped before it was done";
 
 /// Resolves when the process is told to stop.
@@ -38,7 +38,7 @@ pub(super) fn serve(
                 connected = Database::connect_with(&url, config, schema, WhenRefused::TryAgain) => {
                     work(connected?, stop).await
                 }
-                // A server that is told to stop has done what it was told.
+                // A requested stop is a success.
                 () = &mut stop => Ok(()),
             }
         })

@@ -21,7 +21,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// How far a refund is when it is written.
+    /// The status of a refund when it is written.
     pub(super) fn of_refund(self) -> RefundStatus {
         match self {
             Self::OneTransaction => RefundStatus::Succeeded,
@@ -44,8 +44,8 @@ pub(super) async fn must_be_free(
     must_have_taken_the_money(mode, &links)
 }
 
-/// The money goes back the way it came: a simulation would only say so, and a processor knows
-/// nothing of what was simulated.
+/// Money goes back through the processor that took it. The simulation can't return a processor's
+/// money, and a processor doesn't know simulated charges.
 pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Result<(), Rejection> {
     let cause = match (mode, links.is_across_a_network) {
         (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
@@ -57,8 +57,8 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
     Err(Rejection::Failed(Failure::unsupported(cause)))
 }
 
-/// While a processor's answer is out, no other request may decide about the same money: a refusal is
-/// stored, so it must rest on facts that stay.
+/// While the processor has not answered, no other request may decide about the same money: a
+/// refusal is stored, so it must rest on facts that stay.
 pub(super) fn unfinished() -> Rejection {
     Rejection::Failed(Failure::busy(
         "another operation on this object is unfinished",

@@ -1,4 +1,4 @@
-//! Who asks, and the events and replies that follow from it.
+//! The origin of a command, and the events and replies that follow from it.
 
 use std::time::Duration;
 
@@ -24,10 +24,11 @@ use crate::{
     store::{self, events::NewEvent},
 };
 
-/// Who asks, and in which request. Every command has one, and every event names it.
+/// The account and the request that a command runs for. Every command has one, and every event
+/// names its request.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Whose data it is about.
+    /// The account.
     pub account: AccountId,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,

@@ -32,19 +32,19 @@ pub type NetworkPhases = Phases<ProcessorEffect<HttpProcessor>>;
 
 /// The effects of a card processor across a network.
 pub struct ProcessorEffect<P> {
-    /// Whom to ask.
+    /// The processor.
     pub processor: P,
-    /// What operations and charges remember it by.
+    /// Its name in stored operations and charges.
     pub name: String,
     /// How long the processor remembers keys, less a margin for an instruction on its way. Later it
     /// would execute an instruction again, so operations are only looked up.
     pub send_again_within: Duration,
-    /// In an operator's tool: the person who resolves, which is kept.
+    /// In an operator's tool: the name of the person who resolves, which is stored.
     pub resolved_by: Option<String>,
 }
 
 impl<P> ProcessorEffect<P> {
-    /// Keeps the operation as it waited, before anything is done about it.
+    /// Stores a person's resolution with the operation as it is, before anything changes it.
     async fn keep_resolution(
         &self,
         tx: &mut PgConnection,
@@ -78,7 +78,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
     async fn call(&self, operation: &Operation) -> CallOutcome<Answer> {
         if operation.processor != self.name {
             // This attempt is certainly not executed. If an earlier one was sent there, it stays in
-            // doubt, which is for an operator to ask.
+            // doubt until an operator resolves it.
             let cause = format!("it belongs to another processor, {}", operation.processor);
             return CallOutcome::NotExecuted(Failure::unavailable(cause));
         }

@@ -71,7 +71,7 @@ impl From<ReadError> for Failure {
 /// Why a write failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The database said so, or can't be reached: nothing was written.
+    /// The database refused it, or can't be reached: nothing was written.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     /// No answer to COMMIT: both are possible.

@@ -63,7 +63,7 @@ pub const SCHEMA: Schema = &[
     },
 ];
 
-/// How long a start waits for a first connection: a database that is still starting beside us.
+/// How long a start waits for a first connection: a database that starts at the same time.
 const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);
 
 /// Pause between two attempts to make it.
@@ -255,8 +255,8 @@ impl Database {
 
     /// Runs a write that carries no idempotency key, a DELETE, in a transaction of its own. Like
     /// [`Database::read`] in everything else: a disconnect cancels nothing, and a connection in
-    /// doubt is closed. A write must do no harm when it is repeated, because a COMMIT without an
-    /// answer leaves its client no other way.
+    /// doubt is closed. A write must do no harm when it is repeated, because after a COMMIT without
+    /// an answer its client can only repeat it.
     pub async fn write<T, F>(&self, write: F) -> Result<T, WriteError>
     where
         T: Send + 'static,

@@ -60,7 +60,7 @@ impl StepName {
         Self::CancelOrder,
     ];
 
-    /// What every checkout sets out to do.
+    /// The planned steps.
     pub const PLAN: &'static [Self] = &[
         Self::CreateOrder,
         Self::CreateCharge,
@@ -149,8 +149,8 @@ pub struct Step {
     pub state: StepState,
     /// The id of what it made or changed, once it ended.
     pub resource: Option<String>,
-    /// How often a run set out for it: once when it becomes the next step, and once more whenever
-    /// the checkout is taken up again after a crash or a failure.
+    /// Number of attempts: one when the step becomes the next one, and one more whenever the
+    /// checkout is continued after a crash or a failure.
     pub attempts: i32,
 }
 
@@ -226,7 +226,7 @@ pub struct Checkout {
 }
 
 impl Checkout {
-    /// The step that is to be run now; `None` once all has been done that ever will be.
+    /// The step that is to be run now; `None` once no step is left.
     pub fn next(&self) -> Option<StepName> {
         let pending = self
             .steps
@@ -270,15 +270,15 @@ impl Checkout {
 /// A checkout with all that it takes to run its next step.
 #[derive(Debug, Clone)]
 pub struct CheckoutRun {
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account: AccountId,
-    /// How far it is.
+    /// The checkout.
     pub checkout: Checkout,
     /// The card that pays.
     pub card: Card,
     /// How many refunds the processor refused to make; the next one is another operation.
     pub refused_refunds: i32,
-    /// Whether the last of them is so fresh that another one would be refused as well.
+    /// Whether the last of them was refused less than an hour ago, so that the next one waits.
     pub refund_waits: bool,
     /// The dialect of the reply.
     pub dialect: Dialect,

@@ -11,7 +11,7 @@ pub const AMOUNT_MAX: i64 = 99_999_999;
 pub struct Money {
     /// In the smallest unit of the currency: 2000 is 20.00 dollars, and 2000 yen.
     pub minor_units: i64,
-    /// What is counted.
+    /// The currency.
     pub currency: Currency,
 }
 

@@ -192,7 +192,7 @@ impl Resolution {
 pub struct Operation {
     /// The key that the processor gets.
     pub id: Uuid,
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account: AccountId,
     /// What is asked for, each time the same.
     pub effect: Effect,

@@ -1,4 +1,4 @@
-//! Which addresses a customer may have us connect to.
+//! Which addresses a customer may have this service connect to.
 //!
 //! Promise: an address that is private, local or reserved is never public, in whichever of its
 //! forms it comes. Otherwise a webhook would be a way into the network that this service runs in.

@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
 /// A webhook endpoint that is to be made.
 #[derive(Debug, Clone)]
 pub struct NewWebhookEndpoint {
-    /// As the client wrote it, which is as it is parsed.
+    /// As the client wrote it. [`check_url`] refuses text that parsing would change.
     pub url: String,
     /// [`EVERY_EVENT`], or names of [`EventType`](super::event::EventType)s.
     pub enabled_events: Vec<String>,
@@ -84,14 +84,14 @@ pub enum UrlRefusal {
     PortZero,
     /// It names a private, local or reserved address.
     NotPublic,
-    /// A parser reads another text than the one that was written.
+    /// Parsing changes the text.
     NotPlain,
 }
 
 /// Whether events may be sent to the URL `text`. With `allow_private`, it may name an address that
 /// is not public.
 ///
-/// What a host that is a name resolves to is checked when something is sent; names change.
+/// Host names are resolved and checked at each attempt, because they change.
 pub fn check_url(text: &str, allow_private: bool) -> Result<(), UrlRefusal> {
     let url = Url::parse(text).map_err(|_| UrlRefusal::NotAbsolute)?;
     if !["http", "https"].contains(&url.scheme()) {
@@ -115,8 +115,8 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), UrlRefusal> {
     Ok(())
 }
 
-/// Whether the text is the URL itself, up to the slash of an empty path, and not something that a
-/// parser makes one of: what is stored and shown is what is sent to, in every reader.
+/// Whether the text equals the parsed URL, up to the slash of an empty path. They must be equal, so
+/// that every reader sends to the same address.
 fn is_written_plainly(text: &str, url: &Url) -> bool {
     if text == url.as_str() {
         return true;

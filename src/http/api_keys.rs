@@ -1,4 +1,4 @@
-//! Who is calling.
+//! Finds the account that a request speaks for.
 //!
 //! Promise: an API key is compared by its hash and never stored or logged; what was looked up is
 //! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`].

@@ -19,9 +19,9 @@ pub struct App {
     pub idempotency: Idempotency,
     /// The way to read, and to delete.
     pub database: Database,
-    /// Who may call.
+    /// Finds the account of an API key.
     pub api_keys: ApiKeys,
-    /// How often.
+    /// Limits how often an account may call.
     pub rate_limit: RateLimit,
     /// For `tok_slow`, where the processor is simulated in this process.
     pub slow_lane: SlowLane,

@@ -62,7 +62,7 @@ struct CreateChargeBody {
     receipt_email: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
-    /// What the reply shows besides.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandRefunds>>,
 }
@@ -115,7 +115,7 @@ struct UpdateChargeBody {
     receipt_email: Option<String>,
     /// Your own names; an empty or null value unsets one.
     metadata: Option<BTreeMap<String, Option<String>>>,
-    /// What the reply shows besides.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandRefunds>>,
 }
@@ -162,7 +162,7 @@ struct CaptureChargeBody {
     /// Minor units. Default: all of it.
     #[schema(minimum = 1, maximum = 99_999_999)]
     amount: Option<i64>,
-    /// What the reply shows besides.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandRefunds>>,
 }

@@ -102,7 +102,7 @@ errors! {
 
 /// Retrieve a checkout
 ///
-/// With its steps: which have run, what they made, and how often a run set out for each.
+/// With its steps: which have run, what they made, and the number of attempts of each.
 #[utoipa::path(
     get, path = "/checkouts/{id}", tag = "Checkouts", operation_id = "retrieveCheckout",
     params(("id" = String, Path, description = "The checkout's id: co_…")),

@@ -2,9 +2,8 @@
 //!
 //! Promise: a handler declares the codes that it answers beside itself, with [`errors!`]; what
 //! every request may meet is added here. Each kind of error reply is described once, in the
-//! document's
-//! `components/responses`. Its headers are taken from the error as it is rendered, so the two can't
-//! disagree.
+//! document's `components/responses`. Its headers are taken from the error as it is rendered, so
+//! the two can't disagree.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +123,7 @@ pub(super) fn responses(
         }
     }
     let named = by_status.into_iter().map(|(status, codes)| {
-        // Several endpoints share a reply unless it lists codes of one's own beside others.
+        // Endpoints share a reply, unless it lists several codes, one of them the endpoint's own.
         let is_own = codes.len() > 1 && codes.iter().any(|code| !kind.has(*code));
         let name = if is_own {
             format!("{endpoint}{}", phrase(status))

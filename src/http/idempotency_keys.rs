@@ -14,7 +14,7 @@ use crate::{
     idempotency::{IdempotencyKey, Inspected, KEY_MAX_BYTES, KnownRequest, Record, Step},
 };
 
-/// What a 404 must not be read as.
+/// The message of a 404.
 const NOTHING_FINISHED: &str = "There is no finished record under this key now. That does not mean \
                                 that the operation may be sent under a new key: the first request \
                                 may still arrive. The safe question is to retry it with this key.";

@@ -116,7 +116,7 @@ fn payments(config: &mut ServiceConfig) {
         );
 }
 
-/// What happened, and who is told.
+/// Events and their webhooks, idempotency keys, and workflows.
 fn records(config: &mut ServiceConfig) {
     config
         .service(allow("/events", "GET, HEAD").route(get().to(events::list)))

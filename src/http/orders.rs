@@ -51,7 +51,7 @@ struct CreateOrderBody {
     client_order_id: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
-    /// What the reply shows as a whole instead of by its id.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandCharge>>,
 }
@@ -151,7 +151,7 @@ pub async fn update(
 struct PayOrderBody {
     /// A test token, or a test card. Default: tok_visa.
     source: Option<SourceParam>,
-    /// What the reply shows as a whole instead of by its id.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandCharge>>,
 }
@@ -196,7 +196,7 @@ pub async fn pay(
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes the body; `parse` reads it")]
 struct ExpandBody {
-    /// What the reply shows as a whole instead of by its id.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandCharge>>,
 }

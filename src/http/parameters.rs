@@ -82,7 +82,7 @@ pub(super) struct PageQuery {
 pub(super) struct UpdateMetadataBody {
     /// Your own names; an empty or null value unsets one.
     metadata: Option<BTreeMap<String, Option<String>>>,
-    /// What the reply shows as a whole instead of by its id.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandCharge>>,
 }

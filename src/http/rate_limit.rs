@@ -44,8 +44,8 @@ impl RateLimit {
         }))
     }
 
-    /// Counts a request of `account`, or refuses it. A refused one counts for nothing: who asks
-    /// again and again is served again as soon as who waits.
+    /// Counts a request of `account`, or refuses it. A refused request is not counted, so a client
+    /// that keeps asking is served again as soon as one that waits.
     pub fn check(&self, account: AccountId) -> Result<(), HttpError> {
         let Some(counts) = &self.0 else {
             return Ok(());

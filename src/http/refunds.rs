@@ -44,7 +44,7 @@ struct CreateRefundBody {
     reason: Option<String>,
     /// Your own names: at most 50 keys of 40 characters with values of 500.
     metadata: Option<BTreeMap<String, String>>,
-    /// What the reply shows as a whole instead of by its id.
+    /// References to expand in the reply.
     #[schema(max_items = 20)]
     expand: Option<Vec<ExpandCharge>>,
 }

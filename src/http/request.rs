@@ -39,7 +39,7 @@ use crate::{
 /// An authenticated request.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
-    /// Whom it speaks for.
+    /// The account.
     pub account: AccountId,
     /// Which prefix it came through.
     pub dialect: Dialect,
@@ -86,7 +86,7 @@ impl FromRequest for Caller {
 /// A request that changes something, ready to run.
 #[derive(Debug)]
 pub struct MutatingRequest {
-    /// Who asks, and in which request.
+    /// The account and the request that the command runs for.
     pub origin: Origin,
     /// The decoded parameters, unchecked.
     pub params: Params,
@@ -301,8 +301,8 @@ fn path(request: &HttpRequest) -> &str {
 }
 
 /// The same without any percent-encoding, or `None` if it can't be stored: it is too long, or no
-/// text. PostgreSQL has no NUL, and in the place of what is not UTF-8 the router has always the
-/// same character, which would make one path of two.
+/// text. PostgreSQL has no NUL. The router replaces all bytes that are not UTF-8 by the same
+/// character, so two paths would become one.
 fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let decoded = percent_decode_str(request.uri().path())
         .decode_utf8()

@@ -122,7 +122,7 @@ async fn page(
     if holds_card_number(name.as_str()) {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
     }
-    // A workflow is read to see how far it came, so as much as fits.
+    // A workflow is read to see its progress, so the default is the largest page.
     let limit = fields.integer("limit", 1..=LIMIT_MAX)?;
     let limit = usize::try_from(limit.unwrap_or(LIMIT_MAX)).unwrap_or(usize::MAX);
     let no_step = fields.invalid("starting_after", "Must be a key in this workflow.");

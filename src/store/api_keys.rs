@@ -63,7 +63,8 @@ pub async fn find_account_by_name(
         .await
 }
 
-/// Adds a key. `false`: it exists already, perhaps revoked, perhaps another account's.
+/// Adds a key. `false`: it exists already, perhaps revoked, perhaps another account's. Locks
+/// nothing that exists but the account, against its deletion.
 pub async fn insert(
     connection: &mut PgConnection,
     hash: &[u8],

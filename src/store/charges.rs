@@ -98,9 +98,9 @@ macro_rules! charge_rows {
     };
 }
 
-/// Writes a charge with what the processor said of it, pending if it hasn't been asked; `order` is
-/// the one that it was to pay. Locks nothing that exists but the account and the order, against
-/// their deletion.
+/// Writes a charge with the processor's answer, pending if there is none yet; `order` is the one
+/// that it was to pay. Locks nothing that exists but the account and the order, against their
+/// deletion.
 ///
 /// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert(
@@ -164,8 +164,8 @@ fn status_and_decline(authorization: Authorization) -> (ChargeStatus, Option<Dec
     }
 }
 
-/// Writes what `processor` said of a pending charge; `capture` is whether it was asked to take the
-/// money at once. Fails if the charge is not pending. Locks the charge.
+/// Writes the answer of `processor` about a pending charge; `capture` is whether it was asked to
+/// take the money at once. Fails if the charge is not pending. Locks the charge.
 pub async fn complete(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -257,14 +257,14 @@ pub async fn lock(
 /// What a charge is tied to, besides what a client sees of it.
 #[derive(Debug)]
 pub struct ChargeLinks {
-    /// The processor's answer about it is out, or the checkout that made it has not ended.
+    /// The processor has not answered about it, or the checkout that made it has not ended.
     pub is_unfinished: bool,
     /// Its money was moved by a processor across a network, and not by the simulation.
     pub is_across_a_network: bool,
 }
 
-/// What this charge is linked to. Ask it under the charge's lock, in a statement of its own: the
-/// one that waited for the lock has an old snapshot.
+/// What this charge is linked to. Takes no lock. Call it under the charge's lock, in a statement of
+/// its own: the one that waited for the lock has an old snapshot.
 pub async fn links(
     tx: &mut PgConnection,
     account_id: AccountId,

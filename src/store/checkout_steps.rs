@@ -55,8 +55,8 @@ pub async fn count_attempt(
     Ok(())
 }
 
-/// Writes down that a step is done and what it made, and that the next one is set out for. Fails if
-/// the step isn't pending.
+/// Writes down that a step is done and what it made, and counts an attempt of the next step. Fails
+/// if the step isn't pending.
 pub async fn finish(
     tx: &mut PgConnection,
     account_id: AccountId,

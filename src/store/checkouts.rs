@@ -157,8 +157,8 @@ pub struct AskedBy<'a> {
     pub idempotency_key: &'a str,
 }
 
-/// Writes a checkout with the steps that it sets out to run. Locks nothing that exists but the
-/// account, against its deletion.
+/// Writes a checkout with its planned steps. Locks nothing that exists but the account, against its
+/// deletion.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -227,7 +227,7 @@ pub async fn lock(
     find(tx, account_id, id).await
 }
 
-/// Writes down that the checkout's first step created its order.
+/// Writes down that the checkout's first step created its order. Locks the checkout.
 pub async fn set_order(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -252,6 +252,7 @@ pub async fn set_order(
 
 /// Writes down that a step is refused for good and why, that what was to follow is not to be run
 /// any more, and what is to be run instead, to undo what was. Fails if the step isn't pending.
+/// Locks the checkout and its steps.
 pub async fn refuse_step(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -284,7 +285,7 @@ pub async fn refuse_step(
 }
 
 /// Counts a refund that the processor refused to make: the step stays pending, and another refund
-/// is made, but not within the hour.
+/// is made, but not within the hour. Locks the checkout.
 pub async fn count_refused_refund(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -305,7 +306,7 @@ pub async fn count_refused_refund(
     Ok(())
 }
 
-/// Writes down how a checkout ended. Fails if it has ended, or has a step to run.
+/// Writes down how a checkout ended. Fails if it has ended, or has a step to run. Locks it.
 pub async fn end(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -330,7 +331,7 @@ pub async fn end(
     .try_into()
 }
 
-/// Forgets a checkout of which no step was run.
+/// Forgets a checkout of which no step was run; fails otherwise. Locks it.
 pub async fn delete(
     tx: &mut PgConnection,
     account_id: AccountId,

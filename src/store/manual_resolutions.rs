@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use crate::domain::{ids::AccountId, operation::Resolution};
 
-/// Keeps a person's resolution of an operation, and the operation as it is. Fails if it has an
-/// answer already, but for a refund that was declined and that the person says was made all the
-/// same. Locks nothing.
+/// Stores a person's resolution of an operation, with the operation as it is. Fails if it has an
+/// answer already, except for a declined refund that the person says was made elsewhere. Locks
+/// nothing.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,

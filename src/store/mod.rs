@@ -1,8 +1,10 @@
 //! 5 · The SQL, one file per table.
 //!
-//! Promise: every function takes a connection and neither begins nor commits; each says which locks
-//! it holds. The account leads every condition, so that no function can
-//! return another account's row.
+//! Promise: every function takes a connection and neither begins nor commits, and its documentation
+//! says which locks it takes. What a client's request calls has a condition on the account, so it
+//! can't return another account's row. Only `api_keys`, `operations::list_unfinished` and
+//! `webhook_deliveries::claim` look at all accounts, for authentication, the command line and a
+//! worker.
 
 pub mod api_keys;
 pub mod charges;

@@ -263,12 +263,12 @@ impl Columns<'_> {
     }
 }
 
-/// An operation whose answer is out, for an operator.
+/// An operation without an answer, as an operator sees it.
 #[derive(Debug)]
 pub struct Unfinished {
     /// The key that the processor got.
     pub id: Uuid,
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account: AccountId,
     /// Which request it is for.
     pub verb: String,

@@ -68,7 +68,8 @@ macro_rules! order_rows {
 
 /// Writes an open order. `None`: the account has an order with this `client_order_id`.
 ///
-/// Waits while another transaction is writing an order with the same `client_order_id`.
+/// Waits while another transaction is writing an order with the same `client_order_id`. Locks
+/// nothing that exists but the account, against its deletion.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -160,9 +161,9 @@ pub async fn lock(
     .transpose()
 }
 
-/// Whether the processor's answer about a payment of this order is out, or the checkout that made
-/// it has not ended. Ask it under the order's lock, in a statement of its own: the one that waited
-/// for the lock has an old snapshot.
+/// Whether the processor has not answered about a payment of this order, or the checkout that made
+/// it has not ended. Takes no lock. Call it under the order's lock, in a statement of its own: the
+/// one that waited for the lock has an old snapshot.
 pub async fn is_unfinished(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -82,7 +82,7 @@ impl TryFrom<Row> for WebhookDelivery {
 /// A delivery that is this worker's to attempt.
 #[derive(Debug)]
 pub struct Claimed {
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account_id: AccountId,
     /// Which it is.
     pub id: WebhookDeliveryId,
@@ -102,12 +102,12 @@ pub struct Claimed {
     pub secret: Option<Secret>,
 }
 
-/// Who is sent nothing more for the moment.
+/// Endpoints and accounts at their limit.
 #[derive(Debug)]
 pub struct Busy {
     /// With all of their endpoints.
     pub accounts: Vec<Uuid>,
-    /// Of whichever account.
+    /// Of any account.
     pub endpoints: Vec<Uuid>,
 }
 

@@ -65,8 +65,8 @@ pub async fn lock_creation(
     Ok(())
 }
 
-/// How many endpoints the account has. Takes no lock; to be the last word, it must be a statement
-/// after [`lock_creation`], because one that waited still sees what was before its wait.
+/// How many endpoints the account has. Takes no lock. Call it after [`lock_creation`], in its own
+/// statement; an older snapshot can miss rows.
 pub async fn count(
     connection: &mut PgConnection,
     account_id: AccountId,

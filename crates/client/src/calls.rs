@@ -40,15 +40,15 @@ pub struct Request<T> {
 }
 
 impl<T: DeserializeOwned> Request<T> {
-    /// Names the operation by something of your own that exists once for it, an order's number say.
-    /// The same name on another machine, or in another process, is the same operation.
+    /// Names the operation by something of your own that exists once for it, such as an order's
+    /// number. The same name on another machine, or in another process, is the same operation.
     pub fn with_key(mut self, key: impl Into<String>) -> Result<Self, Error> {
         self.operation.set_key(key.into())?;
         Ok(self)
     }
 
     /// Links the operation to others of the same workflow, a name of your own: [`Client::workflow`]
-    /// lists them. It belongs where it was first sent, and a retry moves nothing.
+    /// lists them. The first attempt decides the workflow, and a retry doesn't change it.
     pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self, Error> {
         self.operation.set_workflow(name.into())?;
         Ok(self)
@@ -169,13 +169,13 @@ impl Client {
 
     /// Sells: opens an order, charges it, and takes the items from the inventory, under one key.
     /// What can't be completed is undone before it is refused: [`Error::Declined`], or
-    /// [`Error::Invalid`] with the code `out_of_stock`. What stopped on its way goes on where it
+    /// [`Error::Invalid`] with the code `out_of_stock`. A retry continues a checkout where it
     /// stopped.
     pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>, Error> {
         self.change("/checkouts".to_owned(), checkout)
     }
 
-    /// Reads a checkout, as far as it is.
+    /// Reads a checkout, with its steps so far.
     pub async fn retrieve_checkout(&self, id: &str) -> Result<Checkout, Error> {
         self.read(below("/checkouts", id, "")?).await
     }
@@ -252,7 +252,7 @@ impl Client {
     }
 
     /// The operations of a workflow that the service has a record of, or is working on: all of
-    /// them, in the order of their first use. That one isn't there never means that a new key is
+    /// them, in the order of their first use. A missing operation never means that a new key is
     /// safe.
     pub async fn workflow(&self, name: &str) -> Result<Vec<KeyStatus>, Error> {
         let mut steps = Vec::<KeyStatus>::new();
@@ -271,8 +271,7 @@ impl Client {
         }
     }
 
-    /// What the service knows about a key. That it knows nothing never means that a new key is
-    /// safe.
+    /// What the service knows about a key. An unknown key never means that a new key is safe.
     pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus, Error> {
         self.read(with_query("/idempotency-keys", [("key", key.to_owned())]))
             .await

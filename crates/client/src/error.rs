@@ -109,12 +109,12 @@ impl fmt::Display for Refusal {
 pub struct GaveUp {
     /// The operation's key; `None` where something was read or deleted, which needs none.
     pub key: Option<String>,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
     /// Whether any attempt left this machine, here or in an earlier process. If none did, nothing
     /// has happened, and nothing will before it is sent again.
     pub sent: bool,
-    /// Why not more often.
+    /// Why there was no further attempt.
     pub reason: Reason,
     /// How the last attempt ended.
     pub last: AttemptFailure,

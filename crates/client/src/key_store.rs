@@ -171,7 +171,7 @@ impl KeyStore for FileKeyStore {
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let found = self.read(&file)?;
-                // Its writer may not have come to this yet.
+                // Its writer may not have synced the folder yet.
                 sync_folder(&self.folder)?;
                 match found {
                     Some(Kept::Operation(found)) if found.asks_the_same_as(operation) => {

@@ -238,7 +238,8 @@ impl Client {
         Ok(())
     }
 
-    /// Writes the operation down, sends it until its outcome is known, and crosses it out.
+    /// Writes the operation down, sends it until its outcome is known, and removes it from the
+    /// store.
     async fn execute(&self, operation: &Operation, was_sent: bool) -> Result<Reply, Error> {
         if !self.may_send(operation) {
             return Err(Error::Expired(Box::new(operation.clone())));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// all others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListQuery {
-    /// 1 to 100; 10.
+    /// 1 to 100. Default: 10.
     pub limit: Option<u32>,
     /// What comes after this id: older.
     pub starting_after: Option<String>,

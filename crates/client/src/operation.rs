@@ -17,7 +17,7 @@ const NAME_MAX_BYTES: usize = 255;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Method {
-    /// What all operations were before there was another one.
+    /// A stored operation without a method is a POST.
     #[default]
     Post,
     Put,

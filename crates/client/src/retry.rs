@@ -72,8 +72,8 @@ impl RetryPolicy {
         Err(Error::Unusable(wrong.to_owned()))
     }
 
-    /// Whether an operation of this age can meet its own record for as long as the deadline lasts.
-    /// One from the future has no age that could be trusted.
+    /// Whether the service still has the record of an operation of this age until the deadline. An
+    /// operation from the future has no age that could be trusted.
     pub(super) fn may_send(&self, created_at: u64, now: Duration) -> bool {
         let created_at = Duration::from_secs(created_at);
         let age = now.saturating_sub(created_at);
@@ -161,7 +161,7 @@ impl Budget {
         left.is_some()
     }
 
-    /// Gives back a little.
+    /// Gives back a part of a retry's tokens, after a definite answer.
     pub(super) fn answered(&self) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         *tokens = tokens.saturating_add(ANSWER_GAIN).min(self.tokens_max);

@@ -1,4 +1,4 @@
-//! Taking a key for one transaction, or finding out who has it.
+//! Takes a key for one transaction, or finds out what has it.
 //!
 //! Promise: of any number of transactions, on any number of replicas, at most one holds an
 //! unexpired key. The unique index decides, never a check made before acting.
@@ -109,7 +109,7 @@ async fn insert(
     Ok(inserted.rows_affected() == 1)
 }
 
-/// What a committed row says.
+/// The state of a committed row.
 enum Found {
     Completed(Arc<Record>),
     Expired,

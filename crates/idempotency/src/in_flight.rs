@@ -35,7 +35,7 @@ enum Progress {
     Claiming,
     /// The key is its own and the work runs.
     Executing,
-    /// The record exists without an outcome: it is known whose key it is.
+    /// The record exists without an outcome: the owner of the key is known.
     Recorded,
     /// It ended; the entry is out of the map already.
     Done(Conclusion),
@@ -76,7 +76,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Place {
     /// No other request is working on the key: do it.
     Leader(Leadership),
-    /// Another one is.
+    /// Another request is working on it.
     Follower(Follower),
 }
 

@@ -1,7 +1,7 @@
 //! What is known about a key, for a person or a program that asks.
 //!
-//! Promise: looking changes nothing. And its answers are news, not permissions: "nothing finished
-//! now" never means that the operation may be sent under a new key; only a retry is safe.
+//! Promise: looking changes nothing. An answer describes one moment: "nothing finished now" never
+//! means that the operation may be sent under a new key; only a retry is safe.
 
 use std::{future::Future, sync::Arc};
 

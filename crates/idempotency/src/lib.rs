@@ -5,8 +5,8 @@
 //! crashes, and no handler can forget a step.
 //!
 //! One request, in the order of the code: `in_flight` decides whether this process already works on
-//! the key, `claim` takes the key in a transaction, the [`Command`] writes its rows, `reply` saves
-//! the outcome, and COMMIT makes all of it true at once.
+//! the key, `transaction` begins, `claim` takes the key, the [`Command`] writes its rows, `reply`
+//! saves the outcome, and `transaction` commits all of it at once.
 //!
 //! Add-ons behind cargo features use this core, and the core names none of them: `phases` for
 //! effects outside the database, `inspect` for looking a key up, `workflow` for requests that
@@ -133,8 +133,8 @@ impl Idempotency {
         .await
     }
 
-    /// The requests of one account that this process works on, in the order they came.
-    /// Informational only: other replicas have requests of their own.
+    /// The requests of one account that this process works on, in the order they came. For display
+    /// only, and never a reason to use a new key: other replicas have requests of their own.
     pub fn requests_in_flight(&self, account_id: Uuid) -> Vec<Request> {
         self.in_flight.of_account(account_id)
     }
@@ -144,7 +144,8 @@ impl Idempotency {
         self.in_flight.look_up(account_id, key)
     }
 
-    /// Ends every wait for a duplicate's owner, now and from now on: the process is stopping.
+    /// Ends every wait of a duplicate for the first request, now and from now on: the process is
+    /// stopping.
     pub fn end_waits(&self) {
         self.in_flight.end_waits();
     }

@@ -96,12 +96,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something the work needs is not to be had now.
+    /// Something the work needs is not available now.
     pub fn unavailable(cause: impl ToString) -> Self {
         Self::new(FailureKind::Unavailable, cause)
     }
 
-    /// Something the work needs is in the hands of another request.
+    /// Another request holds something the work needs.
     pub fn busy(cause: impl ToString) -> Self {
         Self::new(FailureKind::Busy, cause)
     }

@@ -9,7 +9,7 @@ use crate::{Failure, Fingerprint, FingerprintInput, IdempotencyKey, KeyError, Pa
 /// One request that carries an idempotency key.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Whose key it is: the tenant. Never the API key: rotation must not split a key in two.
+    /// The tenant that the key belongs to. Never the API key: rotation must not split a key in two.
     pub account_id: Uuid,
     /// The key.
     pub key: IdempotencyKey,

@@ -52,7 +52,7 @@ pub(crate) enum TxOutcome<P> {
 }
 
 impl<P> TxOutcome<P> {
-    /// The key is in flight by a committed row: it is known whose it is, and not what it answers.
+    /// The key is in flight by a committed row. The owner is known; the reply is not.
     fn is_without_answer(&self) -> bool {
         match self {
             Self::Concluded(conclusion) => matches!(conclusion, Conclusion::Unfinished),

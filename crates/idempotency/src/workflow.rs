@@ -1,8 +1,8 @@
 //! Requests that belong together: their client names a workflow, and can read how far it came.
 //!
 //! Promise: a request is linked by the transaction that claims its key, so the list of a workflow
-//! has every outcome that its client was told, or would have been. Like a look at one key it is
-//! news and not a permission: what isn't in it may still arrive.
+//! has every outcome that its client was told, or would have been. Like a look at one key, it
+//! describes one moment: what isn't in it may still arrive.
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
@@ -13,8 +13,8 @@ use crate::{Failure, GuardedConnection, Idempotency, IdempotencyKey, KnownReques
 /// Everything that is read of a workflow is of one moment.
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// What a client calls a number of requests that belong together. It is written like a key, and as
-/// little fit for a log.
+/// The client's name for requests that belong together. It is written like a key and, like a key,
+/// must not reach a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowName(IdempotencyKey);
 
@@ -136,8 +136,9 @@ async fn read(
             None => return Ok(None),
         },
     };
-    // What is only in flight has no place yet: from one of it, the next page would lead past what
-    // is recorded until then. So it is begun on a page that has room for all of it, or is empty.
+    // A request that is only in flight has no place yet. A page that starts after it would miss
+    // what is recorded until then. So these requests begin on a page that has room for all of them,
+    // or is empty.
     let fits = steps.is_empty() || steps.len() + in_flight.len() <= limit;
     let has_more = if steps.len() <= limit && fits {
         steps.extend(in_flight);

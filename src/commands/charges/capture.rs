@@ -32,7 +32,7 @@ use crate::{
 
 /// Captures a charge.
 pub struct CaptureCharge {
-    /// Who captures.
+    /// The request's origin.
     pub origin: Origin,
     /// The charge, as the path names it.
     pub id: String,
@@ -106,7 +106,7 @@ pub(in crate::commands) async fn complete(
     }
 }
 
-/// Takes the money, and says so.
+/// Takes the money, and reports it in an event and in the reply.
 async fn capture(
     origin: &Origin,
     tx: &mut PgConnection,

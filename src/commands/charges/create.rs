@@ -31,7 +31,7 @@ use crate::{
 
 /// Creates a charge.
 pub struct CreateCharge {
-    /// Who charges.
+    /// The request's origin.
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
@@ -114,7 +114,7 @@ pub(in crate::commands) async fn release(
     store::charges::delete_pending(tx, account, authorization.charge).await
 }
 
-/// Says what the processor said, to the client and in an event.
+/// Reports the processor's answer, in the reply and in an event.
 async fn answer(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -24,7 +24,7 @@ use crate::{
 
 /// Updates a charge.
 pub struct UpdateCharge {
-    /// Who updates.
+    /// The request's origin.
     pub origin: Origin,
     /// The charge, as the path names it.
     pub id: String,

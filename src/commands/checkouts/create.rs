@@ -5,7 +5,7 @@
 //! each a transaction or an operation of its own.
 //!
 //! Locks    the checkout, at the end
-//! Writes   one checkout with the steps that it sets out to run; at the end its status
+//! Writes   one checkout with its planned steps; at the end its status
 //! Emits    checkout.completed or checkout.canceled
 //! Refuses  parameters that are missing, unknown or wrong; at the end, what a step refused for good
 
@@ -32,7 +32,7 @@ use crate::{
 
 /// Creates a checkout.
 pub struct CreateCheckout {
-    /// Who sells.
+    /// The request's origin.
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
@@ -116,7 +116,7 @@ async fn end(tx: &mut PgConnection, run: CheckoutRun) -> Result<Reply, Rejection
 }
 
 impl Origin {
-    /// Who asked for a checkout, for everything that happens on its way.
+    /// The origin of a checkout's request, for all of its steps.
     pub(in crate::commands) fn of(run: &CheckoutRun) -> Self {
         Self {
             account: run.account,

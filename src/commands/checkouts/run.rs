@@ -1,4 +1,4 @@
-//! `POST /checkouts`: its steps, one after the other, and going on with them after a crash.
+//! `POST /checkouts`: runs its steps one after the other, and continues them after a crash.
 //!
 //! Promise: the client's key stays in flight, with a lease, until the checkout has ended. The
 //! holder of the lease reads the next step from the checkout's table and runs it with that step's
@@ -40,7 +40,7 @@ pub struct CheckoutSteps {
     pub database: Database,
     /// For `tok_slow`, where the processor is simulated.
     pub slow_lane: SlowLane,
-    /// The way to write where it does.
+    /// Runs steps in phases, where the processor is across a network.
     pub network: Option<NetworkPhases>,
     /// How long a run waits for a step that another run executes: as long as a transaction may
     /// take, so that only a step across the network ends the run.

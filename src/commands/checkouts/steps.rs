@@ -2,7 +2,7 @@
 //! is across a network, under a key that no client can send.
 //!
 //! Promise: a step runs once. The checkout's own table decides what has run, under its lock and in
-//! the transaction that runs it; the step's idempotency record only tells who is at it.
+//! the transaction that runs it; the step's idempotency record shows which process runs it.
 //!
 //! Locks    the checkout; for `allocate_inventory` the levels, in the order of their skus; for
 //!          `create_refund` the charge
@@ -41,7 +41,7 @@ use crate::{
 
 /// Runs one step of a checkout, if that is the one to be run.
 pub struct RunStep {
-    /// Whose checkout it is.
+    /// The account of the checkout.
     pub account: AccountId,
     /// Which checkout.
     pub checkout: CheckoutId,
@@ -201,7 +201,7 @@ pub(in crate::commands) async fn complete_refund(
     match create_refund::record_answer(origin, tx, request, answer).await? {
         Ok(refund) => given_back(origin, tx, checkout, &refund).await?,
         Err(decline) => {
-            // Money that was taken for nothing must go back: the step stays to be run.
+            // The money must go back, so the step stays pending.
             store::checkouts::count_refused_refund(tx, origin.account, checkout).await?;
             tracing::error!(
                 %checkout, charge = %request.charge, reason = decline.code.as_str(),
@@ -212,8 +212,8 @@ pub(in crate::commands) async fn complete_refund(
     has_run()
 }
 
-/// Writes down what the processor said of the charge. The order is paid by it later, once its items
-/// are allocated: a shop that ships when an order is paid must not hear of it before.
+/// Writes down the processor's answer about the charge. It pays the order later, once the items are
+/// allocated: a shop that ships on `order.paid` must not see that event before.
 async fn charged(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -283,8 +283,8 @@ async fn lock_charge(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Charge,
         .ok_or_else(|| lost("a charge"))
 }
 
-/// Writes a refund of the whole charge, which this transaction has locked. One that is on its way
-/// counts, so there is no second one.
+/// Writes a refund of the whole charge, which this transaction has locked. A pending refund counts,
+/// so there is no second one.
 async fn write_refund(
     tx: &mut PgConnection,
     run: &CheckoutRun,
@@ -331,13 +331,13 @@ async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
 /// Accepts a manual resolution that the money of a canceled checkout was returned, although the
 /// processor refused the refund.
 pub struct RefundedElsewhere {
-    /// Whose checkout it is.
+    /// The account of the checkout.
     pub account: AccountId,
     /// Which checkout.
     pub checkout: CheckoutId,
     /// The refund that was refused.
     pub operation: Uuid,
-    /// Who says so.
+    /// The person who says so.
     pub person: String,
 }
 

@@ -25,7 +25,7 @@ use crate::{
 /// Setting it twice does nothing more, and needs a key all the same: without one, a late retry
 /// would undo what was set or sold since.
 pub struct SetInventory {
-    /// Who sells.
+    /// The request's origin.
     pub origin: Origin,
     /// The stock-keeping unit, as the path names it: decoded, unchecked.
     pub sku: Vec<u8>,

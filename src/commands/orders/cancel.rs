@@ -26,7 +26,7 @@ use crate::{
 
 /// Cancels an order.
 pub struct CancelOrder {
-    /// Who sells.
+    /// The request's origin.
     pub origin: Origin,
     /// The order, as the path names it.
     pub id: String,

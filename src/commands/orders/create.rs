@@ -30,7 +30,7 @@ use crate::{
 
 /// Creates an order.
 pub struct CreateOrder {
-    /// Who sells.
+    /// The request's origin.
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
@@ -56,7 +56,7 @@ pub(in crate::commands) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejec
     Ok(Sha256::digest(&content).to_vec())
 }
 
-/// Opens an order and says so. `None`: its natural key names one already.
+/// Opens an order and emits its event. `None`: its natural key names one already.
 pub(in crate::commands) async fn open(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -37,7 +37,7 @@ use crate::{
 
 /// Pays an order.
 pub struct PayOrder {
-    /// Who sells.
+    /// The request's origin.
     pub origin: Origin,
     /// The order, as the path names it.
     pub id: String,
@@ -132,7 +132,7 @@ pub(in crate::commands) async fn complete(
     paid(origin, tx, order, &charge, said, expand_charge).await
 }
 
-/// Says what the processor said. A decline leaves the order open: another card may pay it, under
+/// Reports the processor's answer. A decline leaves the order open: another card may pay it, under
 /// another key.
 async fn paid(
     origin: &Origin,

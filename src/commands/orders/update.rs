@@ -24,7 +24,7 @@ use crate::{
 
 /// Updates an order.
 pub struct UpdateOrder {
-    /// Who updates.
+    /// The request's origin.
     pub origin: Origin,
     /// The order, as the path names it.
     pub id: String,

@@ -37,7 +37,7 @@ use crate::{
 
 /// Creates a refund.
 pub struct CreateRefund {
-    /// Who gives back.
+    /// The request's origin.
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
@@ -114,8 +114,8 @@ pub(in crate::commands) async fn complete(
     }
 }
 
-/// Ends the pending refund of a request that was answered; `Err` is the processor's definite no,
-/// which gives the charge its money back to refund.
+/// Ends the pending refund of a request that was answered. `Err` is the processor's decline: the
+/// refund failed and no longer counts.
 pub(in crate::commands) async fn record_answer(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -144,7 +144,7 @@ pub(in crate::commands) async fn release(
     store::refunds::delete_pending(tx, account, request.refund).await
 }
 
-/// Says that money was given back, and to an order that it was all of it.
+/// Emits the events of a refund, and makes the order refunded if all of its charge was given back.
 pub(in crate::commands) async fn refunded(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -24,7 +24,7 @@ use crate::{
 
 /// Updates a refund.
 pub struct UpdateRefund {
-    /// Who updates.
+    /// The request's origin.
     pub origin: Origin,
     /// The refund, as the path names it.
     pub id: String,

@@ -28,7 +28,7 @@ const SECRET_RANDOM_CHARS: usize = 32;
 
 /// Creates a webhook endpoint.
 pub struct CreateWebhookEndpoint {
-    /// Who wants to be told.
+    /// The request's origin.
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,

@@ -75,9 +75,9 @@ fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
     )
 }
 
-/// Refuses what `form_urlencoded` would repair on its own authority: the URL
-/// Standard keeps a stray `%` and replaces bytes that are not UTF-8, either of
-/// which would store something other than what the client meant.
+/// Refuses what `form_urlencoded` would silently repair: the URL Standard keeps a
+/// stray `%` and replaces bytes that are not UTF-8, either of which would store
+/// something other than what the client meant.
 fn check_encoding(raw: &[u8]) -> Result<(), &'static str> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter().copied();

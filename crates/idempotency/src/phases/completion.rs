@@ -1,7 +1,7 @@
 //! The call, and the transaction that stores its outcome.
 //!
 //! Promise: nothing is sent with too little of the lease left, and nothing is written but under the
-//! lease's own token. An answer in hand is written again and again until the database deadline.
+//! lease's own token. A received answer is written again and again until the database deadline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,7 +58,7 @@ impl<E: ExternalEffect> Phases<E> {
         }
     }
 
-    /// Completes, if need be again and again until the database deadline: an answer in hand is
+    /// Completes, if need be again and again until the database deadline: a received answer is
     /// worth more than a second question to the other side. Only a defect would fail each time.
     ///
     /// After a COMMIT that was not acknowledged, too: an attempt begins by asking whether the lease

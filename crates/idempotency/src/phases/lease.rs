@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use crate::{Failure, Request};
 
-/// The right, and for a while the only one, to complete a key.
+/// The right to complete a key, which no other process has until the lease is over.
 #[derive(Debug, Clone)]
 pub(super) struct Lease {
     pub(super) account_id: Uuid,
     pub(super) key: String,
-    /// Whose operation it is: no other [`super::ExternalEffect`] takes it over.
+    /// The [`super::ExternalEffect`] of the operation; no other one takes it over.
     pub(super) kind: &'static str,
     pub(super) operation: Uuid,
     pub(super) token: Uuid,
@@ -31,7 +31,7 @@ pub(super) struct Lease {
 pub(super) struct Found {
     pub(super) operation: Uuid,
     pub(super) token: Uuid,
-    /// Whether its holder has had its time.
+    /// Whether the lease is over.
     pub(super) is_over: bool,
     fingerprint_version: i16,
     fingerprint: Vec<u8>,

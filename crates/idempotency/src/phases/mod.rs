@@ -42,7 +42,7 @@ pub trait Begin: Send + Sync + 'static {
 /// How [`Begin::begin`] ended.
 #[derive(Debug)]
 pub enum BeginOutcome {
-    /// No effect has to be asked for: a definite answer, as of a command in one transaction.
+    /// No call is needed; this is the reply.
     Replied(Reply),
     /// The operation is written down.
     Begun {
