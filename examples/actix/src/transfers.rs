@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::{StatusCode, header::HeaderValue},
+    http::StatusCode,
     post,
     web::{Bytes, Data},
 };
@@ -18,6 +18,9 @@ use uuid::Uuid;
 
 /// The tenant whose keys they are. With several tenants, the request's credentials name it.
 const TENANT: Uuid = Uuid::nil();
+
+/// In seconds, with answers that are not stored.
+const RETRY_AFTER: (&str, &str) = ("retry-after", "1");
 
 /// Reads the body inside the transaction, so that a refusal of the body is stored as well.
 struct MoveMoney {
@@ -64,15 +67,19 @@ pub(crate) async fn create(
     http: HttpRequest,
     body: Bytes,
 ) -> HttpResponse {
-    let key = http.headers().get("idempotency-key");
-    let key = match IdempotencyKey::parse(key.map_or(b"", HeaderValue::as_bytes)) {
+    let mut keys = http.headers().get_all("idempotency-key");
+    let key = match (keys.next(), keys.next()) {
+        (Some(key), None) => key.as_bytes(),
+        _ => b"", // none, or several
+    };
+    let key = match IdempotencyKey::parse(key) {
         Ok(key) => key,
         Err(error) => return HttpResponse::BadRequest().body(error.to_string()),
     };
     // What tells one request from another. Raw bytes: a retry must send the same ones.
     let input = FingerprintInput {
         method: "POST",
-        path: "/transfers",
+        path: http.path(),
         query: Parameters::Raw(b""),
         media_type: "json",
         parameters: Parameters::Raw(&body),
@@ -84,10 +91,16 @@ pub(crate) async fn create(
             HttpResponse::UnprocessableEntity().body("the key belongs to another request")
         }
         Outcome::InUse | Outcome::Unfinished => {
-            HttpResponse::Conflict().body("the first request is executing")
+            let mut conflict = HttpResponse::Conflict();
+            conflict.insert_header(RETRY_AFTER);
+            conflict.body("the first request is executing")
         }
         // The cause is in the log. The effect may exist, so only the same key is a safe retry.
-        Outcome::Failed(_) => HttpResponse::ServiceUnavailable().body("retry with the same key"),
+        Outcome::Failed(_) => {
+            let mut unavailable = HttpResponse::ServiceUnavailable();
+            unavailable.insert_header(RETRY_AFTER);
+            unavailable.body("retry with the same key")
+        }
     }
 }
 

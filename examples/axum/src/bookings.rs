@@ -3,7 +3,7 @@
 use axum::{
     body::Bytes,
     extract::State,
-    http::{HeaderMap, HeaderValue, StatusCode},
+    http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
 use charge_once_idempotency::{
@@ -16,6 +16,9 @@ use uuid::Uuid;
 
 /// The tenant whose keys they are. With several tenants, the request's credentials name it.
 const TENANT: Uuid = Uuid::nil();
+
+/// In seconds, with answers that are not stored.
+const RETRY_AFTER: [(&str, &str); 1] = [("retry-after", "1")];
 
 /// Reads the body inside the transaction, so that a refusal of the body is stored as well.
 struct BookSeat {
@@ -46,18 +49,23 @@ impl Command for BookSeat {
 
 pub(crate) async fn create(
     State(idempotency): State<Idempotency>,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let key = headers.get("idempotency-key");
-    let key = match IdempotencyKey::parse(key.map_or(b"", HeaderValue::as_bytes)) {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let key = match (keys.next(), keys.next()) {
+        (Some(key), None) => key.as_bytes(),
+        _ => b"", // none, or several
+    };
+    let key = match IdempotencyKey::parse(key) {
         Ok(key) => key,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
     // What tells one request from another. Raw bytes: a retry must send the same ones.
     let input = FingerprintInput {
         method: "POST",
-        path: "/bookings",
+        path: uri.path(),
         query: Parameters::Raw(b""),
         media_type: "json",
         parameters: Parameters::Raw(&body),
@@ -70,11 +78,13 @@ pub(crate) async fn create(
             (StatusCode::UNPROCESSABLE_ENTITY, message).into_response()
         }
         Outcome::InUse | Outcome::Unfinished => {
-            (StatusCode::CONFLICT, "the first request is executing").into_response()
+            let message = "the first request is executing";
+            (StatusCode::CONFLICT, RETRY_AFTER, message).into_response()
         }
         // The cause is in the log. The effect may exist, so only the same key is a safe retry.
         Outcome::Failed(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "retry with the same key").into_response()
+            let message = "retry with the same key";
+            (StatusCode::SERVICE_UNAVAILABLE, RETRY_AFTER, message).into_response()
         }
     }
 }

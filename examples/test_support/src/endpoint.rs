@@ -195,6 +195,12 @@ pub async fn needs_a_key(endpoint: Endpoint) {
         let answer = service.post(key, endpoint.body).await;
         assert_eq!(answer.status, 400, "{key}: {answer:?}");
     }
+    let url = format!("http://{}{}", service.program.address, endpoint.path);
+    let request = service.http.post(url).body(endpoint.body);
+    let twice = request
+        .header("idempotency-key", "one")
+        .header("idempotency-key", "two");
+    assert_eq!(twice.send().await.unwrap().status(), 400);
     assert_eq!((service.effects().await, service.keys().await), (0, 0));
 }
 

@@ -19,11 +19,11 @@ const FIRST_RELEASE: &[(&str, &str)] = &[
     ),
     (
         "crates/idempotency/migrations/phases/0002_idempotency_leases.sql",
-        "25b47fa9b10ba420f8488f3a6cffb4fc053142be9eac8a8369682fc5331f86be",
+        "57e12efaa6d337d84325cf89c266a2f3c51e051532868d4b42da22cacf932143",
     ),
     (
         "crates/idempotency/migrations/workflow/0003_workflows.sql",
-        "a7760627755a3894ae51eca41e56886e08eee1c196bc10d37ce4662094990e6c",
+        "ff5ac9b7cf64a6eb06f240f6878471b5a291ffcf2878b5b07c97a35cd573581f",
     ),
     (
         "migrations/0001_accounts.sql",
@@ -59,7 +59,7 @@ const FIRST_RELEASE: &[(&str, &str)] = &[
     ),
     (
         "migrations/0009_operations.sql",
-        "58c8ee9a33f8ed0f61040c0b6895bc6b723f7465f8669f0291396654ff843491",
+        "67b6887c46c3ebf9047712ebcfa16022d797a8172bb87e832977a5662bc8ae42",
     ),
     (
         "migrations/0010_manual_resolutions.sql",
