@@ -1,0 +1,317 @@
+//! What the database says, beside what the clients were told.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{PgPool, Row};
+use uuid::Uuid;
+
+use super::windows_that_overlap;
+use crate::{
+    history::{History, Verdict, lock},
+    profile::Profile,
+    requests::{INITIAL_STOCK, STOCKED},
+};
+
+/// Queries that must find nothing at any moment. Each shows what is wrong in its first column.
+const ALWAYS: [(&str, &str, &str); 9] = [
+    (
+        "G1",
+        "an execution made the same change twice",
+        "SELECT concat_ws(' ', request_id, type, count(*)) FROM events
+          GROUP BY account_id, idempotency_key, request_id, type HAVING count(*) > 1",
+    ),
+    (
+        "G5",
+        "a charge's refunds are not what it says",
+        "SELECT concat_ws(' ', charge.id, charge.amount_refunded, sum(refund.amount))
+           FROM charges AS charge
+           LEFT JOIN refunds AS refund ON refund.account_id = charge.account_id
+                AND refund.charge_id = charge.id AND refund.status <> 'failed'
+          GROUP BY charge.account_id, charge.id
+         HAVING charge.amount_refunded <> coalesce(sum(refund.amount), 0)",
+    ),
+    (
+        "G5",
+        "a charge has more captured than promised, or more refunded than captured",
+        "SELECT concat_ws(' ', id, amount, amount_captured, amount_refunded) FROM charges
+          WHERE amount_captured > amount
+             OR amount_refunded > CASE WHEN released THEN amount ELSE amount_captured END",
+    ),
+    (
+        "G5",
+        "an order is not paid by a charge of its total",
+        "SELECT orders.id::text FROM orders JOIN charges AS charge
+             ON charge.account_id = orders.account_id AND charge.id = orders.charge_id
+          WHERE charge.amount <> orders.amount OR charge.status <> 'succeeded'
+             OR charge.order_id IS DISTINCT FROM orders.id",
+    ),
+    (
+        "G1",
+        "an order has several charges that took money",
+        "SELECT order_id::text FROM charges WHERE status = 'succeeded' AND order_id IS NOT NULL
+          GROUP BY account_id, order_id HAVING count(*) > 1",
+    ),
+    (
+        "G5",
+        "an inventory level is negative",
+        "SELECT concat_ws(' ', sku, quantity) FROM inventory WHERE quantity < 0",
+    ),
+    (
+        "G7",
+        "the events of a charge are out of order",
+        "SELECT concat_ws(' ', id, object ->> 'id') FROM (
+            SELECT id, object, (object ->> 'amount_refunded')::bigint AS refunded,
+                   lag((object ->> 'amount_refunded')::bigint)
+                       OVER (PARTITION BY account_id, object ->> 'id' ORDER BY id) AS before
+              FROM events WHERE type LIKE 'charge.%') AS event
+          WHERE refunded < before",
+    ),
+    (
+        "G7",
+        "there are more or fewer events about new objects than objects",
+        "SELECT concat_ws(' ', noun, objects, events) FROM (
+            SELECT 'charges' AS noun,
+                   (SELECT count(*) FROM charges WHERE status <> 'pending') AS objects,
+                   (SELECT count(*) FROM events
+                     WHERE type IN ('charge.succeeded', 'charge.failed')) AS events
+            UNION ALL
+            SELECT 'orders', (SELECT count(*) FROM orders),
+                   (SELECT count(*) FROM events WHERE type = 'order.created')
+            UNION ALL
+            SELECT 'refunds', (SELECT count(*) FROM refunds WHERE status = 'succeeded'),
+                   (SELECT count(*) FROM events WHERE type = 'refund.created')
+            UNION ALL
+            SELECT 'checkouts', (SELECT count(*) FROM checkouts WHERE status <> 'in_progress'),
+                   (SELECT count(*) FROM events WHERE type LIKE 'checkout.%')) AS counts
+          WHERE objects <> events",
+    ),
+    (
+        "G3",
+        "an object exists that no request asked for",
+        "SELECT concat('charge ', id) FROM charges
+          WHERE NOT metadata ? 'torture' AND order_id IS NULL
+         UNION ALL
+         SELECT concat('order ', id) FROM orders
+          WHERE NOT metadata ? 'torture'
+            AND NOT EXISTS (SELECT FROM checkouts WHERE checkouts.account_id = orders.account_id
+                               AND checkouts.order_id = orders.id)
+         UNION ALL
+         SELECT concat('checkout ', id) FROM checkouts WHERE NOT metadata ? 'torture'",
+    ),
+];
+
+/// Checks that hold at any moment, in one snapshot. An error means that the database can't be asked.
+pub(crate) async fn at_any_moment(
+    pool: &PgPool,
+    history: &History,
+    profile: &Profile,
+) -> Result<(), sqlx::Error> {
+    let mut snapshot = pool
+        .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        .await?;
+    for (rule, what, query) in ALWAYS {
+        // A clock that is wrong gives ids that are out of order.
+        if what.contains("out of order") && profile.clock_offset.is_some() {
+            continue;
+        }
+        for row in sqlx::query(query).fetch_all(&mut *snapshot).await? {
+            history.violate(rule, format!("{what}: {}", row.get::<String, _>(0)));
+        }
+    }
+    let overlapping = sqlx::query(
+        "WITH execution AS (
+            SELECT account_id, idempotency_key, request_id, min(created_at) AS at
+              FROM events GROUP BY account_id, idempotency_key, request_id),
+         pair AS (
+            SELECT *, lag(at) OVER one_key AS before, lag(request_id) OVER one_key AS first
+              FROM execution
+            WINDOW one_key AS (PARTITION BY account_id, idempotency_key ORDER BY at))
+         SELECT concat_ws(' ', idempotency_key, first, before, request_id, at)
+           FROM pair WHERE at < before + $1",
+    );
+    let overlapping = overlapping.bind(profile.retention);
+    for row in overlapping.fetch_all(&mut *snapshot).await? {
+        let what = format!("two executions in one window: {}", row.get::<String, _>(0));
+        history.violate("G1", what);
+    }
+    snapshot.rollback().await
+}
+
+/// An account's id in the database.
+pub(crate) async fn account_ids(pool: &PgPool, names: &[String]) -> Result<Vec<Uuid>, sqlx::Error> {
+    let mut ids = Vec::new();
+    for name in names {
+        let query = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1");
+        ids.push(query.bind(name).fetch_one(pool).await?);
+    }
+    Ok(ids)
+}
+
+/// Compares the histories with the database, once no request is in flight.
+pub(crate) async fn at_the_end(
+    pool: &PgPool,
+    history: &History,
+    accounts: &[Uuid],
+    profile: &Profile,
+) -> Result<(), sqlx::Error> {
+    let executions = executions(pool).await?;
+    let claims = claims(pool).await?;
+    let retention = TimeDelta::from_std(profile.retention).unwrap_or(TimeDelta::MAX);
+    let mut known_keys = HashSet::new();
+    let mut known_tags = HashSet::new();
+    for key in history.keys() {
+        let key = lock(&key);
+        let Some(account) = accounts.get(key.account) else {
+            continue;
+        };
+        known_keys.insert((*account, key.key.clone()));
+        for request in &key.variants {
+            known_tags.insert((*account, request.tag.clone()));
+        }
+        if let Some((rule, what)) = windows_that_overlap(&key, retention) {
+            history.violate(rule, format!("{what}\n{}", key.describe()));
+        }
+        for (variant, _, stored) in key.answers() {
+            // A level leaves no event, and neither does an update that changes nothing.
+            let is_update = key.variants.get(variant).is_some_and(|one| one.is_update);
+            let has_event = stored.status < 300 || stored.status == 402;
+            let has_event = has_event && !(is_update && profile.expires());
+            let is_level = stored
+                .body
+                .get("object")
+                .is_some_and(|kind| kind == "inventory");
+            let execution = (*account, key.key.clone(), stored.execution.clone());
+            if has_event && !is_level && !executions.contains(&execution) {
+                let what = format!("{} was acknowledged and left nothing", stored.execution);
+                history.violate("G2", format!("{what}\n{}", key.describe()));
+            }
+        }
+        // With a retention that no key outlives, the first claim that was committed is still there.
+        // In phases a claim may be committed and released again.
+        if !profile.has_processor && !profile.expires() {
+            let claimed = claims.get(&(*account, key.key.clone()));
+            let is_early = |told: DateTime<Utc>| claimed.is_none_or(|claimed| *claimed > told);
+            for attempt in &key.attempts {
+                if matches!(attempt.verdict, Verdict::Reused) && is_early(attempt.ended) {
+                    let what = "the key was said to be another request's before it was";
+                    history.violate("G4", format!("{what}\n{}", key.describe()));
+                    break;
+                }
+            }
+        }
+    }
+    for (account, key, request) in &executions {
+        if !known_keys.contains(&(*account, key.clone())) {
+            history.violate("G3", format!("{request} used the key {key} of {account}"));
+        }
+    }
+    tags(pool, history, &known_tags).await?;
+    stock(pool, history).await
+}
+
+/// Every object's tag is one of its own account's.
+async fn tags(
+    pool: &PgPool,
+    history: &History,
+    known: &HashSet<(Uuid, String)>,
+) -> Result<(), sqlx::Error> {
+    let query = "SELECT account_id, metadata ->> 'torture' FROM charges WHERE metadata ? 'torture'
+                 UNION ALL
+                 SELECT account_id, metadata ->> 'torture' FROM orders WHERE metadata ? 'torture'
+                 UNION ALL
+                 SELECT account_id, metadata ->> 'torture' FROM refunds WHERE metadata ? 'torture'";
+    for row in sqlx::query(query).fetch_all(pool).await? {
+        let (account, tag): (Uuid, String) = (row.get(0), row.get(1));
+        if !known.contains(&(account, tag.clone())) {
+            let what =
+                format!("{account} has an object of the request {tag}, which is not its own");
+            history.violate("G6", what);
+        }
+    }
+    Ok(())
+}
+
+/// What is left of the stocked items is what there was, less what completed checkouts took.
+async fn stock(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
+    let query = "SELECT inventory.account_id, inventory.sku, inventory.quantity,
+                        coalesce(sum((item ->> 'quantity')::bigint), 0)::bigint
+                   FROM inventory
+                   LEFT JOIN (checkouts CROSS JOIN LATERAL jsonb_array_elements(items) AS item)
+                     ON checkouts.account_id = inventory.account_id
+                    AND checkouts.status = 'completed' AND item ->> 'sku' = inventory.sku
+                  GROUP BY inventory.account_id, inventory.sku, inventory.quantity";
+    for row in sqlx::query(query).fetch_all(pool).await? {
+        let (account, sku): (Uuid, String) = (row.get(0), row.get(1));
+        let (left, taken): (i64, i64) = (row.get(2), row.get(3));
+        if STOCKED.contains(&&*sku) && left + taken != INITIAL_STOCK {
+            let what = format!("{account} has {left} of {sku} left, and {taken} were taken");
+            history.violate("G5", what);
+        }
+    }
+    Ok(())
+}
+
+/// Account, key and request of everything that left an event.
+async fn executions(pool: &PgPool) -> Result<HashSet<(Uuid, String, String)>, sqlx::Error> {
+    let query = "SELECT DISTINCT account_id, idempotency_key, request_id FROM events";
+    let rows = sqlx::query(query).fetch_all(pool).await?;
+    let executions = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+    Ok(executions.collect())
+}
+
+/// When the keys were claimed.
+async fn claims(pool: &PgPool) -> Result<HashMap<(Uuid, String), DateTime<Utc>>, sqlx::Error> {
+    let query = "SELECT account_id, key, created_at FROM idempotency_keys";
+    let rows = sqlx::query(query).fetch_all(pool).await?;
+    let claims = rows
+        .iter()
+        .map(|row| ((row.get(0), row.get(1)), row.get(2)));
+    Ok(claims.collect())
+}
+
+/// The processor's sums and ours, charge by charge. Ids differ in their spelling only.
+pub(crate) async fn ledgers(
+    ours: &PgPool,
+    processors: &PgPool,
+    history: &History,
+) -> Result<(), sqlx::Error> {
+    let query = "SELECT object ->> 'id', max((object ->> 'amount')::bigint) FROM events
+                  WHERE type = 'charge.succeeded' GROUP BY 1";
+    let rows = sqlx::query(query).fetch_all(ours).await?;
+    let authorized: HashMap<String, i64> =
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let query = "SELECT DISTINCT ON (object ->> 'id') object ->> 'id',
+                        (object ->> 'amount_captured')::bigint,
+                        (object ->> 'amount_refunded')::bigint
+                   FROM events WHERE type LIKE 'charge.%' AND type <> 'charge.failed'
+                  ORDER BY object ->> 'id', id DESC";
+    let rows = sqlx::query(query).fetch_all(ours).await?;
+    let mut sums: HashMap<String, [i64; 3]> = HashMap::new();
+    for row in &rows {
+        let id: String = row.get(0);
+        if let Some(amount) = authorized.get(&id) {
+            sums.insert(id, [*amount, row.get(1), row.get(2)]);
+        }
+    }
+    let query = "SELECT charge, authorized, captured, released, refunded FROM processor.charges";
+    for row in sqlx::query(query).fetch_all(processors).await? {
+        let id: String = row.get(0);
+        let (captured, released): (i64, i64) = (row.get(2), row.get(3));
+        // Releasing a whole authorization is a refund here.
+        let refunded = if captured == 0 { released } else { row.get(4) };
+        let theirs = [row.get(1), captured, refunded];
+        match sums.remove(&id) {
+            Some(ours) if ours == theirs => {}
+            ours => history.violate(
+                "G5",
+                format!("{id}: the processor has {theirs:?}, and we have {ours:?}"),
+            ),
+        }
+    }
+    for (id, ours) in sums {
+        let what = format!("{id}: the processor has nothing, and we have {ours:?}");
+        history.violate("G5", what);
+    }
+    Ok(())
+}

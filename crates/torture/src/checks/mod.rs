@@ -1,0 +1,95 @@
+//! What must hold, judged from the clients' histories and from the database.
+//!
+//! | rule | |
+//! |---|---|
+//! | G1 | one effect per account, key and window |
+//! | G2 | nothing that was acknowledged is missing |
+//! | G3 | nothing exists that no client asked for |
+//! | G4 | all definite answers to a key are equal, byte by byte |
+//! | G5 | money adds up |
+//! | G6 | nothing crosses accounts |
+//! | G7 | events are the changes, in order, and each wanted one was received |
+//! | G8 | after the last fault everything is back to normal by itself |
+//! | G9 | memory, file descriptors and connections stay bounded |
+
+pub(crate) mod database;
+pub(crate) mod recovery;
+
+use chrono::TimeDelta;
+use serde_json::Value;
+
+use crate::history::{Attempt, KeyHistory, Stored, TAG, Verdict};
+
+/// `Idempotency-Expires` has whole seconds, so two of them may seem this much closer than they are.
+const ROUNDING: TimeDelta = TimeDelta::seconds(1);
+
+/// What an attempt contradicts: its own request, or an earlier answer to the same key.
+pub(crate) fn contradiction(
+    history: &KeyHistory,
+    attempt: &Attempt,
+) -> Option<(&'static str, String)> {
+    let stored = match &attempt.verdict {
+        Verdict::Unknown(_) => return None,
+        Verdict::Reused if history.variants.len() == 1 => {
+            let what = "a key that was sent with one request only is said to be another request's";
+            return Some(("G4", what.to_owned()));
+        }
+        Verdict::Reused => return None,
+        Verdict::Stored(stored) => stored,
+    };
+    if let Some(other) = another_requests(history, attempt, stored) {
+        return Some(("G1", other));
+    }
+    for (variant, _, earlier) in history.answers() {
+        if earlier.execution != stored.execution {
+            continue;
+        }
+        if variant != attempt.variant {
+            let what = "two requests under one key got the answer of one execution";
+            return Some(("G1", what.to_owned()));
+        }
+        if earlier.digest != stored.digest {
+            let what = format!(
+                "two answers from {} differ: {} {} and {} {}",
+                stored.execution, earlier.status, earlier.body, stored.status, stored.body
+            );
+            return Some(("G4", what));
+        }
+    }
+    None
+}
+
+/// Whether the answer shows an object that another request asked for.
+fn another_requests(history: &KeyHistory, attempt: &Attempt, stored: &Stored) -> Option<String> {
+    let request = history.variants.get(attempt.variant)?;
+    let shown = stored.body.get("metadata")?.get(TAG)?.as_str()?;
+    let is_other = request.is_tagged && shown != request.tag;
+    is_other.then(|| {
+        let object = stored.body.get("id").and_then(Value::as_str);
+        format!(
+            "the request {} is answered with {} of the request {shown}",
+            request.tag,
+            object.unwrap_or_default()
+        )
+    })
+}
+
+/// Executions of one key that are closer to each other than the retention.
+pub(crate) fn windows_that_overlap(
+    history: &KeyHistory,
+    retention: TimeDelta,
+) -> Option<(&'static str, String)> {
+    let mut executions: Vec<_> = history.answers().map(|(_, _, stored)| stored).collect();
+    executions.sort_by_key(|stored| stored.expires);
+    executions.windows(2).find_map(|pair| {
+        let [earlier, later] = pair else { return None };
+        let is_early = later.expires - earlier.expires < retention - ROUNDING;
+        (earlier.execution != later.execution && is_early).then(|| {
+            let what = format!(
+                "{} and {} were both executed in one window",
+                earlier.execution, later.execution
+            );
+            ("G1", what)
+        })
+    })
+}

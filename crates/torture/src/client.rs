@@ -1,0 +1,124 @@
+//! One attempt: the bytes of a request, over one network, and what came back.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context;
+use chrono::Utc;
+
+use crate::history::{Attempt, Reply, Request, Verdict};
+
+/// Longer than the service's own limits with the longest wait that is asked for, so that most
+/// unknown outcomes are the service's word and some are the client's impatience.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(12);
+
+/// An account that sends requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    pub(crate) name: String,
+    pub(crate) api_key: String,
+}
+
+/// Sends requests to replicas, each behind a network of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    replicas: Vec<SocketAddr>,
+}
+
+impl Client {
+    pub(crate) fn new(replicas: Vec<SocketAddr>) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .timeout(ATTEMPT_LIMIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .context("the HTTP client")?;
+        Ok(Self { http, replicas })
+    }
+
+    pub(crate) fn replicas(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// Makes one attempt at a request that has a key.
+    pub(crate) async fn attempt(
+        &self,
+        account: &Account,
+        key: &str,
+        variant: usize,
+        request: &Request,
+        replica: usize,
+    ) -> Attempt {
+        let began = Utc::now();
+        let verdict = match self.send(account, key, request, replica).await {
+            Ok(reply) => reply.judge(),
+            Err(error) => Verdict::Unknown(kind_of(&error).to_owned()),
+        };
+        Attempt {
+            variant,
+            replica,
+            began,
+            ended: Utc::now(),
+            verdict,
+        }
+    }
+
+    async fn send(
+        &self,
+        account: &Account,
+        key: &str,
+        request: &Request,
+        replica: usize,
+    ) -> reqwest::Result<Reply> {
+        let url = self.url(replica, &request.path);
+        let mut sending = self
+            .http
+            .request(request.method.clone(), url)
+            .bearer_auth(&account.api_key)
+            .header("idempotency-key", key)
+            .header("content-type", request.media_type)
+            .body(request.body.clone());
+        if let Some(seconds) = request.wait {
+            sending = sending.header("prefer", format!("wait={seconds}"));
+        }
+        read(sending.send().await?).await
+    }
+
+    /// Reads an object. `None`: no answer, or none but a failure.
+    pub(crate) async fn get(&self, account: &Account, path: &str, replica: usize) -> Option<Reply> {
+        let url = self.url(replica, path);
+        let sending = self.http.get(url).bearer_auth(&account.api_key).send();
+        let reply = read(sending.await.ok()?).await.ok()?;
+        (reply.status < 429).then_some(reply)
+    }
+
+    fn url(&self, replica: usize, path: &str) -> String {
+        let address = self.replicas.get(replica % self.replicas.len().max(1));
+        address.map_or_else(String::new, |address| format!("http://{address}{path}"))
+    }
+}
+
+async fn read(response: reqwest::Response) -> reqwest::Result<Reply> {
+    let status = response.status().as_u16();
+    let headers = response.headers().iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        (name.as_str().to_owned(), value)
+    });
+    let headers = headers.collect();
+    Ok(Reply {
+        status,
+        headers,
+        body: response.bytes().await?.to_vec(),
+    })
+}
+
+/// What kind of failure it was, without addresses: to be counted.
+fn kind_of(error: &reqwest::Error) -> &'static str {
+    if error.is_timeout() {
+        "no answer in time"
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the connection broke"
+    }
+}

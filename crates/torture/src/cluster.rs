@@ -1,0 +1,200 @@
+//! PostgreSQL and its disk: a private server whose data is on a small filesystem that can be filled.
+//!
+//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
+use nix::{
+    mount::{MsFlags, mount, umount},
+    sys::signal::{Signal, kill},
+    unistd::{Pid, Uid},
+};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+/// The filesystem's size: an hour of load fits, with PostgreSQL's log of a gigabyte.
+const DISK_SIZE: &str = "size=6g,mode=755";
+
+/// The name of the API's database, and of its role.
+pub(crate) const DATABASE: &str = "charge_once";
+
+/// The database of the card processor's simulator, on the same server.
+pub(crate) const PROCESSOR_DATABASE: &str = "processor";
+
+/// A PostgreSQL that is watched and started again.
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    /// Whether the folder is a filesystem of its own.
+    has_own_disk: bool,
+    options: PgConnectOptions,
+    socket: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    watch: JoinHandle<EmbeddedPostgres>,
+}
+
+impl Cluster {
+    /// Starts PostgreSQL below `folder`, which must not exist.
+    pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder).with_context(|| format!("{} is no folder", folder.display()))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+        let has_own_disk = Uid::effective().is_root()
+            && mount(
+                Some("tmpfs"),
+                folder,
+                Some("tmpfs"),
+                MsFlags::empty(),
+                Some(DISK_SIZE),
+            )
+            .is_ok();
+        let mut postgres =
+            EmbeddedPostgres::start(Settings::new(DATABASE, folder.join("data"))).await?;
+        let options = postgres.connect_options();
+        let socket = options
+            .get_socket()
+            .context("PostgreSQL listens on no socket")?
+            .join(format!(".s.PGSQL.{}", options.get_port()));
+        let (stop, stopped) = oneshot::channel();
+        let watch = tokio::spawn(async move {
+            postgres
+                .keep_running(async {
+                    let _ = stopped.await;
+                })
+                .await;
+            postgres
+        });
+        let cluster = Self {
+            folder: folder.to_owned(),
+            has_own_disk,
+            options: options.disable_statement_logging(),
+            socket,
+            stop: Some(stop),
+            watch,
+        };
+        let create = format!("CREATE DATABASE {PROCESSOR_DATABASE}");
+        let mut admin = cluster.connect(DATABASE).await?;
+        sqlx::query(AssertSqlSafe(create))
+            .execute(&mut admin)
+            .await?;
+        admin.close().await?;
+        Ok(cluster)
+    }
+
+    /// PostgreSQL's socket, for proxies.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.socket.clone()
+    }
+
+    pub(crate) fn has_own_disk(&self) -> bool {
+        self.has_own_disk
+    }
+
+    /// A session that no proxy is in the way of.
+    pub(crate) async fn connect(&self, database: &str) -> Result<PgConnection, sqlx::Error> {
+        let options = self.options.clone().database(database);
+        let options = options.application_name("torture");
+        options.connect().await
+    }
+
+    /// Sessions for the checks, which no proxy is in the way of.
+    pub(crate) fn pool(&self, database: &str) -> sqlx::PgPool {
+        let options = self.options.clone().database(database);
+        PgPoolOptions::new()
+            .max_connections(2)
+            .acquire_timeout(Duration::from_secs(5))
+            .connect_lazy_with(options.application_name("torture"))
+    }
+
+    /// The process that all others of PostgreSQL are children of.
+    fn postmaster(&self) -> Option<Pid> {
+        let file = self.folder.join("data/pgdata/postmaster.pid");
+        let content = fs::read_to_string(file).ok()?;
+        let pid = content.lines().next()?.trim().parse().ok()?;
+        Some(Pid::from_raw(pid))
+    }
+
+    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again.
+    pub(crate) fn stop_immediately(&self) {
+        if let Some(postmaster) = self.postmaster() {
+            let _ = kill(postmaster, Signal::SIGQUIT);
+        }
+    }
+
+    /// Sends a signal to PostgreSQL's main process and to all of its children.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        let Some(postmaster) = self.postmaster() else {
+            return;
+        };
+        let _ = kill(postmaster, signal);
+        for child in children_of(postmaster) {
+            let _ = kill(child, signal);
+        }
+    }
+
+    /// Fills the disk but for a few pages. Returns what to remove.
+    pub(crate) fn fill_disk(&self) -> anyhow::Result<Ballast> {
+        ensure!(self.has_own_disk, "the data is on the machine's own disk");
+        let path = self.folder.join("ballast");
+        let mut file = File::create(&path)?;
+        let block = vec![0; 1 << 20];
+        // The last block fails: the disk is full.
+        while file.write_all(&block).is_ok() {}
+        Ok(Ballast { path })
+    }
+
+    /// Stops PostgreSQL. Removes the data unless it is to be kept.
+    pub(crate) async fn stop(mut self, keep: bool) -> anyhow::Result<()> {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        self.watch.await?.stop().await?;
+        if !keep {
+            if self.has_own_disk {
+                umount(&self.folder)?;
+            }
+            fs::remove_dir_all(&self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// A file that takes all room, removed when it is dropped.
+pub(crate) struct Ballast {
+    path: PathBuf,
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The processes whose parent is `parent`, by the kernel's word.
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name, in parentheses, may hold anything; the state and the parent follow it.
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let of = after_name.split_whitespace().nth(1);
+        of.and_then(|of| of.parse().ok()) == Some(parent.as_raw())
+    };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(is_child)
+        .map(Pid::from_raw)
+        .collect()
+}

@@ -1,0 +1,340 @@
+//! What the clients asked for and what they were told: the evidence that the checks judge.
+//!
+//! Promise: every attempt is recorded with the bytes that were sent and a digest of the reply, and
+//! an answer is never taken for definite that the contract does not store.
+
+use std::{
+    collections::HashMap,
+    fmt::Write,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// The name of the metadata in which an object carries the tag of the request that asked for it.
+pub(crate) const TAG: &str = "torture";
+
+/// One request, as bytes. Every retry sends the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: reqwest::Method,
+    /// With its prefix, which is the dialect.
+    pub(crate) path: String,
+    pub(crate) media_type: &'static str,
+    pub(crate) body: String,
+    /// Unique for this request. What the request creates carries it in its metadata.
+    pub(crate) tag: String,
+    /// Whether the reply's object shows the tag.
+    pub(crate) is_tagged: bool,
+    /// Whether a second execution, once the key has expired, changes nothing.
+    pub(crate) is_update: bool,
+    /// `Prefer: wait=`, in seconds.
+    pub(crate) wait: Option<u8>,
+}
+
+/// A reply that the service stores: equal for every retry.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) status: u16,
+    /// SHA-256 of the status, the end-to-end headers and the body.
+    pub(crate) digest: [u8; 32],
+    /// `Original-Request`: the execution that the reply is from.
+    pub(crate) execution: String,
+    /// `Idempotency-Expires`.
+    pub(crate) expires: DateTime<Utc>,
+    pub(crate) body: Value,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Verdict {
+    Stored(Stored),
+    /// The key belongs to another request.
+    Reused,
+    /// Anything else: retry with the same key and the same bytes.
+    Unknown(String),
+}
+
+/// One attempt.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    /// Which of the key's requests was sent.
+    pub(crate) variant: usize,
+    pub(crate) replica: usize,
+    pub(crate) began: DateTime<Utc>,
+    pub(crate) ended: DateTime<Utc>,
+    pub(crate) verdict: Verdict,
+}
+
+/// Everything about one key of one account.
+#[derive(Debug)]
+pub(crate) struct KeyHistory {
+    pub(crate) account: usize,
+    pub(crate) key: String,
+    /// The requests that were sent with the key: usually one, and several for a key that clients
+    /// fight over.
+    pub(crate) variants: Vec<Request>,
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+impl KeyHistory {
+    /// The stored answers, each with the request that it answered.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &Attempt, &Stored)> {
+        self.attempts
+            .iter()
+            .filter_map(|attempt| match &attempt.verdict {
+                Verdict::Stored(stored) => Some((attempt.variant, attempt, stored)),
+                Verdict::Reused | Verdict::Unknown(_) => None,
+            })
+    }
+
+    /// Requests without an answer so far.
+    pub(crate) fn open_variants(&self) -> Vec<usize> {
+        let is_open = |variant: &usize| {
+            let mut of_variant = self.attempts.iter().filter(|one| one.variant == *variant);
+            of_variant.all(|one| matches!(one.verdict, Verdict::Unknown(_)))
+        };
+        (0..self.variants.len()).filter(is_open).collect()
+    }
+
+    /// The history as text, for a report.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("account {}, key {}\n", self.account, self.key);
+        for (number, request) in self.variants.iter().enumerate() {
+            let Request {
+                method, path, body, ..
+            } = request;
+            let _ = writeln!(text, "  request {number}: {method} {path} {body}");
+        }
+        let (shown, length) = (DESCRIBED_ATTEMPTS, self.attempts.len());
+        for (number, attempt) in self.attempts.iter().enumerate() {
+            if number == shown && length > 2 * shown {
+                let _ = writeln!(text, "  … {} attempts …", length - 2 * shown);
+            }
+            if number >= shown && number + shown < length {
+                continue;
+            }
+            let verdict = match &attempt.verdict {
+                Verdict::Stored(stored) => format!(
+                    "{} from {}, until {}: {}",
+                    stored.status, stored.execution, stored.expires, stored.body
+                ),
+                Verdict::Reused => "the key belongs to another request".to_owned(),
+                Verdict::Unknown(why) => format!("unknown: {why}"),
+            };
+            let _ = writeln!(
+                text,
+                "  {} +{:>5} ms  request {} at replica {}: {verdict}",
+                attempt.began.format("%H:%M:%S%.3f"),
+                (attempt.ended - attempt.began).num_milliseconds(),
+                attempt.variant,
+                attempt.replica,
+            );
+        }
+        text
+    }
+}
+
+/// How many attempts a description shows of the first ones, and of the last ones.
+const DESCRIBED_ATTEMPTS: usize = 20;
+
+/// A reply as it came.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Headers about a delivery or a connection, not about the outcome. The contract names them.
+const DELIVERY_HEADERS: [&str; 9] = [
+    "request-id",
+    "idempotent-replayed",
+    "preference-applied",
+    "idempotency-key",
+    "connection",
+    "keep-alive",
+    "transfer-encoding",
+    "date",
+    "server",
+];
+
+/// Errors that are about an attempt and never stored.
+const NOT_STORED: [&str; 5] = [
+    "idempotency_key_in_use",
+    "resource_busy",
+    "rate_limited",
+    "request_timeout",
+    "internal_error",
+];
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers
+            .find(|(header, _)| header == name)
+            .map(|(_, value)| &**value)
+    }
+
+    /// What the reply means to a client.
+    pub(crate) fn judge(&self) -> Verdict {
+        let Ok(body) = serde_json::from_slice::<Value>(&self.body) else {
+            return Verdict::Unknown(format!("{} without JSON", self.status));
+        };
+        let code = body.pointer("/error/code").and_then(Value::as_str);
+        let code = code.unwrap_or_default();
+        if code == "idempotency_key_reused" {
+            return Verdict::Reused;
+        }
+        if self.status >= 500 || NOT_STORED.contains(&code) {
+            return Verdict::Unknown(format!("{} {code}", self.status));
+        }
+        let execution = self.header("original-request").map(str::to_owned);
+        let expires = self.header("idempotency-expires");
+        let expires = expires.and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+        match (execution, expires) {
+            (Some(execution), Some(expires)) => Verdict::Stored(Stored {
+                status: self.status,
+                digest: self.digest(),
+                execution,
+                expires: expires.to_utc(),
+                body,
+            }),
+            (_, _) => Verdict::Unknown(format!(
+                "{} {code}, which no headers of a stored outcome came with",
+                self.status
+            )),
+        }
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut lasting: Vec<_> = self
+            .headers
+            .iter()
+            .filter(|(name, _)| !DELIVERY_HEADERS.contains(&&**name))
+            .collect();
+        lasting.sort();
+        let mut digest = Sha256::new();
+        digest.update(self.status.to_be_bytes());
+        for (name, value) in lasting {
+            digest.update(name.as_bytes());
+            digest.update([0]);
+            digest.update(value.as_bytes());
+            digest.update([0]);
+        }
+        digest.update(&self.body);
+        digest.finalize().into()
+    }
+}
+
+/// A rule that did not hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Violation {
+    /// G1 to G9; `crates/torture/README.md` says what each is.
+    pub(crate) rule: &'static str,
+    pub(crate) what: String,
+}
+
+/// One key's history, shared by the clients that use the key.
+pub(crate) type SharedKey = Arc<Mutex<KeyHistory>>;
+
+/// All keys, and what was counted. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    keys: Vec<SharedKey>,
+    outcomes: HashMap<String, u64>,
+    violations: Vec<Violation>,
+    worst_stall: Duration,
+    attempts: u64,
+}
+
+/// Locks whatever a panic left: the history is evidence even then.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was counted until now.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Totals {
+    pub(crate) keys: usize,
+    pub(crate) attempts: u64,
+    pub(crate) outcomes: Vec<(String, u64)>,
+    /// The longest that a client waited from its first attempt to an answer.
+    pub(crate) worst_stall: Duration,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl History {
+    /// Adds a key that no client has used before.
+    pub(crate) fn add(&self, account: usize, key: String, request: Request) -> SharedKey {
+        let history = Arc::new(Mutex::new(KeyHistory {
+            account,
+            key,
+            variants: vec![request],
+            attempts: Vec::new(),
+        }));
+        lock(&self.inner).keys.push(Arc::clone(&history));
+        history
+    }
+
+    pub(crate) fn keys(&self) -> Vec<SharedKey> {
+        lock(&self.inner).keys.clone()
+    }
+
+    /// Records an attempt, and a violation if it contradicts an earlier one.
+    pub(crate) fn record(&self, key: &SharedKey, attempt: Attempt) {
+        let outcome = match &attempt.verdict {
+            Verdict::Stored(stored) => stored.status.to_string(),
+            Verdict::Reused => "reused".to_owned(),
+            Verdict::Unknown(why) => why.chars().take(60).collect(),
+        };
+        let contradiction = {
+            let mut history = lock(key);
+            let contradiction = crate::checks::contradiction(&history, &attempt);
+            history.attempts.push(attempt);
+            contradiction.map(|(rule, what)| Violation {
+                rule,
+                what: format!("{what}\n{}", history.describe()),
+            })
+        };
+        let mut inner = lock(&self.inner);
+        inner.attempts += 1;
+        *inner.outcomes.entry(outcome).or_default() += 1;
+        inner.violations.extend(contradiction);
+    }
+
+    pub(crate) fn violate(&self, rule: &'static str, what: String) {
+        lock(&self.inner).violations.push(Violation { rule, what });
+    }
+
+    /// Notes how long a client waited for an answer.
+    pub(crate) fn stalled(&self, long: Duration) {
+        let mut inner = lock(&self.inner);
+        inner.worst_stall = inner.worst_stall.max(long);
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let inner = lock(&self.inner);
+        let mut outcomes: Vec<_> = inner
+            .outcomes
+            .iter()
+            .map(|(outcome, count)| (outcome.clone(), *count))
+            .collect();
+        outcomes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Totals {
+            keys: inner.keys.len(),
+            attempts: inner.attempts,
+            outcomes,
+            worst_stall: inner.worst_stall,
+            violations: inner.violations.clone(),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The clients: many at once, each with one request at a time, which it retries until the answer is
+//! definite.
+//!
+//! Promise: a retry sends the same key and the same bytes. Only a key that clients fight over is
+//! ever sent with another request, and on purpose.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand_chacha::ChaCha12Rng;
+use serde_json::Value;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+
+use crate::{
+    client::{Account, Client},
+    history::{Attempt, History, SharedKey, Verdict, lock},
+    requests::{Known, Verb},
+};
+
+/// How many clients there are.
+const CLIENTS: u64 = 16;
+
+/// Recent objects of each kind, which requests are about: few, so that requests meet at them.
+const RECENT: usize = 24;
+
+/// Keys with an answer that are asked for again.
+const REMEMBERED_KEYS: usize = 5000;
+
+/// Keys of each account that clients fight over at a time.
+const CONTENDED_KEYS: usize = 3;
+
+/// Requests that fight over one key.
+const RIVALS: usize = 3;
+
+/// After so many attempts at a contended key, clients fight over another one.
+const CONTENDED_ATTEMPTS: usize = 40;
+
+/// What all clients share.
+pub(crate) struct Load {
+    pub(crate) client: Client,
+    pub(crate) accounts: Vec<Account>,
+    pub(crate) history: History,
+    seed: u64,
+    numbers: AtomicU64,
+    objects: Mutex<Objects>,
+    /// Whether some clients never retry, so that a worker must go on for them.
+    abandons: bool,
+}
+
+#[derive(Default)]
+struct Objects {
+    captured: VecDeque<Known>,
+    authorized: VecDeque<Known>,
+    orders: VecDeque<Known>,
+    answered: VecDeque<SharedKey>,
+    contended: Vec<Vec<SharedKey>>,
+}
+
+impl Load {
+    pub(crate) fn new(
+        client: Client,
+        accounts: Vec<Account>,
+        history: History,
+        seed: u64,
+        abandons: bool,
+    ) -> Self {
+        let objects = Objects {
+            contended: accounts.iter().map(|_| Vec::new()).collect(),
+            ..Objects::default()
+        };
+        Self {
+            client,
+            accounts,
+            history,
+            seed,
+            numbers: AtomicU64::new(0),
+            objects: Mutex::new(objects),
+            abandons,
+        }
+    }
+
+    /// Runs all clients until `stop` says so. A request in its retries is left as it is.
+    pub(crate) async fn run(self: &Arc<Self>, stop: watch::Receiver<bool>) {
+        let mut clients = JoinSet::new();
+        for number in 0..CLIENTS {
+            let (load, mut stop) = (Arc::clone(self), stop.clone());
+            let mut random = ChaCha12Rng::seed_from_u64(self.seed);
+            random.set_stream(number + 1);
+            clients.spawn(async move {
+                let working = load.work(&mut random, stop.clone());
+                tokio::select! {
+                    () = working => {}
+                    _ = stop.wait_for(|stop| *stop) => {}
+                }
+            });
+        }
+        clients.join_all().await;
+    }
+
+    async fn work(&self, random: &mut ChaCha12Rng, stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            match random.random_range(0..100) {
+                0..10 => self.replay(random).await,
+                10..14 => self.look(random).await,
+                14..30 => self.contend(random).await,
+                _ => self.begin(random).await,
+            }
+        }
+    }
+
+    /// A new request with a new key.
+    async fn begin(&self, random: &mut ChaCha12Rng) {
+        let verb = Verb::any(random);
+        let object = self.object_for(verb, random);
+        let account = match &object {
+            Some(object) => object.account,
+            None => random.random_range(0..self.accounts.len()),
+        };
+        let number = self.number();
+        let tag = format!("{:x}-{number}", self.seed);
+        let Some(request) = verb.request(random, &tag, object.as_ref()) else {
+            return;
+        };
+        let key = self.history.add(account, format!("key-{tag}"), request);
+        let abandons = self.abandons && random.random_ratio(1, 40);
+        self.drive(&key, 0, random, abandons).await;
+        let mut objects = lock(&self.objects);
+        keep(&mut objects.answered, key, REMEMBERED_KEYS);
+    }
+
+    /// A key that is sent with one of several requests, by several clients at once.
+    async fn contend(&self, random: &mut ChaCha12Rng) {
+        let account = random.random_range(0..self.accounts.len());
+        let Some(key) = self.contended_key(account, random) else {
+            return;
+        };
+        let variant = random.random_range(0..RIVALS);
+        self.drive(&key, variant, random, false).await;
+    }
+
+    fn contended_key(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
+        let mut objects = lock(&self.objects);
+        let keys = objects.contended.get_mut(account)?;
+        keys.retain(|key| lock(key).attempts.len() < CONTENDED_ATTEMPTS);
+        while keys.len() < CONTENDED_KEYS {
+            let number = self.number();
+            let tags = (0..RIVALS).map(|rival| format!("{:x}-{number}-{rival}", self.seed));
+            let mut rivals = tags.filter_map(|tag| Verb::CreateCharge.request(random, &tag, None));
+            let key = self
+                .history
+                .add(account, format!("contended-{number}"), rivals.next()?);
+            lock(&key).variants.extend(rivals);
+            keys.push(key);
+        }
+        keys.choose(random).cloned()
+    }
+
+    /// A key that has an answer, again.
+    async fn replay(&self, random: &mut ChaCha12Rng) {
+        let key = {
+            let objects = lock(&self.objects);
+            match objects.answered.len() {
+                0 => return,
+                length => objects
+                    .answered
+                    .get(random.random_range(0..length))
+                    .cloned(),
+            }
+        };
+        if let Some(key) = key {
+            self.drive(&key, 0, random, false).await;
+        }
+    }
+
+    /// Reads a charge: its own account sees it, and the other one doesn't.
+    async fn look(&self, random: &mut ChaCha12Rng) {
+        let Some(charge) = self.object_for(Verb::CreateRefund, random) else {
+            return;
+        };
+        let reader = random.random_range(0..self.accounts.len());
+        let replica = random.random_range(0..self.client.replicas());
+        let Some(account) = self.accounts.get(reader) else {
+            return;
+        };
+        let path = format!("/charges/{}", charge.id);
+        let Some(reply) = self.client.get(account, &path, replica).await else {
+            return;
+        };
+        match (reader == charge.account, reply.status) {
+            (true, 200) | (false, 404) => {}
+            (true, status) => self.history.violate(
+                "G2",
+                format!("{} was acknowledged, and reading it is {status}", charge.id),
+            ),
+            (false, status) => self.history.violate(
+                "G6",
+                format!("{} is read from another account: {status}", charge.id),
+            ),
+        }
+    }
+
+    /// Sends a request until its answer is definite.
+    pub(crate) async fn drive(
+        &self,
+        key: &SharedKey,
+        variant: usize,
+        random: &mut ChaCha12Rng,
+        abandons: bool,
+    ) {
+        let began = Instant::now();
+        loop {
+            let attempt = self.attempt(key, variant, random).await;
+            let is_definite = !matches!(attempt.verdict, Verdict::Unknown(_));
+            self.learn(key, &attempt);
+            self.history.record(key, attempt);
+            self.history.stalled(began.elapsed());
+            if is_definite || abandons {
+                return;
+            }
+            let pause = Duration::from_millis(random.random_range(20..400));
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One attempt, at a replica by chance.
+    async fn attempt(&self, key: &SharedKey, variant: usize, random: &mut ChaCha12Rng) -> Attempt {
+        let (account, name, request) = {
+            let history = lock(key);
+            let request = history.variants.get(variant).cloned();
+            (history.account, history.key.clone(), request)
+        };
+        let replica = random.random_range(0..self.client.replicas());
+        match (self.accounts.get(account), request) {
+            (Some(account), Some(request)) => {
+                let client = &self.client;
+                client
+                    .attempt(account, &name, variant, &request, replica)
+                    .await
+            }
+            (_, _) => Attempt {
+                variant,
+                replica,
+                began: chrono::Utc::now(),
+                ended: chrono::Utc::now(),
+                verdict: Verdict::Reused,
+            },
+        }
+    }
+
+    /// Remembers what an answer shows, for later requests.
+    fn learn(&self, key: &SharedKey, attempt: &Attempt) {
+        let Verdict::Stored(stored) = &attempt.verdict else {
+            return;
+        };
+        let text = |name: &str| stored.body.get(name).and_then(Value::as_str);
+        let (Some(kind), Some(id)) = (text("object"), text("id")) else {
+            return;
+        };
+        let amount = stored.body.get("amount").and_then(Value::as_i64);
+        let known = Known {
+            account: lock(key).account,
+            id: id.to_owned(),
+            amount: amount.unwrap_or(1),
+        };
+        let captured = stored.body.get("captured").and_then(Value::as_bool);
+        let mut objects = lock(&self.objects);
+        match (kind, captured) {
+            ("charge", Some(true)) => keep(&mut objects.captured, known, RECENT),
+            ("charge", Some(false)) => keep(&mut objects.authorized, known, RECENT),
+            ("order", _) => keep(&mut objects.orders, known, RECENT),
+            (_, _) => {}
+        }
+    }
+
+    /// What a request of this verb can be about.
+    fn object_for(&self, verb: Verb, random: &mut ChaCha12Rng) -> Option<Known> {
+        let objects = lock(&self.objects);
+        let kind = match verb {
+            Verb::CaptureCharge => &objects.authorized,
+            Verb::UpdateCharge | Verb::CreateRefund => &objects.captured,
+            Verb::PayOrder | Verb::CancelOrder => &objects.orders,
+            Verb::CreateCharge | Verb::CreateOrder | Verb::CreateCheckout | Verb::SetInventory => {
+                return None;
+            }
+        };
+        match kind.len() {
+            0 => None,
+            length => kind.get(random.random_range(0..length)).cloned(),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Adds to the newest, and forgets the oldest beyond `most`.
+fn keep<T>(newest: &mut VecDeque<T>, added: T, most: usize) {
+    newest.push_back(added);
+    if newest.len() > most {
+        newest.pop_front();
+    }
+}

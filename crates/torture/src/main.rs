@@ -1,0 +1,261 @@
+//! `torture`: runs charge-once under load and faults, and checks what must hold.
+//!
+//! Promise: a run that reports no violation has asked the clients' histories and the database, and
+//! every fault that it counts was made.
+
+mod checks;
+mod client;
+mod cluster;
+mod history;
+mod ids;
+mod load;
+mod nemesis;
+mod profile;
+mod proxy;
+mod replica;
+mod report;
+mod requests;
+mod webhooks;
+mod world;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use rand::SeedableRng;
+use rand_chacha::ChaCha12Rng;
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    checks::{database, recovery},
+    cluster::{DATABASE, PROCESSOR_DATABASE},
+    history::History,
+    load::Load,
+    nemesis::Faults,
+    profile::Profile,
+    replica::Usage,
+    report::Report,
+    world::World,
+};
+
+/// Pause between two looks at the database while load and faults go on.
+const CHECKPOINT: Duration = Duration::from_secs(10);
+
+/// How long the replicas may take to be ready after the last fault.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Tries to make charge-once charge twice.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How long load and faults last, for each profile.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Drives data and faults. Random unless given; the report shows it.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// transaction, processor, expiry or processor-expiry; all of them unless given.
+    #[arg(long)]
+    profile: Vec<String>,
+    /// The program under test.
+    #[arg(long, env = "CHARGE_ONCE")]
+    program: PathBuf,
+    /// Where the data and the logs are while it runs.
+    #[arg(long, default_value = "/tmp/charge-once-torture")]
+    folder: PathBuf,
+    /// Stops at the first violation.
+    #[arg(long)]
+    fail_fast: bool,
+    /// Keeps nothing, even of a run with violations.
+    #[arg(long)]
+    discard: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run_all(&arguments))
+}
+
+async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let seed = arguments.seed.unwrap_or_else(rand::random);
+    let profiles = Profile::all();
+    for name in &arguments.profile {
+        if !profiles.iter().any(|profile| profile.name == name) {
+            bail!("there is no profile {name}");
+        }
+    }
+    let chosen = profiles.into_iter().filter(|profile| {
+        arguments.profile.is_empty() || arguments.profile.iter().any(|name| name == profile.name)
+    });
+    let mut violations = 0;
+    for profile in chosen {
+        violations += run(arguments, profile, seed).await?;
+    }
+    Ok(match violations {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Runs one profile and prints its report. Returns the number of violations.
+async fn run(arguments: &Arguments, profile: Profile, seed: u64) -> anyhow::Result<usize> {
+    let name = profile.name;
+    let folder = arguments
+        .folder
+        .join(format!("{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("{} can't be made", folder.display()))?;
+    eprintln!("{name}: starting, seed {seed}");
+    let world = World::start(&arguments.program, profile, &folder).await?;
+    if !world.cluster.has_own_disk() {
+        eprintln!("{name}: no filesystem could be mounted, so the disk is never full");
+    }
+    let history = History::default();
+    let load = Arc::new(Load::new(
+        world.client()?,
+        world.accounts.clone(),
+        history.clone(),
+        seed,
+        world.profile.has_processor,
+    ));
+    let began = Instant::now();
+    let (faults, found_after) = rage(arguments, &world, &load, seed).await?;
+
+    eprintln!(
+        "{name}: {} s of faults are over; checking",
+        began.elapsed().as_secs()
+    );
+    world.heal().await?;
+    if !world.are_ready(READY_LIMIT).await {
+        history.violate(
+            "G8",
+            format!("not every replica is ready after {READY_LIMIT:?}"),
+        );
+    }
+    let (probe, usage) = check(&world, &load, &history, seed).await?;
+    let totals = history.totals();
+    let is_bad = !totals.violations.is_empty();
+    let is_kept = is_bad && !arguments.discard;
+    Report {
+        profile: name,
+        seed,
+        took: began.elapsed(),
+        found_after: found_after.or(is_bad.then(|| began.elapsed())),
+        totals: &totals,
+        faults: &faults,
+        usage,
+        probe,
+        deliveries: world.received.deliveries(),
+    }
+    .print(is_kept.then_some(&*folder));
+    world.cluster.stop(is_kept).await?;
+    if !is_kept {
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    Ok(totals.violations.len())
+}
+
+/// Load and faults until the time is over, with checks in between.
+async fn rage(
+    arguments: &Arguments,
+    world: &World,
+    load: &Arc<Load>,
+    seed: u64,
+) -> anyhow::Result<(Faults, Option<Duration>)> {
+    let began = Instant::now();
+    let until = began + Duration::from_secs(arguments.seconds);
+    let (stop, stopped) = watch::channel(false);
+    let clients = tokio::spawn({
+        let load = Arc::clone(load);
+        async move { load.run(stopped).await }
+    });
+    let mut random = ChaCha12Rng::seed_from_u64(seed);
+    let mut faults = Faults::new();
+    let mut found_after = None;
+    {
+        let raging = nemesis::rage(world, &mut random, &mut faults);
+        let watching = watch_over(arguments, world, load, began, &mut found_after);
+        tokio::select! {
+            () = raging => {}
+            () = watching => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+    stop.send_replace(true);
+    clients.await?;
+    Ok((faults, found_after))
+}
+
+/// Looks at the database now and then. Ends at the first violation if that is wanted.
+async fn watch_over(
+    arguments: &Arguments,
+    world: &World,
+    load: &Arc<Load>,
+    began: Instant,
+    found_after: &mut Option<Duration>,
+) {
+    let pool = world.cluster.pool(DATABASE);
+    let name = world.profile.name;
+    loop {
+        tokio::time::sleep(CHECKPOINT).await;
+        // The database may be gone at this moment. There will be another one.
+        let checking = database::at_any_moment(&pool, &load.history, &world.profile);
+        let _ = tokio::time::timeout(CHECKPOINT, checking).await;
+        recovery::usage(world, &load.history).await;
+        let totals = load.history.totals();
+        eprintln!(
+            "{name}: {:>4} s, {} keys, {} attempts, {} violations",
+            began.elapsed().as_secs(),
+            totals.keys,
+            totals.attempts,
+            totals.violations.len(),
+        );
+        if !totals.violations.is_empty() {
+            found_after.get_or_insert_with(|| began.elapsed());
+            if arguments.fail_fast {
+                return;
+            }
+        }
+    }
+}
+
+/// The checks at the end. Returns the latency without faults, and what the replicas use.
+async fn check(
+    world: &World,
+    load: &Arc<Load>,
+    history: &History,
+    seed: u64,
+) -> anyhow::Result<(Duration, Usage)> {
+    let pool = world.cluster.pool(DATABASE);
+    recovery::everything_ends(load, &pool, history, seed).await;
+    let probe = recovery::is_back_to_normal(world, load, seed).await;
+    let usage = recovery::usage(world, history).await;
+    for replica in &world.replicas {
+        // Only a process without a request in flight ends at once and in good order.
+        if !replica.process.stop().await {
+            history.violate(
+                "G8",
+                format!("{} did not end in good order", replica.process.name),
+            );
+        }
+    }
+    let names: Vec<_> = world.accounts.iter().map(|one| one.name.clone()).collect();
+    let accounts = database::account_ids(&pool, &names).await?;
+    database::at_any_moment(&pool, history, &world.profile).await?;
+    database::at_the_end(&pool, history, &accounts, &world.profile).await?;
+    recovery::deliveries(world, &pool, &accounts, history).await?;
+    if let Some(processor) = &world.processor {
+        let theirs = world.cluster.pool(PROCESSOR_DATABASE);
+        database::ledgers(&pool, &theirs, history).await?;
+        theirs.close().await;
+        processor.stop().await;
+    }
+    pool.close().await;
+    Ok((probe, usage))
+}

@@ -1,0 +1,334 @@
+//! The faults, one after the other, driven by the seed.
+//!
+//! Promise: each fault ends, and [`World::heal`] ends all of them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use nix::sys::signal::Signal;
+use rand::{RngExt, seq::IndexedRandom};
+use rand_chacha::ChaCha12Rng;
+use serde_json::json;
+use sqlx::{Connection, PgConnection, Row};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    cluster::DATABASE,
+    proxy::{NetworkFault, Proxy},
+    world::{Replica, World},
+};
+
+/// The kinds of faults, and how often each is chosen.
+const KINDS: [(Kind, u32); 15] = [
+    (Kind::KillReplica, 10),
+    (Kind::RollingRestart, 3),
+    (Kind::StopReplica, 8),
+    (Kind::StopPostgres, 4),
+    (Kind::RestartPostgres, 4),
+    (Kind::EndSessions, 10),
+    (Kind::ClientNetwork, 10),
+    (Kind::DatabaseNetwork, 14),
+    (Kind::LostCommits, 14),
+    (Kind::LockRows, 8),
+    (Kind::LockTable, 4),
+    (Kind::FullDisk, 2),
+    (Kind::NoConnections, 4),
+    (Kind::ProcessorNetwork, 12),
+    (Kind::ProcessorFaults, 10),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    KillReplica,
+    RollingRestart,
+    StopReplica,
+    StopPostgres,
+    RestartPostgres,
+    EndSessions,
+    ClientNetwork,
+    DatabaseNetwork,
+    LostCommits,
+    LockRows,
+    LockTable,
+    FullDisk,
+    NoConnections,
+    ProcessorNetwork,
+    ProcessorFaults,
+}
+
+/// How many faults of each kind there were.
+pub(crate) type Faults = BTreeMap<String, u64>;
+
+/// Makes faults until it is dropped.
+pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &mut Faults) {
+    loop {
+        pause(random, 300, 1500).await;
+        let kind = choose(random);
+        let Some(name) = strike(world, kind, random).await else {
+            continue;
+        };
+        *faults.entry(name).or_default() += 1;
+    }
+}
+
+fn choose(random: &mut ChaCha12Rng) -> Kind {
+    let all: u32 = KINDS.iter().map(|(_, share)| share).sum();
+    let mut at = random.random_range(0..all);
+    for (kind, share) in KINDS {
+        if at < share {
+            return kind;
+        }
+        at -= share;
+    }
+    Kind::KillReplica
+}
+
+/// Makes one fault and ends it. `None`: it can't be made here.
+async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<String> {
+    let replica = world.replicas.choose(random)?;
+    match kind {
+        Kind::KillReplica => {
+            replica.process.kill().await;
+            pause(random, 0, 800).await;
+            replica.process.restart().await.ok()?;
+            Some("kill -9 of a replica".to_owned())
+        }
+        Kind::RollingRestart => {
+            for replica in &world.replicas {
+                replica.process.stop().await;
+                replica.process.restart().await.ok()?;
+                world.are_ready(Duration::from_secs(10)).await;
+            }
+            Some("rolling restart".to_owned())
+        }
+        Kind::StopReplica => {
+            replica.process.signal(Signal::SIGSTOP).await;
+            // Sometimes longer than a lease.
+            match random.random_ratio(1, 5) {
+                true => pause(random, 11_000, 13_000).await,
+                false => pause(random, 200, 3_000).await,
+            }
+            replica.process.signal(Signal::SIGCONT).await;
+            Some("SIGSTOP of a replica".to_owned())
+        }
+        Kind::StopPostgres => {
+            world.cluster.signal_all(Signal::SIGSTOP);
+            pause(random, 200, 4_000).await;
+            world.cluster.signal_all(Signal::SIGCONT);
+            Some("SIGSTOP of PostgreSQL".to_owned())
+        }
+        Kind::RestartPostgres => {
+            world.cluster.stop_immediately();
+            pause(random, 1_000, 3_000).await;
+            Some("immediate restart of PostgreSQL".to_owned())
+        }
+        Kind::EndSessions => {
+            end_sessions(world, random).await?;
+            Some("pg_terminate_backend".to_owned())
+        }
+        Kind::ClientNetwork => {
+            let fault = network_fault(random);
+            inject(&replica.clients, fault, random).await;
+            Some(format!("clients' network: {}", name_of(fault)))
+        }
+        Kind::DatabaseNetwork => {
+            let fault = network_fault(random);
+            inject(&replica.database, fault, random).await;
+            Some(format!("database's network: {}", name_of(fault)))
+        }
+        Kind::LostCommits => {
+            let fault = match random.random_ratio(3, 4) {
+                true => NetworkFault::LosesAnswersToCommit,
+                false => NetworkFault::LosesCommits,
+            };
+            inject(&replica.database, fault, random).await;
+            Some(format!("database's network: {}", name_of(fault)))
+        }
+        Kind::LockRows => {
+            lock_rows(world, random).await?;
+            Some("locked rows".to_owned())
+        }
+        Kind::LockTable => {
+            lock_table(world, random).await?;
+            Some("locked table".to_owned())
+        }
+        Kind::FullDisk => {
+            let ballast = world.cluster.fill_disk().ok()?;
+            pause(random, 500, 2_500).await;
+            drop(ballast);
+            Some("full disk".to_owned())
+        }
+        Kind::NoConnections => {
+            take_connections(world, random).await;
+            Some("connection limit".to_owned())
+        }
+        Kind::ProcessorNetwork => processor_network(world, replica, random).await,
+        Kind::ProcessorFaults => processor_faults(world, random).await,
+    }
+}
+
+async fn pause(random: &mut ChaCha12Rng, from: u64, to: u64) {
+    sleep(Duration::from_millis(random.random_range(from..=to))).await;
+}
+
+fn network_fault(random: &mut ChaCha12Rng) -> NetworkFault {
+    match random.random_range(0..5) {
+        0 => NetworkFault::Delayed(Duration::from_millis(random.random_range(20..400))),
+        1 => NetworkFault::Stalled,
+        2 => NetworkFault::Cut,
+        3 => NetworkFault::HalfClosed,
+        _ => NetworkFault::LosesAnswers,
+    }
+}
+
+fn name_of(fault: NetworkFault) -> &'static str {
+    match fault {
+        NetworkFault::None => "none",
+        NetworkFault::Delayed(_) => "delayed",
+        NetworkFault::Stalled => "stalled",
+        NetworkFault::Cut => "cut",
+        NetworkFault::HalfClosed => "half-closed",
+        NetworkFault::LosesAnswers => "answers lost",
+        NetworkFault::LosesAnswersToCommit => "answers to COMMIT lost",
+        NetworkFault::LosesCommits => "COMMIT lost",
+    }
+}
+
+async fn inject(network: &Proxy, fault: NetworkFault, random: &mut ChaCha12Rng) {
+    network.inject(fault);
+    pause(random, 100, 2_500).await;
+    // What was silent stays silent until it is cut.
+    network.inject(NetworkFault::Cut);
+    pause(random, 0, 50).await;
+    network.inject(NetworkFault::None);
+}
+
+/// Ends some sessions of the replicas, in the middle of whatever they do.
+async fn end_sessions(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
+    let mut session = session(world).await?;
+    for _ in 0..random.random_range(1..6) {
+        let end = sqlx::query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+              WHERE datname = $1 AND application_name <> 'torture' AND random() < $2",
+        );
+        let end = end.bind(DATABASE).bind(random.random_range(0.1..0.6));
+        end.execute(&mut session).await.ok()?;
+        pause(random, 5, 120).await;
+    }
+    Some(())
+}
+
+/// Locks recent rows for a while, as a report or a person's transaction does.
+async fn lock_rows(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
+    let mut session = session(world).await?;
+    let mut tx = session.begin().await.ok()?;
+    let lock = match random.random_range(0..4) {
+        0 => "SELECT FROM charges ORDER BY id DESC LIMIT 30 FOR UPDATE",
+        1 => "SELECT FROM orders ORDER BY id DESC LIMIT 30 FOR UPDATE",
+        2 => "SELECT FROM inventory FOR UPDATE",
+        _ => "SELECT FROM idempotency_keys ORDER BY created_at DESC LIMIT 50 FOR UPDATE",
+    };
+    let locked = timeout(Duration::from_secs(2), sqlx::query(lock).execute(&mut *tx)).await;
+    locked.ok()?.ok()?;
+    pause(random, 100, 2_000).await;
+    tx.rollback().await.ok()
+}
+
+/// Locks a whole table for a while, as a careless migration does.
+async fn lock_table(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
+    let mut session = session(world).await?;
+    let mut tx = session.begin().await.ok()?;
+    let lock = match random.random_range(0..4) {
+        0 => "LOCK TABLE charges IN ACCESS EXCLUSIVE MODE",
+        1 => "LOCK TABLE events IN ACCESS EXCLUSIVE MODE",
+        2 => "LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE",
+        _ => "LOCK TABLE orders IN SHARE MODE",
+    };
+    let locked = timeout(Duration::from_secs(2), sqlx::query(lock).execute(&mut *tx)).await;
+    locked.ok()?.ok()?;
+    pause(random, 100, 1_500).await;
+    tx.rollback().await.ok()
+}
+
+/// Takes every connection that PostgreSQL has left, and ends the replicas' own, so that they need
+/// new ones.
+async fn take_connections(world: &World, random: &mut ChaCha12Rng) {
+    let _ = end_sessions(world, random).await;
+    let mut taken = Vec::new();
+    while let Ok(session) = world.cluster.connect("postgres").await {
+        taken.push(session);
+    }
+    pause(random, 200, 2_000).await;
+    for session in taken {
+        let _ = session.close().await;
+    }
+}
+
+async fn session(world: &World) -> Option<PgConnection> {
+    let connecting = world.cluster.connect(DATABASE);
+    timeout(Duration::from_secs(2), connecting).await.ok()?.ok()
+}
+
+async fn processor_network(
+    world: &World,
+    replica: &Replica,
+    random: &mut ChaCha12Rng,
+) -> Option<String> {
+    let processor = world.processor.as_ref()?;
+    match random.random_range(0..4) {
+        0 => {
+            processor.signal(Signal::SIGSTOP).await;
+            pause(random, 200, 3_000).await;
+            processor.signal(Signal::SIGCONT).await;
+            Some("SIGSTOP of the processor".to_owned())
+        }
+        1 => {
+            processor.kill().await;
+            pause(random, 0, 1_000).await;
+            processor.restart().await.ok()?;
+            Some("kill -9 of the processor".to_owned())
+        }
+        _ => {
+            let fault = network_fault(random);
+            inject(replica.processor.as_ref()?, fault, random).await;
+            Some(format!("processor's network: {}", name_of(fault)))
+        }
+    }
+}
+
+/// Tells the processor to fail the next requests.
+async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
+    let address = world.processor.as_ref()?.address;
+    let fault = *[
+        "refuse",
+        "error_before",
+        "drop_before",
+        "error_after",
+        "drop_after",
+    ]
+    .choose(random)?;
+    let rule = json!({"fault": fault, "count": random.random_range(1..8)});
+    let request = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(2))
+        .build()
+        .ok()?
+        .post(format!("http://{address}/faults"))
+        .body(rule.to_string());
+    request.send().await.ok()?;
+    pause(random, 100, 500).await;
+    Some(format!("processor: {fault}"))
+}
+
+/// How many sessions the replicas have, and how many of them wait inside a transaction.
+pub(crate) async fn sessions(world: &World) -> Option<(i64, i64, i64)> {
+    let mut session = session(world).await?;
+    let counted = sqlx::query(
+        "SELECT count(*),
+                count(*) FILTER (WHERE state LIKE 'idle in transaction%'
+                                   AND state_change < now() - interval '5 seconds'),
+                (SELECT count(*) FROM pg_locks WHERE NOT granted)
+           FROM pg_stat_activity WHERE datname = $1 AND application_name <> 'torture'",
+    );
+    let row = counted.bind(DATABASE).fetch_one(&mut session).await.ok()?;
+    Some((row.get(0), row.get(1), row.get(2)))
+}

@@ -1,0 +1,59 @@
+//! How the replicas are set up in a run.
+
+use std::time::Duration;
+
+/// A set-up that finds its own kind of defect.
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    pub(crate) name: &'static str,
+    pub(crate) replicas: usize,
+    /// Whether charges go to the processor's simulator across a network.
+    pub(crate) has_processor: bool,
+    /// `IDEMPOTENCY_TTL`
+    pub(crate) retention: Duration,
+    /// How far the last replica's clock is ahead, by `faketime`.
+    pub(crate) clock_offset: Option<Duration>,
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Profile {
+    /// All profiles, by name.
+    pub(crate) fn all() -> [Self; 4] {
+        [
+            Self {
+                name: "transaction",
+                replicas: 2,
+                has_processor: false,
+                retention: DAY,
+                clock_offset: None,
+            },
+            Self {
+                name: "processor",
+                replicas: 2,
+                has_processor: true,
+                retention: DAY,
+                clock_offset: None,
+            },
+            Self {
+                name: "expiry",
+                replicas: 3,
+                has_processor: false,
+                retention: Duration::from_secs(5),
+                clock_offset: Some(Duration::from_secs(20)),
+            },
+            Self {
+                name: "processor-expiry",
+                replicas: 3,
+                has_processor: true,
+                retention: Duration::from_secs(5),
+                clock_offset: None,
+            },
+        ]
+    }
+
+    /// Whether keys expire while the run lasts.
+    pub(crate) fn expires(&self) -> bool {
+        self.retention < DAY
+    }
+}

@@ -1,0 +1,180 @@
+//! The processes under test: replicas of charge-once, and the card processor's simulator.
+//!
+//! Promise: a process that ended is known to have ended, so no fault hits a process twice, and
+//! nothing outlives the checker.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    process::{Child, Command},
+    sync::Mutex,
+    time::{Instant, timeout},
+};
+
+/// How long a process may take from its start to its first 200 at `/readyz`.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a process may take to end after SIGTERM: its drain, and some.
+const STOP_LIMIT: Duration = Duration::from_secs(25);
+
+/// What a process is started with.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) log: PathBuf,
+}
+
+/// A process that is started, killed, stopped and started again.
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    launch: Launch,
+    child: Mutex<Option<Child>>,
+}
+
+/// What a process uses, from `/proc`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) resident_mib: u64,
+    pub(crate) descriptors: usize,
+}
+
+impl Process {
+    /// Starts a process that listens on `address` and waits until it is ready.
+    pub(crate) async fn start(
+        name: &str,
+        address: SocketAddr,
+        launch: Launch,
+    ) -> anyhow::Result<Self> {
+        let process = Self {
+            name: name.to_owned(),
+            address,
+            launch,
+            child: Mutex::new(None),
+        };
+        process.restart().await?;
+        let until = Instant::now() + READY_LIMIT;
+        while !process.is_ready().await {
+            if Instant::now() > until {
+                let log = process.launch.log.display();
+                bail!("{name} is not ready after {READY_LIMIT:?}; see {log}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(process)
+    }
+
+    /// Whether it answers 200 at `/readyz` now.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let url = format!("http://{}/readyz", self.address);
+        let asked = timeout(Duration::from_secs(2), reqwest::get(url)).await;
+        matches!(asked, Ok(Ok(reply)) if reply.status().is_success())
+    }
+
+    /// Starts it if it isn't running. Returns without waiting until it is ready.
+    pub(crate) async fn restart(&self) -> anyhow::Result<()> {
+        let mut child = self.child.lock().await;
+        if let Some(running) = child.as_mut()
+            && running.try_wait()?.is_none()
+        {
+            return Ok(());
+        }
+        let Launch {
+            program,
+            arguments,
+            variables,
+            log,
+        } = &self.launch;
+        let output = append_to(log)?;
+        let started = Command::new(program)
+            .args(arguments)
+            .env_clear()
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("{} can't be started", program.display()))?;
+        *child = Some(started);
+        Ok(())
+    }
+
+    /// Sends a signal to it, if it runs.
+    pub(crate) async fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid().await {
+            let _ = kill(pid, signal);
+        }
+    }
+
+    /// `kill -9`, and waits for its end.
+    pub(crate) async fn kill(&self) {
+        let mut child = self.child.lock().await;
+        if let Some(mut running) = child.take() {
+            let _ = running.kill().await;
+        }
+    }
+
+    /// SIGTERM, and waits for its end. `false`: it didn't end in time or not with exit code 0.
+    pub(crate) async fn stop(&self) -> bool {
+        self.signal(Signal::SIGTERM).await;
+        let mut child = self.child.lock().await;
+        let Some(mut running) = child.take() else {
+            return true;
+        };
+        match timeout(STOP_LIMIT, running.wait()).await {
+            Ok(status) => status.is_ok_and(|status| status.success()),
+            Err(_) => {
+                let _ = running.kill().await;
+                false
+            }
+        }
+    }
+
+    /// Memory and file descriptors, if it runs.
+    pub(crate) async fn usage(&self) -> Option<Usage> {
+        let pid = self.pid().await?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = resident.split_whitespace().next()?.parse().ok()?;
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
+        Some(Usage {
+            resident_mib: kib / 1024,
+            descriptors,
+        })
+    }
+
+    async fn pid(&self) -> Option<Pid> {
+        let child = self.child.lock().await;
+        let id = child.as_ref()?.id()?;
+        Some(Pid::from_raw(id.cast_signed()))
+    }
+}
+
+fn append_to(log: &Path) -> anyhow::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log)
+        .with_context(|| format!("{} can't be written", log.display()))
+}
+
+/// A local port that is free now.
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}

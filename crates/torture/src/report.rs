@@ -1,0 +1,70 @@
+//! What a run found, for a person.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use crate::{history::Totals, nemesis::Faults, replica::Usage};
+
+/// How many violations are shown whole.
+const SHOWN_MAX: usize = 5;
+
+/// The figures of a run.
+pub(crate) struct Report<'a> {
+    pub(crate) profile: &'static str,
+    pub(crate) seed: u64,
+    pub(crate) took: Duration,
+    /// From the start to the first violation that a check saw.
+    pub(crate) found_after: Option<Duration>,
+    pub(crate) totals: &'a Totals,
+    pub(crate) faults: &'a Faults,
+    pub(crate) usage: Usage,
+    pub(crate) probe: Duration,
+    pub(crate) deliveries: u64,
+}
+
+impl Report<'_> {
+    pub(crate) fn print(&self, kept: Option<&Path>) {
+        let Self { totals, faults, .. } = self;
+        let made: u64 = faults.values().sum();
+        println!("profile        {}, seed {}", self.profile, self.seed);
+        println!("took           {:.0} s", self.took.as_secs_f32());
+        println!(
+            "keys           {}, {} attempts",
+            totals.keys, totals.attempts
+        );
+        println!("outcomes");
+        for (outcome, count) in &totals.outcomes {
+            println!("  {count:>8}  {outcome}");
+        }
+        println!("faults         {made} of {} kinds", faults.len());
+        for (fault, count) in *faults {
+            println!("  {count:>8}  {fault}");
+        }
+        println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
+        println!(
+            "afterwards     99 % of charges within {} ms",
+            self.probe.as_millis()
+        );
+        println!("webhooks       {} attempts received", self.deliveries);
+        println!(
+            "replicas       at most {} MiB and {} file descriptors",
+            self.usage.resident_mib, self.usage.descriptors
+        );
+        let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
+        for violation in &totals.violations {
+            *rules.entry(violation.rule).or_default() += 1;
+        }
+        if let Some(after) = self.found_after {
+            println!("first found    after {:.0} s", after.as_secs_f32());
+        }
+        println!("violations     {} {rules:?}", totals.violations.len());
+        for violation in totals.violations.iter().take(SHOWN_MAX) {
+            println!("\n{}: {}", violation.rule, violation.what);
+        }
+        if let Some(folder) = kept {
+            println!(
+                "\nThe database and the logs are kept in {}",
+                folder.display()
+            );
+        }
+    }
+}

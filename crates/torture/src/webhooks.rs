@@ -1,0 +1,108 @@
+//! The receiver of the events that the accounts want.
+//!
+//! Promise: an event counts as received only with a valid signature, and only if this answered 200.
+
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+use chrono::Utc;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::history::lock;
+
+/// Refuses every so many deliveries, so that each kind of event is delivered again now and then.
+const REFUSED_EVERY: u64 = 17;
+
+/// What was received. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Received {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// The endpoints' secrets, by account.
+    secrets: Mutex<Vec<String>>,
+    /// Account and event id.
+    events: Mutex<HashSet<(usize, String)>>,
+    bad_signatures: AtomicU64,
+    deliveries: AtomicU64,
+}
+
+impl Received {
+    /// Listens on a local port. An endpoint of account `n` is `http://address/n`.
+    pub(crate) async fn listen(&self) -> anyhow::Result<SocketAddr> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let app = Router::new()
+            .route("/{account}", post(receive))
+            .with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Ok(address)
+    }
+
+    /// The next account's secret.
+    pub(crate) fn add_secret(&self, secret: String) {
+        lock(&self.inner.secrets).push(secret);
+    }
+
+    pub(crate) fn has(&self, account: usize, event: &str) -> bool {
+        lock(&self.inner.events).contains(&(account, event.to_owned()))
+    }
+
+    pub(crate) fn bad_signatures(&self) -> u64 {
+        self.inner.bad_signatures.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn deliveries(&self) -> u64 {
+        self.inner.deliveries.load(Ordering::Relaxed)
+    }
+
+    fn secret_of(&self, account: usize) -> Option<String> {
+        lock(&self.inner.secrets).get(account).cloned()
+    }
+}
+
+async fn receive(
+    State(received): State<Received>,
+    Path(account): Path<usize>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let number = received.inner.deliveries.fetch_add(1, Ordering::Relaxed);
+    let header = headers.get("stripe-signature");
+    let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let Some(secret) = received.secret_of(account) else {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    };
+    if webhook_receiver::verify(&secret, header, &body, Utc::now().timestamp()).is_err() {
+        received
+            .inner
+            .bad_signatures
+            .fetch_add(1, Ordering::Relaxed);
+        return StatusCode::BAD_REQUEST;
+    }
+    if number % REFUSED_EVERY == 0 {
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let Some(id) = event.get("id").and_then(Value::as_str) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    lock(&received.inner.events).insert((account, id.to_owned()));
+    StatusCode::OK
+}

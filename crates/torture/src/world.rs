@@ -1,0 +1,342 @@
+//! Everything under test: PostgreSQL, the replicas, the processor, and the networks between them.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::{process::Command, time::Instant};
+
+use crate::{
+    client::{Account, Client},
+    cluster::{Cluster, DATABASE, PROCESSOR_DATABASE},
+    profile::Profile,
+    proxy::{NetworkFault, Proxy, Target},
+    replica::{Launch, Process, free_address},
+    requests::{INITIAL_STOCK, SOLD_OUT, STOCKED},
+    webhooks::Received,
+};
+
+/// The size of a replica's pool: small, so that it can run out.
+pub(crate) const POOL_CONNECTIONS: usize = 8;
+
+/// Sessions of a replica outside its pool: the sweep, the webhooks' and the reconcilers' own.
+pub(crate) const OTHER_CONNECTIONS: usize = 6;
+
+/// Which events the accounts want: not all, because deliveries are made one after the other.
+pub(crate) const WANTED_EVENTS: [&str; 3] =
+    ["order.created", "checkout.completed", "checkout.canceled"];
+
+/// A replica with the networks around it.
+pub(crate) struct Replica {
+    pub(crate) process: Process,
+    /// Between the clients and it.
+    pub(crate) clients: Proxy,
+    /// Between it and PostgreSQL.
+    pub(crate) database: Proxy,
+    /// Between it and the processor.
+    pub(crate) processor: Option<Proxy>,
+}
+
+/// Everything under test.
+pub(crate) struct World {
+    pub(crate) profile: Profile,
+    pub(crate) cluster: Cluster,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) processor: Option<Process>,
+    pub(crate) accounts: Vec<Account>,
+    pub(crate) received: Received,
+}
+
+impl World {
+    /// Starts everything, with two accounts that have stock and want events.
+    pub(crate) async fn start(
+        program: &Path,
+        profile: Profile,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let cluster = Cluster::start(&folder.join("postgres")).await?;
+        let logs = folder.join("logs");
+        std::fs::create_dir_all(&logs)?;
+        let url = |database: &str| {
+            let socket = cluster.socket();
+            let directory = socket.parent().map(|path| path.display().to_string());
+            let directory = directory.unwrap_or_default();
+            format!("postgres://{DATABASE}@localhost/{database}?host={directory}&sslmode=disable")
+        };
+        let direct = vec![("DATABASE_URL".to_owned(), url(DATABASE))];
+        run(program, &["migrate"], &direct).await?;
+        let mut accounts = Vec::new();
+        for name in ["alice", "bob"] {
+            let output = run(program, &["api-key", "create", "--account", name], &direct).await?;
+            let api_key = output.lines().next().context("an API key")?.to_owned();
+            let name = name.to_owned();
+            accounts.push(Account { name, api_key });
+        }
+        let processor = match profile.has_processor {
+            true => Some(start_processor(program, url(PROCESSOR_DATABASE), &logs).await?),
+            false => None,
+        };
+        let mut replicas = Vec::new();
+        for number in 0..profile.replicas {
+            let processor = processor.as_ref().map(|processor| processor.address);
+            let replica = start_replica(program, &profile, number, &cluster, processor, &logs);
+            replicas.push(replica.await?);
+        }
+        let received = Received::default();
+        let world = Self {
+            profile,
+            cluster,
+            replicas,
+            processor,
+            accounts,
+            received,
+        };
+        world.prepare_accounts().await?;
+        Ok(world)
+    }
+
+    /// A client whose requests go through the networks.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        let addresses = self.replicas.iter().map(|one| one.clients.address);
+        Client::new(addresses.collect())
+    }
+
+    /// Stock to sell, and endpoints for events.
+    async fn prepare_accounts(&self) -> anyhow::Result<()> {
+        let receiver = self.received.listen().await?;
+        let address = self.replicas.first().context("a replica")?.process.address;
+        for (number, account) in self.accounts.iter().enumerate() {
+            let wanted = json!({
+                "url": format!("http://{receiver}/{number}"), "enabled_events": WANTED_EVENTS,
+            });
+            let endpoint = post(address, account, "/webhook_endpoints", wanted).await?;
+            let secret = endpoint.get("secret").and_then(Value::as_str);
+            let secret = secret.context("the endpoint's secret")?;
+            self.received.add_secret(secret.to_owned());
+            let levels = STOCKED.map(|sku| (sku, INITIAL_STOCK));
+            for (sku, quantity) in levels.into_iter().chain([(SOLD_OUT, 0)]) {
+                let body = json!({ "quantity": quantity });
+                put(address, account, &format!("/inventory/{sku}"), body).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every fault: networks forward, stopped processes continue, ended ones start again.
+    pub(crate) async fn heal(&self) -> anyhow::Result<()> {
+        self.cluster.signal_all(Signal::SIGCONT);
+        if let Some(processor) = &self.processor {
+            processor.signal(Signal::SIGCONT).await;
+            processor.restart().await?;
+        }
+        for replica in &self.replicas {
+            replica.clients.inject(NetworkFault::None);
+            replica.database.inject(NetworkFault::None);
+            if let Some(processor) = &replica.processor {
+                processor.inject(NetworkFault::None);
+            }
+            replica.process.signal(Signal::SIGCONT).await;
+            replica.process.restart().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every replica is ready. `false`: one isn't, in time.
+    pub(crate) async fn are_ready(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        for replica in &self.replicas {
+            while !replica.process.is_ready().await {
+                if Instant::now() > until || replica.process.restart().await.is_err() {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        true
+    }
+}
+
+async fn start_processor(
+    program: &Path,
+    database_url: String,
+    logs: &Path,
+) -> anyhow::Result<Process> {
+    let address = free_address()?;
+    let launch = Launch {
+        program: program.to_owned(),
+        arguments: vec!["processor".to_owned()],
+        variables: variables(&[
+            ("PROCESSOR_BIND_ADDRESS", &address.to_string()),
+            ("PROCESSOR_DATABASE_URL", &database_url),
+            ("RUST_LOG", "warn"),
+        ]),
+        log: logs.join("processor.log"),
+    };
+    Process::start("the processor", address, launch).await
+}
+
+async fn start_replica(
+    program: &Path,
+    profile: &Profile,
+    number: usize,
+    cluster: &Cluster,
+    processor: Option<SocketAddr>,
+    logs: &Path,
+) -> anyhow::Result<Replica> {
+    let database = Proxy::start(Target::Unix(cluster.socket())).await?;
+    let processor = match processor {
+        Some(address) => Some((Proxy::start(Target::Tcp(address)).await?, address)),
+        None => None,
+    };
+    let address = free_address()?;
+    let url = format!(
+        "postgres://{DATABASE}@{}/{DATABASE}?sslmode=disable",
+        database.address
+    );
+    let retention = format!("{}s", profile.retention.as_secs());
+    let pool = POOL_CONNECTIONS.to_string();
+    let mut settings = variables(&[
+        ("BIND_ADDRESS", &address.to_string()),
+        ("DATABASE_URL", &url),
+        ("MIGRATE_ON_START", "false"),
+        ("RATE_LIMIT", "0"),
+        ("WORKERS", "1"),
+        ("POOL_CONNECTIONS", &pool),
+        ("IDEMPOTENCY_TTL", &retention),
+        ("ALLOW_SHORT_TTL", "true"),
+        ("EXPIRY_SWEEP_INTERVAL", "1s"),
+        // A short ladder, so that a lease is over soon. The slow card takes 2 seconds.
+        ("STATEMENT_TIMEOUT", "2500ms"),
+        ("DATABASE_DEADLINE", "3s"),
+        ("IDLE_IN_TRANSACTION_TIMEOUT", "4s"),
+        ("REQUEST_TIMEOUT", "6s"),
+        ("PROCESSOR_TIMEOUT", "2500ms"),
+        ("IDEMPOTENCY_LEASE", "11s"),
+        ("WEBHOOK_ALLOW_PRIVATE", "true"),
+        ("WEBHOOK_TIMEOUT", "2s"),
+        ("WEBHOOK_RETRY_MIN", "500ms"),
+        ("WEBHOOK_RETRY_MAX", "4s"),
+        ("WEBHOOK_POLL_INTERVAL", "200ms"),
+        ("DRAIN_TIMEOUT", "15s"),
+        ("LOG_FORMAT", "json"),
+        ("RUST_LOG", "warn"),
+    ]);
+    if let Some((proxy, address)) = &processor {
+        // All replicas ask one processor, each through a network of its own.
+        settings.extend(variables(&[
+            ("PROCESSOR_URL", &format!("http://{}", proxy.address)),
+            ("PROCESSOR_NAME", &format!("http://{address}")),
+        ]));
+    }
+    let is_last = number + 1 == profile.replicas;
+    if let Some(ahead) = profile.clock_offset.filter(|_| is_last) {
+        settings.extend(variables(&[
+            // The program `faketime` would stand between us and the process that we signal.
+            ("LD_PRELOAD", &libfaketime()?.display().to_string()),
+            ("FAKETIME", &format!("+{}s", ahead.as_secs())),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ]));
+    }
+    let name = format!("replica-{number}");
+    let launch = Launch {
+        program: program.to_owned(),
+        arguments: Vec::new(),
+        variables: settings,
+        log: logs.join(format!("{name}.log")),
+    };
+    Ok(Replica {
+        clients: Proxy::start(Target::Tcp(address)).await?,
+        process: Process::start(&name, address, launch).await?,
+        database,
+        processor: processor.map(|(proxy, _)| proxy),
+    })
+}
+
+/// The library that gives a process another clock.
+fn libfaketime() -> anyhow::Result<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib")?.flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    libraries
+        .find(|library| library.exists())
+        .context("libfaketime is not installed; on Debian, install the package faketime")
+}
+
+fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let path = ("PATH", std::env::var("PATH").unwrap_or_default());
+    let pairs = pairs
+        .iter()
+        .map(|(name, value)| (*name, (*value).to_owned()));
+    pairs
+        .chain([path])
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Runs a command of the program to its end, and returns what it prints.
+async fn run(
+    program: &Path,
+    arguments: &[&str],
+    variables: &[(String, String)],
+) -> anyhow::Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .with_context(|| format!("{} can't be started", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments:?} failed: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+async fn post(
+    address: SocketAddr,
+    account: &Account,
+    path: &str,
+    body: Value,
+) -> anyhow::Result<Value> {
+    send(reqwest::Method::POST, address, account, path, body).await
+}
+
+async fn put(
+    address: SocketAddr,
+    account: &Account,
+    path: &str,
+    body: Value,
+) -> anyhow::Result<Value> {
+    send(reqwest::Method::PUT, address, account, path, body).await
+}
+
+async fn send(
+    method: reqwest::Method,
+    address: SocketAddr,
+    account: &Account,
+    path: &str,
+    body: Value,
+) -> anyhow::Result<Value> {
+    let reply = reqwest::Client::builder()
+        .no_proxy()
+        .build()?
+        .request(method, format!("http://{address}{path}"))
+        .bearer_auth(&account.api_key)
+        .header("idempotency-key", format!("set-up-{path}"))
+        .header("content-type", "application/json")
+        .body(body.to_string())
+        .send()
+        .await?;
+    let status = reply.status();
+    let body = reply.bytes().await?;
+    ensure!(
+        status.is_success(),
+        "{path}: {status}: {}",
+        String::from_utf8_lossy(&body)
+    );
+    Ok(serde_json::from_slice(&body)?)
+}
