@@ -42,6 +42,24 @@ browser-test: ## charge a card from Swagger UI, in Chromium
 check: ## run everything that CI runs, about 15 minutes
 	@bash .ci/run
 
+# How long each profile lasts, and what drives data and faults. CI and people choose their own.
+SECONDS ?= 60
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+
+.PHONY: torture
+torture: ## run load and faults, and check what must hold: SECONDS=60 SEED=1 PROFILE=transaction
+	@scripts/install-postgres
+	@scripts/install-faketime
+	cargo build --locked --package charge-once --package charge-once-torture
+	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/debug/charge-once $(CARGO_TARGET_DIR)/debug/torture \
+	  --seconds $(SECONDS) --seed $(SEED) $(addprefix --profile ,$(PROFILE))
+
+.PHONY: torture-bugs
+torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it is found
+	@scripts/install-postgres
+	@scripts/install-faketime
+	@crates/torture/find-bugs
+
 .PHONY: check-long
 check-long: ## test what takes too long for CI: each feature by itself, and the SDK for Rust
 	@scripts/install-postgres

@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
-use charge_once::idempotency::{CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, sweep};
+use charge_once::idempotency::{
+    CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, sweep,
+};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::support::{
     effects::{LONG, request, stored},
-    far_side::{Far, Start, World, is_failed},
+    far_side::{Far, LEASE, Start, World, is_failed},
+    harness::{PATIENCE, eventually},
     pause_point::{PausePoint, Stage},
 };
 
@@ -264,6 +267,43 @@ async fn a_late_holder_with_an_answer_begins_nothing_new() {
     assert!(is_failed(&late.await.unwrap()));
     assert_eq!(world.network.calls(), [operation]);
     assert_eq!(world.network.executed(), 1);
+}
+
+/// The late holder waits for the process that took over. Its request is the same one afterwards.
+#[tokio::test]
+async fn a_late_holder_that_waited_begins_nothing_new() {
+    let world = World::new().await;
+    world
+        .network
+        .will(&[Far::ExecutesLater, Far::ExecutesLater]);
+    let idempotency = world.idempotency();
+    let replica = Phases::new(idempotency.clone(), world.network.clone(), LEASE).unwrap();
+    let patient = request("A", PATIENCE);
+    let account_id = patient.account_id;
+    let late = tokio::spawn(async move { replica.run(patient, Start { refuses: false }).await });
+    world.network.is_asked(1).await;
+    let answer = world.network.may_answer.lock().unwrap().clone().unwrap();
+    world.the_lease_runs_out().await;
+    let _second = world.asking(Duration::ZERO);
+    world.network.is_asked(2).await;
+    answer.add_permits(1);
+    // It works on the key no more, and waits for the second holder.
+    eventually("the late holder waits", || async {
+        idempotency.requests_in_flight(account_id).is_empty()
+    })
+    .await;
+    // As an operator would, who is told that nothing was executed.
+    sqlx::raw_sql(
+        "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
+         DELETE FROM far_operations",
+    )
+    .execute(&world.database.pool)
+    .await
+    .unwrap();
+    let answered = late.await.unwrap();
+    assert!(is_failed(&answered), "{answered:?}");
+    assert_eq!(world.network.calls().len(), 2);
+    assert_eq!(world.counts().await, (0, 0, 0));
 }
 
 #[tokio::test]

@@ -3,7 +3,13 @@
 //!
 //! Promise: a request whose operation was lost to another process never begins a second one.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
@@ -42,11 +48,16 @@ impl<E: ExternalEffect> Phases<E> {
     /// [`Idempotency::run`]: crate::Idempotency::run
     pub async fn run<B: Begin>(&self, request: Request, begin: B) -> Outcome {
         let begin = Arc::new(begin);
+        // For as long as the request lasts: it may lead again after it has waited for another
+        // process.
+        let may_begin = Arc::new(AtomicBool::new(true));
         self.idempotency
             .lead_or_follow(request, |_, request, leadership| {
                 let (this, begin) = (self.clone(), Arc::clone(&begin));
+                let may_begin = Arc::clone(&may_begin);
                 async move {
-                    let conclusion = this.lead(&request, &*begin, &leadership).await;
+                    let led = this.lead(&request, &*begin, &may_begin, &leadership);
+                    let conclusion = led.await;
                     conclude(&request, leadership, conclusion)
                 }
             })
@@ -57,12 +68,13 @@ impl<E: ExternalEffect> Phases<E> {
         &self,
         request: &Request,
         begin: &B,
+        may_begin: &AtomicBool,
         leadership: &Leadership,
     ) -> Conclusion {
-        let mut first = FirstPhase {
+        let first = FirstPhase {
             phases: self,
             begin,
-            may_begin: true,
+            may_begin,
         };
         for _ in 0..ROUNDS_MAX {
             let leased = match self.idempotency.lead(request, &first, leadership).await {
@@ -85,7 +97,7 @@ impl<E: ExternalEffect> Phases<E> {
                     return Conclusion::Stored { record, replayed };
                 }
                 CompletionOutcome::Failed(failure) => return Conclusion::Failed(failure),
-                CompletionOutcome::LeaseLost => first.may_begin = false,
+                CompletionOutcome::LeaseLost => may_begin.store(false, Ordering::Relaxed),
             }
         }
         Conclusion::HeldElsewhere
@@ -132,7 +144,7 @@ struct FirstPhase<'a, E, B> {
     begin: &'a B,
     /// No more once this request has begun an operation and lost it: that operation's outcome
     /// counts, and this request must not begin another one.
-    may_begin: bool,
+    may_begin: &'a AtomicBool,
 }
 
 impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
@@ -144,7 +156,7 @@ impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
         request: &Request,
         began: Instant,
     ) -> Result<ControlFlow<Reply, Self::Pending>, Rejection> {
-        if !self.may_begin {
+        if !self.may_begin.load(Ordering::Relaxed) {
             let released = "another process released the operation of this request";
             return Err(Rejection::Failed(Failure::unavailable(released)));
         }
