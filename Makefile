@@ -54,6 +54,10 @@ torture: ## run load and faults, and check what must hold: SECONDS=60 SEED=1 PRO
 	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/debug/charge-once $(CARGO_TARGET_DIR)/debug/torture \
 	  --seconds $(SECONDS) --seed $(SEED) $(addprefix --profile ,$(PROFILE))
 
+.PHONY: fuzz
+fuzz: ## give random bytes to everything that reads what strangers write: SECONDS=60 for each target
+	FUZZ_SECONDS=$(SECONDS) cargo test --locked --package charge-once --test fuzz -- --test-threads 2
+
 .PHONY: torture-bugs
 torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it is found
 	@scripts/install-postgres

@@ -89,7 +89,7 @@ fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError>
 }
 
 /// Status, body bytes and every header of the record, repeated names included.
-fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError> {
+pub fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError> {
     let unreadable =
         || HttpError::failed_read(Failure::internal("a stored reply can't be rendered"));
     let status = StatusCode::from_u16(record.reply.status).map_err(|_| unreadable())?;

@@ -4,6 +4,7 @@ mod completion;
 mod crash_table;
 mod library;
 mod mode_mismatch;
+mod model;
 mod operations;
 mod processor_client;
 mod processor_faults;
