@@ -118,17 +118,7 @@ pub async fn serve(
     tracing::info!("stopping: finishing what is in flight");
     stopping.send_replace(true);
     let drained = Instant::now() + config.drain_timeout;
-    idempotency.end_waits();
-    // The listener stays open meanwhile, so that `/readyz` can answer 503. A request finishes even
-    // if its client has disconnected.
-    if tokio::time::timeout(config.drain_timeout, idempotency.drained())
-        .await
-        .is_err()
-    {
-        tracing::warn!(
-            "requests still execute at the drain limit; they are rolled back, or continued later"
-        );
-    }
+    drain(&idempotency, drained).await;
     handle.stop(true).await;
     server.await.map_err(std::io::Error::other)??;
     let _ = sweep.await;
@@ -142,6 +132,18 @@ pub async fn serve(
     }
     while reconcilers.join_next().await.is_some() {}
     Ok(())
+}
+
+/// Waits until no request executes, or until `limit`. The listener stays open meanwhile, so that
+/// `/readyz` can answer 503. A request finishes even if its client has disconnected.
+async fn drain(idempotency: &Idempotency, limit: Instant) {
+    idempotency.end_waits();
+    let drained = tokio::time::timeout_at(limit, idempotency.drained());
+    if drained.await.is_err() {
+        tracing::warn!(
+            "requests still execute at the drain limit; they are rolled back, or continued later"
+        );
+    }
 }
 
 /// Without PROCESSOR_URL, no process continues the operations that began with it, and their objects

@@ -7,6 +7,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    money::money,
     page::{Cursor, Listed, Page},
     unknown::unknown,
 };
@@ -14,7 +15,7 @@ use crate::domain::{
     charge::{Authorization, Charge, ChargeFailure, ChargeStatus, KeptCard, NewCharge},
     ids::{AccountId, ChargeId, OrderId},
     metadata::Metadata,
-    money::{Currency, Money},
+    money::Money,
     test_cards::Decline,
 };
 
@@ -49,10 +50,7 @@ impl TryFrom<Row> for Charge {
     fn try_from(row: Row) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: ChargeId(row.id),
-            amount: Money {
-                minor_units: row.amount,
-                currency: Currency::of_stored(&row.currency).ok_or_else(|| unknown("currency"))?,
-            },
+            amount: money(row.amount, &row.currency)?,
             amount_captured: row.amount_captured,
             amount_refunded: row.amount_refunded,
             captured: row.captured,

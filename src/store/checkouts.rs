@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     checkout_steps,
     items::{self, Item},
+    money::money,
     page::{Cursor, Listed, Page},
     unknown::unknown,
 };
@@ -21,7 +22,6 @@ use crate::domain::{
     dialect::Dialect,
     ids::{AccountId, CheckoutId, OrderId},
     metadata::Metadata,
-    money::{Currency, Money},
     test_cards,
 };
 
@@ -101,11 +101,7 @@ impl TryFrom<Row> for CheckoutRun {
             idempotency_key: row.idempotency_key,
             checkout: Checkout {
                 id: CheckoutId(row.id),
-                amount: Money {
-                    minor_units: row.amount,
-                    currency: Currency::of_stored(&row.currency)
-                        .ok_or_else(|| unknown("currency"))?,
-                },
+                amount: money(row.amount, &row.currency)?,
                 items: items::read(row.items.0),
                 customer: row.customer,
                 metadata: row.metadata.0,

@@ -14,6 +14,7 @@ pub mod events;
 pub mod inventory;
 mod items;
 pub mod manual_resolutions;
+mod money;
 pub mod operations;
 pub mod orders;
 pub mod page;

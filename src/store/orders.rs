@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use super::{
     items::{self, Item},
+    money::money,
     page::{Cursor, Listed, Page},
     unknown::unknown,
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, OrderId},
     metadata::Metadata,
-    money::{Currency, Money},
     order::{NewOrder, Order, OrderStatus},
 };
 
@@ -35,10 +35,7 @@ impl TryFrom<Row> for Order {
     fn try_from(row: Row) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: OrderId(row.id),
-            amount: Money {
-                minor_units: row.amount,
-                currency: Currency::of_stored(&row.currency).ok_or_else(|| unknown("currency"))?,
-            },
+            amount: money(row.amount, &row.currency)?,
             charge: row.charge_id.map(ChargeId),
             client_order_id: row.client_order_id,
             customer: row.customer,

@@ -7,13 +7,13 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    money::money,
     page::{Cursor, Listed, Page},
     unknown::unknown,
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, RefundId},
     metadata::Metadata,
-    money::{Currency, Money},
     refund::{NewRefund, Refund, RefundReason, RefundStatus},
 };
 
@@ -36,10 +36,7 @@ impl TryFrom<Row> for Refund {
         Ok(Self {
             id: RefundId(row.id),
             charge: ChargeId(row.charge_id),
-            amount: Money {
-                minor_units: row.amount,
-                currency: Currency::of_stored(&row.currency).ok_or_else(|| unknown("currency"))?,
-            },
+            amount: money(row.amount, &row.currency)?,
             reason: row.reason.map(reason).transpose()?,
             status: RefundStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
             metadata: row.metadata.0,

@@ -12,27 +12,17 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
-use sqlx::{
-    Connection, PgConnection, PgPool,
-    postgres::types::PgInterval,
-    types::{
-        Json,
-        chrono::{DateTime, Utc},
-    },
-};
+use sqlx::{Connection, PgConnection, PgPool, postgres::types::PgInterval, types::Json};
 use tokio::runtime::Handle;
 use tracing::Instrument;
 use uuid::Uuid;
 
+use super::listing::Listing;
 use crate::{
     database::{Database, GuardedConnection, ReadError},
     domain::test_cards::{self, Decision, Decline, PROCESSING_ERROR},
     processor::{Answer, Instruction},
 };
-
-/// How many entries, and charges, a listing shows at most.
-const LISTED_MAX: i64 = 1000;
 
 /// The outcome of an instruction with a key.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,37 +52,6 @@ pub(super) struct Ledger {
     /// How long a key is remembered.
     window: PgInterval,
     deadline: Duration,
-}
-
-/// An entry of the ledger, as it is listed.
-#[derive(Debug, Serialize)]
-pub(super) struct Line {
-    id: i64,
-    key: Option<Uuid>,
-    verb: String,
-    charge: String,
-    amount: i64,
-    status: &'static str,
-    code: Option<String>,
-    decline_code: Option<String>,
-    executed_at: DateTime<Utc>,
-}
-
-/// A charge's totals, as they are listed.
-#[derive(Debug, Serialize)]
-pub(super) struct Sums {
-    charge: String,
-    authorized: i64,
-    captured: i64,
-    released: i64,
-    refunded: i64,
-}
-
-/// The ledger as it is listed: entries and totals.
-#[derive(Debug, Serialize)]
-pub(super) struct Listing {
-    operations: Vec<Line>,
-    charges: Vec<Sums>,
 }
 
 impl Ledger {
@@ -169,10 +128,7 @@ impl Ledger {
             .read(move |connection| {
                 Box::pin(async move {
                     let charge = charge.as_deref();
-                    Ok(Listing {
-                        operations: list_lines(connection, charge).await?,
-                        charges: list_sums(connection, charge).await?,
-                    })
+                    Listing::read(connection, charge).await
                 })
             })
             .await
@@ -405,61 +361,4 @@ async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> Result<bool
     .execute(tx)
     .await?;
     Ok(updated.rows_affected() == 1)
-}
-
-async fn list_lines(
-    connection: &mut PgConnection,
-    charge: Option<&str>,
-) -> Result<Vec<Line>, sqlx::Error> {
-    let rows = sqlx::query!(
-        r#"
-        SELECT id, key, verb, charge, amount, code, decline_code, executed_at
-          FROM processor.operations
-         WHERE $1::text IS NULL OR charge = $1
-         ORDER BY id DESC
-         LIMIT $2
-        "#,
-        charge,
-        LISTED_MAX,
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Line {
-            id: row.id,
-            key: row.key,
-            verb: row.verb,
-            charge: row.charge,
-            amount: row.amount,
-            status: if row.code.is_none() {
-                "done"
-            } else {
-                "declined"
-            },
-            code: row.code,
-            decline_code: row.decline_code,
-            executed_at: row.executed_at,
-        })
-        .collect())
-}
-
-async fn list_sums(
-    connection: &mut PgConnection,
-    charge: Option<&str>,
-) -> Result<Vec<Sums>, sqlx::Error> {
-    sqlx::query_as!(
-        Sums,
-        r#"
-        SELECT charge, authorized, captured, released, refunded
-          FROM processor.charges
-         WHERE $1::text IS NULL OR charge = $1
-         ORDER BY charge DESC
-         LIMIT $2
-        "#,
-        charge,
-        LISTED_MAX,
-    )
-    .fetch_all(connection)
-    .await
 }

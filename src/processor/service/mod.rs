@@ -8,6 +8,8 @@
 mod faults;
 mod in_progress;
 mod ledger;
+mod listing;
+mod pages;
 
 use std::{
     any::Any, net::Shutdown, net::TcpListener, os::fd::AsFd, sync::Arc, sync::LazyLock,
@@ -19,10 +21,8 @@ use actix_web::{
     dev::Extensions,
     http::StatusCode,
     rt::net::TcpStream,
-    web::{self, Bytes, Data, PayloadConfig, Query},
+    web::{self, Bytes, Data, PayloadConfig},
 };
-use serde::Deserialize;
-use serde_json::json;
 use sqlx::migrate::Migrator;
 use tokio::runtime::Handle;
 use tracing::Instrument;
@@ -30,7 +30,7 @@ use tracing_actix_web::TracingLogger;
 use uuid::Uuid;
 
 use self::{
-    faults::{Fault, FaultRule, Faults, Verb},
+    faults::{Fault, Faults, Verb},
     in_progress::InProgress,
     ledger::{Ledger, LedgerError, LedgerOutcome},
 };
@@ -121,11 +121,11 @@ pub async fn serve(
             .wrap(TracingLogger::<RequestSpan>::new())
             .route("/operations/{key}", web::put().to(put))
             .route("/operations/{key}", web::get().to(look_up))
-            .route("/ledger", web::get().to(list_ledger))
-            .route("/faults", web::get().to(show_faults))
-            .route("/faults", web::post().to(set_fault))
-            .route("/faults", web::delete().to(reset_faults))
-            .route("/readyz", web::get().to(readyz))
+            .route("/ledger", web::get().to(pages::list_ledger))
+            .route("/faults", web::get().to(pages::show_faults))
+            .route("/faults", web::post().to(pages::set_fault))
+            .route("/faults", web::delete().to(pages::reset_faults))
+            .route("/readyz", web::get().to(pages::readyz))
     })
     .keep_alive(KEEP_ALIVE)
     .on_connect(keep_wire)
@@ -354,54 +354,5 @@ fn send(request: &HttpRequest, outgoing: Outgoing) -> HttpResponse {
             // This reply is never sent.
             HttpResponse::InternalServerError().finish()
         }
-    }
-}
-
-/// The part of the ledger to show.
-#[derive(Deserialize)]
-struct LedgerQuery {
-    charge: Option<String>,
-}
-
-/// `GET /ledger`: the newest entries first, and the totals.
-async fn list_ledger(processor: Data<Processor>, query: Query<LedgerQuery>) -> HttpResponse {
-    match processor.ledger.list(query.into_inner().charge).await {
-        Ok(listing) => HttpResponse::Ok().json(listing),
-        Err(error) => {
-            tracing::error!(%error, "the ledger can't be read");
-            HttpResponse::ServiceUnavailable().finish()
-        }
-    }
-}
-
-/// `GET /faults`: the waiting faults, and the number of delayed requests.
-async fn show_faults(processor: Data<Processor>) -> HttpResponse {
-    let (faults, delaying) = processor.faults.show();
-    HttpResponse::Ok().json(json!({"faults": faults, "delaying": delaying}))
-}
-
-/// `POST /faults`: sets one.
-async fn set_fault(processor: Data<Processor>, body: Bytes) -> HttpResponse {
-    let complaint = match serde_json::from_slice::<FaultRule>(&body) {
-        Ok(fault) => match processor.faults.set(fault) {
-            Ok(()) => return show_faults(processor).await,
-            Err(complaint) => complaint.to_owned(),
-        },
-        Err(error) => error.to_string(),
-    };
-    HttpResponse::BadRequest().json(json!({"error": complaint}))
-}
-
-/// `DELETE /faults`: removes all, and ends running delays.
-async fn reset_faults(processor: Data<Processor>) -> HttpResponse {
-    processor.faults.reset();
-    show_faults(processor).await
-}
-
-/// `GET /readyz`: whether an instruction could be executed.
-async fn readyz(processor: Data<Processor>) -> HttpResponse {
-    match processor.ledger.is_ready().await {
-        true => HttpResponse::Ok().json(json!({"status": "ready"})),
-        false => HttpResponse::ServiceUnavailable().json(json!({"status": "not ready"})),
     }
 }

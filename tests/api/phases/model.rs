@@ -181,9 +181,10 @@ impl ReferenceStateMachine for Model {
                 let (content, answer) = (*content, *answer);
                 model.call(content, answer, far, false);
                 // A panic of the far side reaches the reconciler's caller.
-                model.expected = match far {
-                    Far::CallerDies => Expected::Failed,
-                    _ => Expected::Recovered(true),
+                model.expected = if far == Far::CallerDies {
+                    Expected::Failed
+                } else {
+                    Expected::Recovered(true)
                 };
             }
             (Step::Recover { .. }, _) => model.expected = Expected::Recovered(false),
@@ -238,7 +239,7 @@ impl Subject {
     async fn step(&mut self, world: &World, step: Step, expected: Expected) {
         self.steps += 1;
         // A replica of its own now and then: it knows nothing of the others' keys.
-        if self.steps % 3 == 0 {
+        if self.steps.is_multiple_of(3) {
             self.replica = self.start_replica(world);
         }
         self.network.ledger.script.lock().unwrap().clear();
