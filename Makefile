@@ -65,13 +65,16 @@ torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it 
 	@crates/torture/find-bugs
 
 .PHONY: check-long
-check-long: ## test what takes too long for CI: each feature by itself, and the SDK for Rust
+check-long: ## test what takes too long for CI: features one by one, the SDK for Rust, minutes of fuzz and torture
 	@scripts/install-postgres
 	@for feature in phases inspect workflow; do \
 	  scripts/with-postgres cargo test --locked --package charge-once-idempotency \
 	    --features "$$feature" || exit 1; \
 	done
 	@tests/sdk/run rust
+	@$(MAKE) fuzz SECONDS=60
+	@$(MAKE) torture SECONDS=180
+	@$(MAKE) torture-bugs
 
 .PHONY: compose-test
 compose-test: ## build the image, start docker-compose.yml, and charge through it

@@ -321,6 +321,10 @@ impl History {
         inner.worst_stall = inner.worst_stall.max(long);
     }
 
+    pub(crate) fn has_violations(&self) -> bool {
+        !lock(&self.inner).violations.is_empty()
+    }
+
     pub(crate) fn totals(&self) -> Totals {
         let inner = lock(&self.inner);
         let mut outcomes: Vec<_> = inner

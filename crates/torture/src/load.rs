@@ -152,7 +152,14 @@ impl Load {
         while keys.len() < CONTENDED_KEYS {
             let number = self.number();
             let tags = (0..RIVALS).map(|rival| format!("{:x}-{number}-{rival}", self.seed));
-            let mut rivals = tags.filter_map(|tag| Verb::CreateCharge.request(random, &tag, None));
+            let mut rivals = tags.filter_map(|tag| {
+                let mut rival = Verb::CreateCharge.request(random, &tag, None)?;
+                // Slow ones meet each other, and more of them than are allowed fail.
+                if random.random_ratio(1, 4) {
+                    rival.body = rival.body.replace("tok_visa", "tok_slow");
+                }
+                Some(rival)
+            });
             let key = self
                 .history
                 .add(account, format!("contended-{number}"), rivals.next()?);

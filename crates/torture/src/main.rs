@@ -24,7 +24,11 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time::Instant,
+};
 
 use crate::{
     checks::{database, recovery},
@@ -185,11 +189,24 @@ async fn rage(
             () = raging => {}
             () = watching => {}
             () = tokio::time::sleep_until(until) => {}
+            () = interrupted() => {}
         }
     }
     stop.send_replace(true);
     clients.await?;
     Ok((faults, found_after))
+}
+
+/// Resolves when a person or a supervisor ends the run. What happened until then is checked.
+async fn interrupted() {
+    let terminated = async {
+        let mut signals = signal(SignalKind::terminate()).ok()?;
+        signals.recv().await
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        Some(()) = terminated => {}
+    }
 }
 
 /// Looks at the database now and then. Ends at the first violation if that is wanted.
@@ -202,8 +219,20 @@ async fn watch_over(
 ) {
     let pool = world.cluster.pool(DATABASE);
     let name = world.profile.name;
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    let mut checked = Instant::now();
     loop {
-        tokio::time::sleep(CHECKPOINT).await;
+        seconds.tick().await;
+        if load.history.has_violations() && found_after.is_none() {
+            *found_after = Some(began.elapsed());
+            if arguments.fail_fast {
+                return;
+            }
+        }
+        if checked.elapsed() < CHECKPOINT {
+            continue;
+        }
+        checked = Instant::now();
         // The database may be gone at this moment. There will be another one.
         let checking = database::at_any_moment(&pool, &load.history, &world.profile);
         let _ = tokio::time::timeout(CHECKPOINT, checking).await;
@@ -216,12 +245,6 @@ async fn watch_over(
             totals.attempts,
             totals.violations.len(),
         );
-        if !totals.violations.is_empty() {
-            found_after.get_or_insert_with(|| began.elapsed());
-            if arguments.fail_fast {
-                return;
-            }
-        }
     }
 }
 
