@@ -61,7 +61,7 @@ pub(crate) type Faults = BTreeMap<String, u64>;
 /// Makes faults until it is dropped.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &mut Faults) {
     loop {
-        pause(random, 300, 1500).await;
+        pause(random, 200, 900).await;
         let kind = choose(random);
         let Some(name) = strike(world, kind, random).await else {
             continue;
