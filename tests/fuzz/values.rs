@@ -123,7 +123,7 @@ fn webhook_urls() {
             prop_assert!(literal_address(&url).is_none_or(is_public));
             prop_assert!(url.username().is_empty() && url.password().is_none());
             prop_assert_eq!(check_url(&text, true), Ok(()));
-            // Whoever reads it again reads the same.
+            // A second reader sends to the same place.
             prop_assert!(check_url(url.as_str(), false).is_ok());
         }
         Ok(())
