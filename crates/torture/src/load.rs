@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha12Rng;
 use serde_json::Value;
@@ -38,6 +39,9 @@ const CONTENDED_KEYS: usize = 3;
 
 /// Requests that fight over one key.
 const RIVALS: usize = 3;
+
+/// What the names of contended keys begin with.
+pub(crate) const CONTENDED: &str = "contended-";
 
 /// After so many attempts at a contended key, clients fight over another one.
 const CONTENDED_ATTEMPTS: usize = 40;
@@ -130,7 +134,16 @@ impl Load {
         };
         let key = self.history.add(account, format!("key-{tag}"), request);
         let abandons = self.abandons && random.random_ratio(1, 40);
-        self.drive(&key, 0, random, abandons).await;
+        if random.random_ratio(1, 6) {
+            // Twice at once, as a proxy that hedges sends it.
+            let mut other = ChaCha12Rng::seed_from_u64(random.random());
+            tokio::join!(
+                self.drive(&key, 0, random, abandons),
+                self.drive(&key, 0, &mut other, abandons),
+            );
+        } else {
+            self.drive(&key, 0, random, abandons).await;
+        }
         let mut objects = lock(&self.objects);
         keep(&mut objects.answered, key, REMEMBERED_KEYS);
     }
@@ -138,6 +151,10 @@ impl Load {
     /// A key that is sent with one of several requests, by several clients at once.
     async fn contend(&self, random: &mut ChaCha12Rng) {
         let account = random.random_range(0..self.accounts.len());
+        if random.random_ratio(1, 2) {
+            self.race(account, random).await;
+            return;
+        }
         let Some(key) = self.contended_key(account, random) else {
             return;
         };
@@ -145,25 +162,45 @@ impl Load {
         self.drive(&key, variant, random, false).await;
     }
 
+    /// Every rival twice for a key that no client has used, all at once.
+    async fn race(&self, account: usize, random: &mut ChaCha12Rng) {
+        let Some(key) = self.rivals(account, random) else {
+            return;
+        };
+        let racers = (0..2 * RIVALS).map(|racer| {
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            let key = &key;
+            async move { self.drive(key, racer % RIVALS, &mut random, false).await }
+        });
+        join_all(racers).await;
+        let mut objects = lock(&self.objects);
+        keep(&mut objects.answered, key, REMEMBERED_KEYS);
+    }
+
+    /// A new key, and several requests for it.
+    fn rivals(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
+        let number = self.number();
+        let tags = (0..RIVALS).map(|rival| format!("{:x}-{number}-{rival}", self.seed));
+        let mut rivals = tags.filter_map(|tag| {
+            let mut rival = Verb::CreateCharge.request(random, &tag, None)?;
+            // Slow ones meet each other, and more of them than are allowed fail.
+            if random.random_ratio(1, 10) {
+                rival.body = rival.body.replace("tok_visa", "tok_slow");
+            }
+            Some(rival)
+        });
+        let name = format!("{CONTENDED}{number}");
+        let key = self.history.add(account, name, rivals.next()?);
+        lock(&key).variants.extend(rivals);
+        Some(key)
+    }
+
     fn contended_key(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let mut objects = lock(&self.objects);
         let keys = objects.contended.get_mut(account)?;
         keys.retain(|key| lock(key).attempts.len() < CONTENDED_ATTEMPTS);
         while keys.len() < CONTENDED_KEYS {
-            let number = self.number();
-            let tags = (0..RIVALS).map(|rival| format!("{:x}-{number}-{rival}", self.seed));
-            let mut rivals = tags.filter_map(|tag| {
-                let mut rival = Verb::CreateCharge.request(random, &tag, None)?;
-                // Slow ones meet each other, and more of them than are allowed fail.
-                if random.random_ratio(1, 4) {
-                    rival.body = rival.body.replace("tok_visa", "tok_slow");
-                }
-                Some(rival)
-            });
-            let key = self
-                .history
-                .add(account, format!("contended-{number}"), rivals.next()?);
-            lock(&key).variants.extend(rivals);
+            let key = self.rivals(account, random)?;
             keys.push(key);
         }
         keys.choose(random).cloned()

@@ -218,6 +218,7 @@ async fn watch_over(
     found_after: &mut Option<Duration>,
 ) {
     let pool = world.cluster.pool(DATABASE);
+    let processors = world.cluster.pool(PROCESSOR_DATABASE);
     let name = world.profile.name;
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     let mut checked = Instant::now();
@@ -234,7 +235,14 @@ async fn watch_over(
         }
         checked = Instant::now();
         // The database may be gone at this moment. There will be another one.
-        let checking = database::at_any_moment(&pool, &load.history, &world.profile);
+        let checking = async {
+            let accounts = database::account_ids(&pool, &load.accounts).await?;
+            database::at_any_moment(&pool, &load.history, &accounts, &world.profile).await?;
+            match world.profile.has_processor {
+                true => database::double_charges(&processors, &load.history).await,
+                false => Ok(()),
+            }
+        };
         let _ = tokio::time::timeout(CHECKPOINT, checking).await;
         recovery::usage(world, &load.history).await;
         let totals = load.history.totals();
@@ -268,9 +276,8 @@ async fn check(
             );
         }
     }
-    let names: Vec<_> = world.accounts.iter().map(|one| one.name.clone()).collect();
-    let accounts = database::account_ids(&pool, &names).await?;
-    database::at_any_moment(&pool, history, &world.profile).await?;
+    let accounts = database::account_ids(&pool, &world.accounts).await?;
+    database::at_any_moment(&pool, history, &accounts, &world.profile).await?;
     database::at_the_end(&pool, history, &accounts, &world.profile).await?;
     recovery::deliveries(world, &pool, &accounts, history).await?;
     if let Some(processor) = &world.processor {

@@ -5,7 +5,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use nix::sys::signal::Signal;
-use rand::{RngExt, seq::IndexedRandom};
+use rand::{
+    RngExt,
+    seq::{IndexedRandom, SliceRandom},
+};
 use rand_chacha::ChaCha12Rng;
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
@@ -14,26 +17,28 @@ use tokio::time::{sleep, timeout};
 use crate::{
     cluster::DATABASE,
     proxy::{NetworkFault, Proxy},
-    world::{Replica, World},
+    world::{LEASE, Replica, World},
 };
 
-/// The kinds of faults, and how often each is chosen.
-const KINDS: [(Kind, u32); 15] = [
-    (Kind::KillReplica, 10),
-    (Kind::RollingRestart, 3),
-    (Kind::StopReplica, 8),
-    (Kind::StopPostgres, 4),
-    (Kind::RestartPostgres, 4),
-    (Kind::EndSessions, 10),
-    (Kind::ClientNetwork, 10),
-    (Kind::DatabaseNetwork, 14),
-    (Kind::LostCommits, 14),
-    (Kind::LockRows, 8),
-    (Kind::LockTable, 4),
-    (Kind::FullDisk, 2),
-    (Kind::NoConnections, 4),
-    (Kind::ProcessorNetwork, 12),
-    (Kind::ProcessorFaults, 10),
+/// A deck of faults. It is shuffled and dealt to its end again and again, so that a short run has
+/// every kind too.
+const DECK: [(Kind, usize); 16] = [
+    (Kind::KillReplica, 3),
+    (Kind::RollingRestart, 1),
+    (Kind::StopReplica, 2),
+    (Kind::LateHolder, 1),
+    (Kind::StopPostgres, 1),
+    (Kind::RestartPostgres, 1),
+    (Kind::EndSessions, 3),
+    (Kind::ClientNetwork, 3),
+    (Kind::DatabaseNetwork, 4),
+    (Kind::LostCommits, 4),
+    (Kind::LockRows, 2),
+    (Kind::LockTable, 1),
+    (Kind::FullDisk, 1),
+    (Kind::NoConnections, 1),
+    (Kind::ProcessorNetwork, 3),
+    (Kind::ProcessorFaults, 3),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,7 @@ enum Kind {
     KillReplica,
     RollingRestart,
     StopReplica,
+    LateHolder,
     StopPostgres,
     RestartPostgres,
     EndSessions,
@@ -60,26 +66,20 @@ pub(crate) type Faults = BTreeMap<String, u64>;
 
 /// Makes faults until it is dropped.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &mut Faults) {
+    let deck = DECK.iter().flat_map(|(kind, count)| [*kind].repeat(*count));
+    let mut deck: Vec<_> = deck.collect();
     loop {
-        pause(random, 200, 900).await;
-        let kind = choose(random);
-        let Some(name) = strike(world, kind, random).await else {
-            continue;
-        };
-        *faults.entry(name).or_default() += 1;
-    }
-}
-
-fn choose(random: &mut ChaCha12Rng) -> Kind {
-    let all: u32 = KINDS.iter().map(|(_, share)| share).sum();
-    let mut at = random.random_range(0..all);
-    for (kind, share) in KINDS {
-        if at < share {
-            return kind;
+        deck.shuffle(random);
+        for kind in &deck {
+            let Some(name) = strike(world, *kind, random).await else {
+                continue;
+            };
+            *faults.entry(name).or_default() += 1;
+            pause(random, 200, 900).await;
         }
-        at -= share;
+        // Every kind may be impossible at this moment.
+        pause(random, 200, 900).await;
     }
-    Kind::KillReplica
 }
 
 /// Makes one fault and ends it. `None`: it can't be made here.
@@ -110,6 +110,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             replica.process.signal(Signal::SIGCONT).await;
             Some("SIGSTOP of a replica".to_owned())
         }
+        Kind::LateHolder => late_holder(world, replica, random).await,
         Kind::StopPostgres => {
             world.cluster.signal_all(Signal::SIGSTOP);
             pause(random, 200, 4_000).await;
@@ -295,9 +296,26 @@ async fn processor_network(
     }
 }
 
+/// A holder that sleeps while its lease runs out, with "not executed" waiting for it. Another replica
+/// takes its operations over, has them executed, and doesn't learn of it. Then the holder wakes up.
+async fn late_holder(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -> Option<String> {
+    let network = replica.processor.as_ref()?;
+    // Slow, so that many calls are on their way at the same time.
+    network.inject(NetworkFault::Delayed(Duration::from_millis(400)));
+    pause(random, 500, 700).await;
+    set_fault(world, "refuse", 12).await;
+    pause(random, 100, 300).await;
+    replica.process.signal(Signal::SIGSTOP).await;
+    network.inject(NetworkFault::None);
+    sleep(LEASE - Duration::from_millis(500)).await;
+    set_fault(world, "drop_after", 30).await;
+    pause(random, 1_000, 2_500).await;
+    replica.process.signal(Signal::SIGCONT).await;
+    Some("holder late for its lease".to_owned())
+}
+
 /// Tells the processor to fail the next requests.
 async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
-    let address = world.processor.as_ref()?.address;
     let fault = *[
         "refuse",
         "error_before",
@@ -306,17 +324,26 @@ async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<Str
         "drop_after",
     ]
     .choose(random)?;
-    let rule = json!({"fault": fault, "count": random.random_range(1..8)});
+    set_fault(world, fault, random.random_range(1..8)).await?;
+    // The next attempt at what was executed is told that nothing was.
+    if fault.ends_with("_after") || random.random_ratio(1, 2) {
+        set_fault(world, "refuse", random.random_range(10..60)).await?;
+    }
+    pause(random, 100, 500).await;
+    Some(format!("processor: {fault}"))
+}
+
+async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
+    let address = world.processor.as_ref()?.address;
     let request = reqwest::Client::builder()
         .no_proxy()
         .timeout(Duration::from_secs(2))
         .build()
         .ok()?
         .post(format!("http://{address}/faults"))
-        .body(rule.to_string());
+        .body(json!({"fault": fault, "count": count}).to_string());
     request.send().await.ok()?;
-    pause(random, 100, 500).await;
-    Some(format!("processor: {fault}"))
+    Some(())
 }
 
 /// How many sessions the replicas have, and how many of them wait inside a transaction.

@@ -28,6 +28,9 @@ pub(crate) const POOL_CONNECTIONS: usize = 8;
 /// Sessions of a replica outside its pool: the sweep, the webhooks' and the reconcilers' own.
 pub(crate) const OTHER_CONNECTIONS: usize = 6;
 
+/// How long a holder has: little more than the limits of a transaction, a call and its completion.
+pub(crate) const LEASE: Duration = Duration::from_secs(11);
+
 /// Which events the accounts want: not all, because deliveries are made one after the other.
 pub(crate) const WANTED_EVENTS: [&str; 3] =
     ["order.created", "checkout.completed", "checkout.canceled"];
@@ -217,7 +220,7 @@ async fn start_replica(
         ("IDLE_IN_TRANSACTION_TIMEOUT", "4s"),
         ("REQUEST_TIMEOUT", "6s"),
         ("PROCESSOR_TIMEOUT", "2500ms"),
-        ("IDEMPOTENCY_LEASE", "11s"),
+        ("IDEMPOTENCY_LEASE", &format!("{}s", LEASE.as_secs())),
         ("WEBHOOK_ALLOW_PRIVATE", "true"),
         ("WEBHOOK_TIMEOUT", "2s"),
         ("WEBHOOK_RETRY_MIN", "500ms"),

@@ -3,18 +3,20 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{PgPool, Row};
+use sqlx::{PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use super::windows_that_overlap;
 use crate::{
-    history::{History, Verdict, lock},
+    client::Account,
+    history::{History, KeyHistory, Verdict, lock},
+    load::CONTENDED,
     profile::Profile,
     requests::{INITIAL_STOCK, STOCKED},
 };
 
 /// Queries that must find nothing at any moment. Each shows what is wrong in its first column.
-const ALWAYS: [(&str, &str, &str); 9] = [
+const ALWAYS: [(&str, &str, &str); 10] = [
     (
         "G1",
         "an execution made the same change twice",
@@ -87,6 +89,14 @@ const ALWAYS: [(&str, &str, &str); 9] = [
           WHERE objects <> events",
     ),
     (
+        "G8",
+        "an operation is neither completed nor in flight",
+        "SELECT operation.id::text FROM operations AS operation
+           LEFT JOIN idempotency_leases AS lease ON lease.account_id = operation.account_id
+                AND lease.operation = operation.id
+          WHERE operation.completed_at IS NULL AND lease.operation IS NULL",
+    ),
+    (
         "G3",
         "an object exists that no request asked for",
         "SELECT concat('charge ', id) FROM charges
@@ -105,6 +115,7 @@ const ALWAYS: [(&str, &str, &str); 9] = [
 pub(crate) async fn at_any_moment(
     pool: &PgPool,
     history: &History,
+    accounts: &[Uuid],
     profile: &Profile,
 ) -> Result<(), sqlx::Error> {
     let mut snapshot = pool
@@ -135,15 +146,65 @@ pub(crate) async fn at_any_moment(
         let what = format!("two executions in one window: {}", row.get::<String, _>(0));
         history.violate("G1", what);
     }
-    snapshot.rollback().await
+    let now: DateTime<Utc> = sqlx::query_scalar("SELECT now()")
+        .fetch_one(&mut *snapshot)
+        .await?;
+    let claims = claims(&mut snapshot).await?;
+    snapshot.rollback().await?;
+    for key in history.keys() {
+        let key = lock(&key);
+        let account = accounts.get(key.account).copied().unwrap_or_default();
+        let claimed = claims.get(&(account, key.key.clone())).copied();
+        reuse_is_true(&key, claimed, now, history, profile);
+    }
+    Ok(())
 }
 
-/// An account's id in the database.
-pub(crate) async fn account_ids(pool: &PgPool, names: &[String]) -> Result<Vec<Uuid>, sqlx::Error> {
+/// A key is another request's only once that request has claimed it. In phases a claim may be
+/// committed and released again, and an expired key is claimed again.
+fn reuse_is_true(
+    key: &KeyHistory,
+    claimed: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+    history: &History,
+    profile: &Profile,
+) {
+    if profile.has_processor || profile.expires() {
+        return;
+    }
+    let told = key.attempts.iter().find(|attempt| {
+        let is_reused = matches!(attempt.verdict, Verdict::Reused);
+        is_reused && attempt.ended < now && claimed.is_none_or(|claimed| claimed > attempt.ended)
+    });
+    if told.is_some() {
+        let what = "the key was said to be another request's before it was";
+        history.violate("G4", format!("{what}\n{}", key.describe()));
+    }
+}
+
+/// The processor's own word for a second effect: a charge that was authorized twice.
+pub(crate) async fn double_charges(
+    processors: &PgPool,
+    history: &History,
+) -> Result<(), sqlx::Error> {
+    let query = "SELECT charge FROM processor.operations
+                  WHERE verb = 'authorize' AND code IS NULL GROUP BY charge HAVING count(*) > 1";
+    for row in sqlx::query(query).fetch_all(processors).await? {
+        let charge: String = row.get(0);
+        history.violate("G1", format!("the processor authorized {charge} twice"));
+    }
+    Ok(())
+}
+
+/// The accounts' ids in the database.
+pub(crate) async fn account_ids(
+    pool: &PgPool,
+    accounts: &[Account],
+) -> Result<Vec<Uuid>, sqlx::Error> {
     let mut ids = Vec::new();
-    for name in names {
+    for account in accounts {
         let query = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1");
-        ids.push(query.bind(name).fetch_one(pool).await?);
+        ids.push(query.bind(&account.name).fetch_one(pool).await?);
     }
     Ok(ids)
 }
@@ -156,7 +217,6 @@ pub(crate) async fn at_the_end(
     profile: &Profile,
 ) -> Result<(), sqlx::Error> {
     let executions = executions(pool).await?;
-    let claims = claims(pool).await?;
     let retention = TimeDelta::from_std(profile.retention).unwrap_or(TimeDelta::MAX);
     let mut known_keys = HashSet::new();
     let mut known_tags = HashSet::new();
@@ -185,19 +245,6 @@ pub(crate) async fn at_the_end(
             if has_event && !is_level && !executions.contains(&execution) {
                 let what = format!("{} was acknowledged and left nothing", stored.execution);
                 history.violate("G2", format!("{what}\n{}", key.describe()));
-            }
-        }
-        // With a retention that no key outlives, the first claim that was committed is still there.
-        // In phases a claim may be committed and released again.
-        if !profile.has_processor && !profile.expires() {
-            let claimed = claims.get(&(*account, key.key.clone()));
-            let is_early = |told: DateTime<Utc>| claimed.is_none_or(|claimed| *claimed > told);
-            for attempt in &key.attempts {
-                if matches!(attempt.verdict, Verdict::Reused) && is_early(attempt.ended) {
-                    let what = "the key was said to be another request's before it was";
-                    history.violate("G4", format!("{what}\n{}", key.describe()));
-                    break;
-                }
             }
         }
     }
@@ -260,10 +307,14 @@ async fn executions(pool: &PgPool) -> Result<HashSet<(Uuid, String, String)>, sq
     Ok(executions.collect())
 }
 
-/// When the keys were claimed.
-async fn claims(pool: &PgPool) -> Result<HashMap<(Uuid, String), DateTime<Utc>>, sqlx::Error> {
-    let query = "SELECT account_id, key, created_at FROM idempotency_keys";
-    let rows = sqlx::query(query).fetch_all(pool).await?;
+/// When the contended keys were claimed.
+async fn claims(
+    snapshot: &mut PgConnection,
+) -> Result<HashMap<(Uuid, String), DateTime<Utc>>, sqlx::Error> {
+    let query = "SELECT account_id, key, created_at FROM idempotency_keys
+                  WHERE starts_with(key, $1)";
+    let claims = sqlx::query(query).bind(CONTENDED);
+    let rows = claims.fetch_all(snapshot).await?;
     let claims = rows
         .iter()
         .map(|row| ((row.get(0), row.get(1)), row.get(2)));
