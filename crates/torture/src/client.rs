@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
+use charge_once_client::transport::http_client_builder;
 use chrono::Utc;
 
 use crate::history::{Attempt, Reply, Request, Verdict};
@@ -27,10 +28,8 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(replicas: Vec<SocketAddr>) -> anyhow::Result<Self> {
-        let http = reqwest::Client::builder()
+        let http = http_client_builder()?
             .timeout(ATTEMPT_LIMIT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
             .build()
             .context("the HTTP client")?;
         Ok(Self { http, replicas })

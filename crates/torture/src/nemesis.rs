@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use charge_once_client::transport::http_client_builder;
 use nix::sys::signal::Signal;
 use rand::{
     RngExt,
@@ -335,8 +336,8 @@ async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<Str
 
 async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
     let address = world.processor.as_ref()?.address;
-    let request = reqwest::Client::builder()
-        .no_proxy()
+    let request = http_client_builder()
+        .ok()?
         .timeout(Duration::from_secs(2))
         .build()
         .ok()?

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use charge_once_client::transport::http_client_builder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -24,6 +25,9 @@ use tokio::{
 
 /// How long a process may take from its start to its first 200 at `/readyz`.
 const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long one look at `/readyz` may take.
+const READY_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How long a process may take to end after SIGTERM: its drain, and some.
 const STOP_LIMIT: Duration = Duration::from_secs(25);
@@ -80,8 +84,12 @@ impl Process {
     /// Whether it answers 200 at `/readyz` now.
     pub(crate) async fn is_ready(&self) -> bool {
         let url = format!("http://{}/readyz", self.address);
-        let asked = timeout(Duration::from_secs(2), reqwest::get(url)).await;
-        matches!(asked, Ok(Ok(reply)) if reply.status().is_success())
+        let limited = http_client_builder().map(|builder| builder.timeout(READY_ATTEMPT));
+        let Some(client) = limited.ok().and_then(|builder| builder.build().ok()) else {
+            return false;
+        };
+        let asked = client.get(url).send().await;
+        asked.is_ok_and(|reply| reply.status().is_success())
     }
 
     /// Starts it if it isn't running. Returns without waiting until it is ready.

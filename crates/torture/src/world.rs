@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use charge_once_client::transport::http_client_builder;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::{process::Command, time::Instant};
@@ -324,8 +325,7 @@ async fn send(
     path: &str,
     body: Value,
 ) -> anyhow::Result<Value> {
-    let reply = reqwest::Client::builder()
-        .no_proxy()
+    let reply = http_client_builder()?
         .build()?
         .request(method, format!("http://{address}{path}"))
         .bearer_auth(&account.api_key)
