@@ -23,7 +23,7 @@ use crate::{
 
 /// A deck of faults. It is shuffled and dealt to its end again and again, so that a short run has
 /// every kind too.
-const DECK: [(Kind, usize); 16] = [
+const DECK: [(Kind, usize); 17] = [
     (Kind::KillReplica, 3),
     (Kind::RollingRestart, 1),
     (Kind::StopReplica, 2),
@@ -40,6 +40,7 @@ const DECK: [(Kind, usize); 16] = [
     (Kind::NoConnections, 1),
     (Kind::ProcessorNetwork, 3),
     (Kind::ProcessorFaults, 3),
+    (Kind::Partition, 2),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,7 @@ enum Kind {
     NoConnections,
     ProcessorNetwork,
     ProcessorFaults,
+    Partition,
 }
 
 /// How many faults of each kind there were.
@@ -165,6 +167,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::ProcessorNetwork => processor_network(world, replica, random).await,
         Kind::ProcessorFaults => processor_faults(world, random).await,
+        Kind::Partition => partition(world, replica, random).await,
     }
 }
 
@@ -173,11 +176,12 @@ async fn pause(random: &mut ChaCha12Rng, from: u64, to: u64) {
 }
 
 fn network_fault(random: &mut ChaCha12Rng) -> NetworkFault {
-    match random.random_range(0..5) {
+    match random.random_range(0..6) {
         0 => NetworkFault::Delayed(Duration::from_millis(random.random_range(20..400))),
         1 => NetworkFault::Stalled,
         2 => NetworkFault::Cut,
         3 => NetworkFault::HalfClosed,
+        4 => NetworkFault::Unreachable,
         _ => NetworkFault::LosesAnswers,
     }
 }
@@ -188,6 +192,7 @@ fn name_of(fault: NetworkFault) -> &'static str {
         NetworkFault::Delayed(_) => "delayed",
         NetworkFault::Stalled => "stalled",
         NetworkFault::Cut => "cut",
+        NetworkFault::Unreachable => "unreachable",
         NetworkFault::HalfClosed => "half-closed",
         NetworkFault::LosesAnswers => "answers lost",
         NetworkFault::LosesAnswersToCommit => "answers to COMMIT lost",
@@ -313,6 +318,29 @@ async fn late_holder(world: &World, replica: &Replica, random: &mut ChaCha12Rng)
     pause(random, 1_000, 2_500).await;
     replica.process.signal(Signal::SIGCONT).await;
     Some("holder late for its lease".to_owned())
+}
+
+/// One replica can't connect to the processor, and the way of the others is long: what is certainly
+/// not executed by the one is on its way from another.
+async fn partition(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -> Option<String> {
+    let cut_off = replica.processor.as_ref()?;
+    let networks = || {
+        world
+            .replicas
+            .iter()
+            .filter_map(|one| one.processor.as_ref())
+    };
+    for network in networks() {
+        network.inject(NetworkFault::Delayed(Duration::from_millis(
+            random.random_range(100..600),
+        )));
+    }
+    cut_off.inject(NetworkFault::Unreachable);
+    pause(random, 1_500, 3_000).await;
+    for network in networks() {
+        network.inject(NetworkFault::None);
+    }
+    Some("one replica cut off from the processor".to_owned())
 }
 
 /// Tells the processor to fail the next requests.

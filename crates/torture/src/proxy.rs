@@ -27,6 +27,8 @@ pub(crate) enum NetworkFault {
     Stalled,
     /// Closes every connection, new ones too.
     Cut,
+    /// Closes every connection and refuses new ones: nothing is ever sent.
+    Unreachable,
     /// Ends the direction to the server and keeps the other one open.
     HalfClosed,
     /// Forwards what the client sends, and closes the connection in place of the answer.
@@ -59,13 +61,41 @@ impl Proxy {
             .context("a proxy can't listen")?;
         let address = listener.local_addr()?;
         let fault = watch::Sender::new(NetworkFault::None);
-        tokio::spawn(accept(listener, target, fault.clone()));
+        tokio::spawn(listen(listener, target, fault.clone()));
         Ok(Self { address, fault })
     }
 
     /// Changes what the network does.
     pub(crate) fn inject(&self, fault: NetworkFault) {
         self.fault.send_replace(fault);
+    }
+}
+
+/// Listens on the address, but for the times when it is unreachable.
+async fn listen(listener: TcpListener, target: Target, fault: watch::Sender<NetworkFault>) {
+    let Ok(address) = listener.local_addr() else {
+        return;
+    };
+    let mut now = fault.subscribe();
+    let mut listener = Some(listener);
+    loop {
+        // The port is free while it is unreachable, and may be taken for a moment.
+        let listening = match listener.take() {
+            Some(listening) => Ok(listening),
+            None => TcpListener::bind(address).await,
+        };
+        if let Ok(listening) = listening {
+            let is_unreachable = |fault: &NetworkFault| *fault == NetworkFault::Unreachable;
+            tokio::select! {
+                () = accept(listening, target.clone(), fault.clone()) => {}
+                _ = now.wait_for(is_unreachable) => {}
+            }
+        }
+        let is_reachable = |fault: &NetworkFault| *fault != NetworkFault::Unreachable;
+        if now.wait_for(is_reachable).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -124,6 +154,7 @@ async fn forward(
             | NetworkFault::Delayed(_)
             | NetworkFault::Stalled
             | NetworkFault::Cut
+            | NetworkFault::Unreachable
             | NetworkFault::LosesAnswers => true,
         },
     );
@@ -133,7 +164,7 @@ async fn forward(
     });
     let mut is_cut = fault;
     tokio::select! {
-        _ = is_cut.wait_for(|fault| *fault == NetworkFault::Cut) => {}
+        _ = is_cut.wait_for(closes) => {}
         () = answers => {}
         () = async {
             requests.await;
@@ -141,6 +172,11 @@ async fn forward(
             tokio::time::sleep(HALF_CLOSED_FOR).await;
         } => {}
     }
+}
+
+/// Whether open connections end.
+fn closes(fault: &NetworkFault) -> bool {
+    matches!(fault, NetworkFault::Cut | NetworkFault::Unreachable)
 }
 
 /// How long answers still pass after the other direction has ended.
