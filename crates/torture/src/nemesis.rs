@@ -148,11 +148,11 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             Some(format!("database's network: {}", name_of(fault)))
         }
         Kind::LockRows => {
-            lock_rows(world, random).await?;
+            lock(world, &ROWS, random).await?;
             Some("locked rows".to_owned())
         }
         Kind::LockTable => {
-            lock_table(world, random).await?;
+            lock(world, &TABLES, random).await?;
             Some("locked table".to_owned())
         }
         Kind::FullDisk => {
@@ -224,35 +224,30 @@ async fn end_sessions(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
     Some(())
 }
 
-/// Locks recent rows for a while, as a report or a person's transaction does.
-async fn lock_rows(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
-    let mut session = session(world).await?;
-    let mut tx = session.begin().await.ok()?;
-    let lock = match random.random_range(0..4) {
-        0 => "SELECT FROM charges ORDER BY id DESC LIMIT 30 FOR UPDATE",
-        1 => "SELECT FROM orders ORDER BY id DESC LIMIT 30 FOR UPDATE",
-        2 => "SELECT FROM inventory FOR UPDATE",
-        _ => "SELECT FROM idempotency_keys ORDER BY created_at DESC LIMIT 50 FOR UPDATE",
-    };
-    let locked = timeout(Duration::from_secs(2), sqlx::query(lock).execute(&mut *tx)).await;
-    locked.ok()?.ok()?;
-    pause(random, 100, 2_000).await;
-    tx.rollback().await.ok()
-}
+/// Recent rows, as a report or a person's transaction locks them.
+const ROWS: [&str; 4] = [
+    "SELECT FROM charges ORDER BY id DESC LIMIT 30 FOR UPDATE",
+    "SELECT FROM orders ORDER BY id DESC LIMIT 30 FOR UPDATE",
+    "SELECT FROM inventory FOR UPDATE",
+    "SELECT FROM idempotency_keys ORDER BY created_at DESC LIMIT 50 FOR UPDATE",
+];
 
-/// Locks a whole table for a while, as a careless migration does.
-async fn lock_table(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
+/// Whole tables, as a careless migration locks them.
+const TABLES: [&str; 4] = [
+    "LOCK TABLE charges IN ACCESS EXCLUSIVE MODE",
+    "LOCK TABLE events IN ACCESS EXCLUSIVE MODE",
+    "LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE",
+    "LOCK TABLE orders IN SHARE MODE",
+];
+
+/// Takes one of these locks for a while.
+async fn lock(world: &World, locks: &[&'static str], random: &mut ChaCha12Rng) -> Option<()> {
     let mut session = session(world).await?;
     let mut tx = session.begin().await.ok()?;
-    let lock = match random.random_range(0..4) {
-        0 => "LOCK TABLE charges IN ACCESS EXCLUSIVE MODE",
-        1 => "LOCK TABLE events IN ACCESS EXCLUSIVE MODE",
-        2 => "LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE",
-        _ => "LOCK TABLE orders IN SHARE MODE",
-    };
-    let locked = timeout(Duration::from_secs(2), sqlx::query(lock).execute(&mut *tx)).await;
-    locked.ok()?.ok()?;
-    pause(random, 100, 1_500).await;
+    let lock = *locks.choose(random)?;
+    let lock = sqlx::query(lock).execute(&mut *tx);
+    timeout(Duration::from_secs(2), lock).await.ok()?.ok()?;
+    pause(random, 100, 1_800).await;
     tx.rollback().await.ok()
 }
 

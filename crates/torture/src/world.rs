@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, ensure};
 use charge_once_client::transport::http_client_builder;
 use nix::sys::signal::Signal;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{process::Command, time::Instant};
 
@@ -119,14 +120,16 @@ impl World {
             let wanted = json!({
                 "url": format!("http://{receiver}/{number}"), "enabled_events": WANTED_EVENTS,
             });
-            let endpoint = post(address, account, "/webhook_endpoints", wanted).await?;
+            let endpoint = send(Method::POST, address, account, "/webhook_endpoints", wanted);
+            let endpoint = endpoint.await?;
             let secret = endpoint.get("secret").and_then(Value::as_str);
             let secret = secret.context("the endpoint's secret")?;
             self.received.add_secret(secret.to_owned());
             let levels = STOCKED.map(|sku| (sku, INITIAL_STOCK));
             for (sku, quantity) in levels.into_iter().chain([(SOLD_OUT, 0)]) {
                 let body = json!({ "quantity": quantity });
-                put(address, account, &format!("/inventory/{sku}"), body).await?;
+                let path = format!("/inventory/{sku}");
+                send(Method::PUT, address, account, &path, body).await?;
             }
         }
         Ok(())
@@ -300,26 +303,8 @@ async fn run(
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-async fn post(
-    address: SocketAddr,
-    account: &Account,
-    path: &str,
-    body: Value,
-) -> anyhow::Result<Value> {
-    send(reqwest::Method::POST, address, account, path, body).await
-}
-
-async fn put(
-    address: SocketAddr,
-    account: &Account,
-    path: &str,
-    body: Value,
-) -> anyhow::Result<Value> {
-    send(reqwest::Method::PUT, address, account, path, body).await
-}
-
 async fn send(
-    method: reqwest::Method,
+    method: Method,
     address: SocketAddr,
     account: &Account,
     path: &str,

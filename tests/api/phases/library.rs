@@ -232,13 +232,7 @@ async fn a_holder_of_a_released_key_can_not_complete_what_was_begun_after_it() {
     world.network.is_asked(1).await;
     let first = world.network.may_answer.lock().unwrap().clone().unwrap();
     // As an operator would, who knows that nothing was executed.
-    sqlx::raw_sql(
-        "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
-         DELETE FROM far_operations",
-    )
-    .execute(&world.database.pool)
-    .await
-    .unwrap();
+    world.the_operation_is_forgotten().await;
     let second = world.asking(Duration::ZERO);
     world.network.is_asked(2).await;
     first.add_permits(1);
@@ -293,13 +287,7 @@ async fn a_late_holder_that_waited_begins_nothing_new() {
     })
     .await;
     // As an operator would, who is told that nothing was executed.
-    sqlx::raw_sql(
-        "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
-         DELETE FROM far_operations",
-    )
-    .execute(&world.database.pool)
-    .await
-    .unwrap();
+    world.the_operation_is_forgotten().await;
     let answered = late.await.unwrap();
     assert!(is_failed(&answered), "{answered:?}");
     assert_eq!(world.network.calls().len(), 2);

@@ -239,6 +239,17 @@ impl World {
         assert_eq!(over.rows_affected(), 1);
     }
 
+    /// What a person leaves who is told that nothing was executed.
+    pub async fn the_operation_is_forgotten(&self) {
+        sqlx::raw_sql(
+            "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
+             DELETE FROM far_operations",
+        )
+        .execute(&self.database.pool)
+        .await
+        .unwrap();
+    }
+
     /// Operations written down, those that are completed, and keys in flight.
     pub async fn counts(&self) -> (i64, i64, i64) {
         let database = &self.database;
