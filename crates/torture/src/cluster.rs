@@ -24,7 +24,7 @@ use sqlx::{
 use tokio::{sync::oneshot, task::JoinHandle};
 
 /// The filesystem's size: an hour of load fits, with PostgreSQL's log of a gigabyte.
-const DISK_SIZE: &str = "size=6g,mode=755";
+const DISK_SIZE: &str = "size=3g,mode=755";
 
 /// The name of the API's database, and of its role.
 pub(crate) const DATABASE: &str = "charge_once";

@@ -142,6 +142,7 @@ async fn run(arguments: &Arguments, profile: Profile, seed: u64) -> anyhow::Resu
             format!("not every replica is ready after {READY_LIMIT:?}"),
         );
     }
+    nemesis::reset_faults(&world).await;
     let (probe, usage) = check(&world, &load, &history, seed).await?;
     let totals = history.totals();
     let is_bad = !totals.violations.is_empty();
@@ -180,6 +181,8 @@ async fn rage(
         async move { load.run(stopped).await }
     });
     let mut random = ChaCha12Rng::seed_from_u64(seed);
+    // Each profile has faults of its own.
+    random.set_stream(world.profile.name.len() as u64);
     let mut faults = Faults::new();
     let mut found_after = None;
     {

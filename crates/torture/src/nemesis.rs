@@ -69,8 +69,8 @@ pub(crate) type Faults = BTreeMap<String, u64>;
 
 /// Makes faults until it is dropped.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &mut Faults) {
-    let deck = DECK.iter().flat_map(|(kind, count)| [*kind].repeat(*count));
-    let mut deck: Vec<_> = deck.collect();
+    // One of each kind first, and then as often as the deck has it.
+    let mut deck: Vec<_> = DECK.iter().map(|(kind, _)| *kind).collect();
     loop {
         deck.shuffle(random);
         for kind in &deck {
@@ -80,6 +80,8 @@ pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &mut F
             *faults.entry(name).or_default() += 1;
             pause(random, 200, 900).await;
         }
+        let whole = DECK.iter().flat_map(|(kind, count)| [*kind].repeat(*count));
+        deck = whole.collect();
         // Every kind may be impossible at this moment.
         pause(random, 200, 900).await;
     }
@@ -251,11 +253,21 @@ async fn lock(world: &World, locks: &[&'static str], random: &mut ChaCha12Rng) -
     tx.rollback().await.ok()
 }
 
-/// Takes every connection that PostgreSQL has left, and ends the replicas' own, so that they need
-/// new ones.
+/// Takes every connection that PostgreSQL has left, ends the replicas' own, so that they need new
+/// ones, and takes those that this frees.
 async fn take_connections(world: &World, random: &mut ChaCha12Rng) {
-    let _ = end_sessions(world, random).await;
+    let Some(mut first) = session(world).await else {
+        return;
+    };
     let mut taken = Vec::new();
+    for _ in 0..3 {
+        while let Ok(session) = world.cluster.connect("postgres").await {
+            taken.push(session);
+        }
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE datname = $1 AND application_name <> 'torture'";
+        let _ = sqlx::query(end).bind(DATABASE).execute(&mut first).await;
+    }
     while let Ok(session) = world.cluster.connect("postgres").await {
         taken.push(session);
     }
@@ -357,6 +369,18 @@ async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<Str
     Some(format!("processor: {fault}"))
 }
 
+/// Removes the faults that the processor still has.
+pub(crate) async fn reset_faults(world: &World) -> Option<()> {
+    let address = world.processor.as_ref()?.address;
+    let client = http_client_builder().ok()?.timeout(Duration::from_secs(2));
+    let request = client
+        .build()
+        .ok()?
+        .delete(format!("http://{address}/faults"));
+    request.send().await.ok()?;
+    Some(())
+}
+
 async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
     let address = world.processor.as_ref()?.address;
     let request = http_client_builder()
@@ -376,7 +400,7 @@ pub(crate) async fn sessions(world: &World) -> Option<(i64, i64, i64)> {
     let counted = sqlx::query(
         "SELECT count(*),
                 count(*) FILTER (WHERE state LIKE 'idle in transaction%'
-                                   AND state_change < now() - interval '5 seconds'),
+                                   AND state_change < now() - interval '1 second'),
                 (SELECT count(*) FROM pg_locks WHERE NOT granted)
            FROM pg_stat_activity WHERE datname = $1 AND application_name <> 'torture'",
     );

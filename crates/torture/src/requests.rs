@@ -13,6 +13,9 @@ pub(crate) const STOCKED: [&str; 4] = ["stock-0", "stock-1", "stock-2", "stock-3
 /// How many of each stocked item there are at the start: more than an hour sells.
 pub(crate) const INITIAL_STOCK: i64 = 100_000_000;
 
+/// An item that clients fight over, and how many of it there are.
+pub(crate) const SCARCE: (&str, i64) = ("scarce", 40);
+
 /// An item that there is none of.
 pub(crate) const SOLD_OUT: &str = "sold-out";
 
@@ -142,9 +145,10 @@ impl Verb {
                 (Method::POST, format!("/orders/{id}/cancel"), json!({}))
             }
             Self::CreateCheckout => {
-                let sku = match random.random_ratio(1, 10) {
-                    true => SOLD_OUT,
-                    false => one_of(random, &STOCKED),
+                let sku = match random.random_range(0..10) {
+                    0 => SOLD_OUT,
+                    1 | 2 => SCARCE.0,
+                    _ => one_of(random, &STOCKED),
                 };
                 let body = json!({
                     "currency": "usd", "source": card(random), "metadata": tagged,

@@ -20,7 +20,7 @@ use crate::{
     profile::Profile,
     proxy::{NetworkFault, Proxy, Target},
     replica::{Launch, Process, free_address},
-    requests::{INITIAL_STOCK, SOLD_OUT, STOCKED},
+    requests::{INITIAL_STOCK, SCARCE, SOLD_OUT, STOCKED},
     webhooks::Received,
 };
 
@@ -126,7 +126,7 @@ impl World {
             let secret = secret.context("the endpoint's secret")?;
             self.received.add_secret(secret.to_owned());
             let levels = STOCKED.map(|sku| (sku, INITIAL_STOCK));
-            for (sku, quantity) in levels.into_iter().chain([(SOLD_OUT, 0)]) {
+            for (sku, quantity) in levels.into_iter().chain([SCARCE, (SOLD_OUT, 0)]) {
                 let body = json!({ "quantity": quantity });
                 let path = format!("/inventory/{sku}");
                 send(Method::PUT, address, account, &path, body).await?;

@@ -12,7 +12,7 @@ use crate::{
     history::{History, KeyHistory, Verdict, lock},
     load::CONTENDED,
     profile::Profile,
-    requests::{INITIAL_STOCK, STOCKED},
+    requests::{INITIAL_STOCK, SCARCE, STOCKED},
 };
 
 /// Queries that must find nothing at any moment. Each shows what is wrong in its first column.
@@ -291,7 +291,12 @@ async fn stock(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
     for row in sqlx::query(query).fetch_all(pool).await? {
         let (account, sku): (Uuid, String) = (row.get(0), row.get(1));
         let (left, taken): (i64, i64) = (row.get(2), row.get(3));
-        if STOCKED.contains(&&*sku) && left + taken != INITIAL_STOCK {
+        let at_first = match &*sku {
+            sku if sku == SCARCE.0 => SCARCE.1,
+            sku if STOCKED.contains(&sku) => INITIAL_STOCK,
+            _ => continue,
+        };
+        if left + taken != at_first {
             let what = format!("{account} has {left} of {sku} left, and {taken} were taken");
             history.violate("G5", what);
         }

@@ -126,7 +126,14 @@ pub(crate) async fn is_back_to_normal(world: &World, load: &Arc<Load>, seed: u64
         request.body = request.body.replace("tok_slow", "tok_visa");
         let key = history.add(0, format!("key-{tag}"), request);
         let began = Instant::now();
-        load.drive(&key, 0, &mut random, false).await;
+        let driven = load.drive(&key, 0, &mut random, false);
+        if tokio::time::timeout(RECOVERY_LIMIT, driven).await.is_err() {
+            history.violate(
+                "G8",
+                "a charge without faults and load has no answer".to_owned(),
+            );
+            break;
+        }
         times.push(began.elapsed());
     }
     times.sort();
