@@ -83,12 +83,13 @@ impl Client {
         read(sending.send().await?).await
     }
 
-    /// Reads an object. `None`: no answer, or none but a failure.
+    /// Reads an object. `None`: no answer that says whether it exists. A table that stays locked, for
+    /// instance, is a 409.
     pub(crate) async fn get(&self, account: &Account, path: &str, replica: usize) -> Option<Reply> {
         let url = self.url(replica, path);
         let sending = self.http.get(url).bearer_auth(&account.api_key).send();
         let reply = read(sending.await.ok()?).await.ok()?;
-        (reply.status < 429).then_some(reply)
+        matches!(reply.status, 200 | 404).then_some(reply)
     }
 
     fn url(&self, replica: usize, path: &str) -> String {
