@@ -94,8 +94,8 @@ pub enum Outcome {
 /// may wait for keys that other replicas hold, follows from the pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How long a completed record lives: 24 hours from the first use of its key, and in phases from
-    /// its completion.
+    /// How long a completed record lives: 24 hours from the first use of its key, or from its
+    /// completion where that is a later transaction.
     pub retention: Duration,
     /// The longest a transaction may take from BEGIN to COMMIT, further attempts included: 5
     /// seconds. Longer than a statement may take, shorter than a session may idle in a transaction

@@ -8,18 +8,14 @@
 
 use sqlx::PgConnection;
 
-use crate::commands::{
-    Origin,
-    mode::unfinished,
-    replies::{OK, missing},
-};
+use super::open::lock_open;
+use crate::commands::{Origin, replies::OK};
 use crate::{
     api::{
-        error::ApiError,
         orders::{CancelOrderParams, OrderView},
         params::Params,
     },
-    domain::{event::EventType, ids::OrderId},
+    domain::event::EventType,
     idempotency::{Command, Rejection, Reply},
     store,
 };
@@ -38,15 +34,8 @@ impl Command for CancelOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let params = CancelOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        let order = store::orders::lock(tx, account, id)
-            .await?
-            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        if store::orders::is_unfinished(tx, account, id).await? {
-            return Err(unfinished());
-        }
-        order.status.must_be_open().map_err(ApiError::from)?;
-        let order = store::orders::cancel(tx, account, id).await?;
+        let open = lock_open(tx, account, &self.id).await?;
+        let order = store::orders::cancel(tx, account, open.id).await?;
         self.origin
             .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
             .await?;

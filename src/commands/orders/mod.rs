@@ -2,6 +2,7 @@
 
 mod cancel;
 pub(super) mod create;
+mod open;
 pub(super) mod pay;
 mod update;
 

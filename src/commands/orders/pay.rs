@@ -11,17 +11,16 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::open::lock_open;
 use crate::commands::{
     Origin, SlowLane,
     card_answers::authorize,
     charges::create::record_answer,
-    mode::unfinished,
-    replies::{OK, declined, missing},
+    replies::{OK, declined},
 };
 use crate::{
     api::{
         charges::ChargeView,
-        error::ApiError,
         orders::{OrderView, PayOrderParams},
         params::Params,
     },
@@ -59,16 +58,9 @@ impl PayOrder {
     async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
         let params = PayOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        let order = store::orders::lock(tx, account, id)
-            .await?
-            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        if store::orders::is_unfinished(tx, account, id).await? {
-            return Err(unfinished());
-        }
-        order.status.must_be_open().map_err(ApiError::from)?;
+        let order = lock_open(tx, account, &self.id).await?;
         Ok(Decided {
-            order: id,
+            order: order.id,
             charge: ChargeId(Uuid::now_v7()),
             new: order.charge_for(params.card),
             expand_charge: params.expand_charge,

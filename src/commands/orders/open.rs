@@ -1,0 +1,32 @@
+//! The order that a payment or a cancellation is about.
+
+use sqlx::PgConnection;
+
+use crate::commands::{mode::unfinished, replies::missing};
+use crate::{
+    api::error::ApiError,
+    domain::{
+        ids::{AccountId, OrderId},
+        order::Order,
+    },
+    idempotency::Rejection,
+    store,
+};
+
+/// Locks the order that a path names by `id`. Refuses one that is missing or not open, and fails
+/// while a payment or the checkout that made it is unfinished.
+pub(super) async fn lock_open(
+    tx: &mut PgConnection,
+    account: AccountId,
+    id: &str,
+) -> Result<Order, Rejection> {
+    let id = OrderId::parse(id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
+    let order = store::orders::lock(tx, account, id)
+        .await?
+        .ok_or_else(|| missing("id", OrderId::PREFIX))?;
+    if store::orders::is_unfinished(tx, account, id).await? {
+        return Err(unfinished());
+    }
+    order.status.must_be_open().map_err(ApiError::from)?;
+    Ok(order)
+}
