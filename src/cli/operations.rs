@@ -32,7 +32,7 @@ use crate::{
 pub use crate::domain::operation::Resolution;
 
 /// How old an operation must be before a person may resolve it. By then the reconciler, whose
-/// pauses are five minutes at most, has asked a dozen times.
+/// pauses are 15 seconds at most, has asked hundreds of times.
 ///
 /// It, or a client's retry, may have sent it again a moment ago. So a resolution that nothing
 /// happened needs an operation that was last sent this long ago: by then no attempt is still on its

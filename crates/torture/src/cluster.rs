@@ -4,7 +4,6 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -13,8 +12,12 @@ use std::{
 use anyhow::{Context, ensure};
 use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use nix::{
-    mount::{MsFlags, mount, umount},
-    sys::signal::{Signal, kill},
+    fcntl::{FallocateFlags, fallocate},
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sys::{
+        signal::{Signal, kill},
+        statvfs::statvfs,
+    },
     unistd::{Pid, Uid},
 };
 use sqlx::{
@@ -32,6 +35,9 @@ pub(crate) const DATABASE: &str = "charge_once";
 /// The database of the card processor's simulator, on the same server.
 pub(crate) const PROCESSOR_DATABASE: &str = "processor";
 
+/// How long PostgreSQL may take to end when a run is given up.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
 /// A PostgreSQL that is watched and started again.
 pub(crate) struct Cluster {
     folder: PathBuf,
@@ -40,7 +46,8 @@ pub(crate) struct Cluster {
     options: PgConnectOptions,
     socket: PathBuf,
     stop: Option<oneshot::Sender<()>>,
-    watch: JoinHandle<EmbeddedPostgres>,
+    watch: Option<JoinHandle<EmbeddedPostgres>>,
+    is_kept: bool,
 }
 
 impl Cluster {
@@ -79,7 +86,8 @@ impl Cluster {
             options: options.disable_statement_logging(),
             socket,
             stop: Some(stop),
-            watch,
+            watch: Some(watch),
+            is_kept: false,
         };
         let create = format!("CREATE DATABASE {PROCESSOR_DATABASE}");
         let mut admin = cluster.connect(DATABASE).await?;
@@ -141,31 +149,57 @@ impl Cluster {
         }
     }
 
-    /// Fills the disk but for a few pages. Returns what to remove.
+    /// Fills the disk. Returns what to remove.
     pub(crate) fn fill_disk(&self) -> anyhow::Result<Ballast> {
         ensure!(self.has_own_disk, "the data is on the machine's own disk");
-        let path = self.folder.join("ballast");
-        let mut file = File::create(&path)?;
-        let block = vec![0; 1 << 20];
-        // The last block fails: the disk is full.
-        while file.write_all(&block).is_ok() {}
-        Ok(Ballast { path })
+        let ballast = Ballast {
+            path: self.folder.join("ballast"),
+        };
+        let file = File::create(&ballast.path)?;
+        let disk = statvfs(&self.folder)?;
+        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(free)?)?;
+        Ok(ballast)
     }
 
     /// Stops PostgreSQL. Removes the data unless it is to be kept.
     pub(crate) async fn stop(mut self, keep: bool) -> anyhow::Result<()> {
+        self.is_kept = keep;
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
-        self.watch.await?.stop().await?;
-        if !keep {
-            if self.has_own_disk {
-                umount(&self.folder)?;
-            }
-            fs::remove_dir_all(&self.folder)?;
+        if let Some(watch) = self.watch.take() {
+            watch.await?.stop().await?;
         }
         Ok(())
     }
+}
+
+/// However the run ends, PostgreSQL ends with it, and its filesystem.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            // It would start PostgreSQL again.
+            watch.abort();
+            self.stop_immediately();
+            let until = std::time::Instant::now() + END_LIMIT;
+            while self.postmaster().is_some_and(is_alive) && std::time::Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        if self.is_kept {
+            return;
+        }
+        if self.has_own_disk {
+            // A file that is still open does not keep it mounted here.
+            let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn is_alive(process: Pid) -> bool {
+    kill(process, None).is_ok()
 }
 
 /// A file that takes all room, removed when it is dropped.

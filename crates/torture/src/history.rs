@@ -4,7 +4,7 @@
 //! an answer is never taken for definite that the contract does not store.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -13,6 +13,8 @@ use std::{
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::replica::Usage;
 
 /// The name of the metadata in which an object carries the tag of the request that asked for it.
 pub(crate) const TAG: &str = "torture";
@@ -30,7 +32,7 @@ pub(crate) struct Request {
     /// Whether the reply's object shows the tag.
     pub(crate) is_tagged: bool,
     /// Whether a second execution, once the key has expired, changes nothing.
-    pub(crate) is_update: bool,
+    pub(crate) is_repeatable: bool,
     /// `Prefer: wait=`, in seconds.
     pub(crate) wait: Option<u8>,
 }
@@ -54,8 +56,10 @@ pub(crate) enum Verdict {
     Stored(Stored),
     /// The key belongs to another request.
     Reused,
-    /// Anything else: retry with the same key and the same bytes.
+    /// Retry with the same key and the same bytes.
     Unknown(String),
+    /// A whole reply that the contract doesn't have.
+    Malformed(String),
 }
 
 /// One attempt.
@@ -87,7 +91,7 @@ impl KeyHistory {
             .iter()
             .filter_map(|attempt| match &attempt.verdict {
                 Verdict::Stored(stored) => Some((attempt.variant, attempt, stored)),
-                Verdict::Reused | Verdict::Unknown(_) => None,
+                Verdict::Reused | Verdict::Unknown(_) | Verdict::Malformed(_) => None,
             })
     }
 
@@ -98,6 +102,15 @@ impl KeyHistory {
             of_variant.all(|one| matches!(one.verdict, Verdict::Unknown(_)))
         };
         (0..self.variants.len()).filter(is_open).collect()
+    }
+
+    /// Whether an answer shows this object, or a request carries this tag.
+    pub(crate) fn is_about(&self, id: &str) -> bool {
+        self.variants.iter().any(|request| request.tag == id)
+            || self.answers().any(|(_, _, stored)| {
+                let members = stored.body.as_object().into_iter().flatten();
+                members.into_iter().any(|(_, member)| member == id)
+            })
     }
 
     /// The history as text, for a report.
@@ -124,6 +137,7 @@ impl KeyHistory {
                 ),
                 Verdict::Reused => "the key belongs to another request".to_owned(),
                 Verdict::Unknown(why) => format!("unknown: {why}"),
+                Verdict::Malformed(what) => what.clone(),
             };
             let _ = writeln!(
                 text,
@@ -181,8 +195,12 @@ impl Reply {
 
     /// What the reply means to a client.
     pub(crate) fn judge(&self) -> Verdict {
+        if self.status == 408 && self.body.is_empty() {
+            // The HTTP server's own word for a request that it could not read in time.
+            return Verdict::Unknown("408 before the request was read".to_owned());
+        }
         let Ok(body) = serde_json::from_slice::<Value>(&self.body) else {
-            return Verdict::Unknown(format!("{} without JSON", self.status));
+            return Verdict::Malformed(format!("{} without JSON", self.status));
         };
         let code = body.pointer("/error/code").and_then(Value::as_str);
         let code = code.unwrap_or_default();
@@ -203,7 +221,7 @@ impl Reply {
                 expires: expires.to_utc(),
                 body,
             }),
-            (_, _) => Verdict::Unknown(format!(
+            (_, _) => Verdict::Malformed(format!(
                 "{} {code}, which no headers of a stored outcome came with",
                 self.status
             )),
@@ -236,6 +254,8 @@ pub(crate) struct Violation {
     /// G1 to G9; `crates/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
+    /// The keys that it is about, as far as they are known.
+    pub(crate) keys: Vec<SharedKey>,
 }
 
 /// One key's history, shared by the clients that use the key.
@@ -253,6 +273,7 @@ struct Inner {
     outcomes: HashMap<String, u64>,
     violations: Vec<Violation>,
     worst_stall: Duration,
+    most_used: Usage,
     attempts: u64,
 }
 
@@ -269,6 +290,8 @@ pub(crate) struct Totals {
     pub(crate) outcomes: Vec<(String, u64)>,
     /// The longest that a client waited from its first attempt to an answer.
     pub(crate) worst_stall: Duration,
+    /// The most that a replica used, of each.
+    pub(crate) most_used: Usage,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -294,31 +317,56 @@ impl History {
         let outcome = match &attempt.verdict {
             Verdict::Stored(stored) => stored.status.to_string(),
             Verdict::Reused => "reused".to_owned(),
-            Verdict::Unknown(why) => why.chars().take(60).collect(),
+            Verdict::Unknown(why) | Verdict::Malformed(why) => why.chars().take(60).collect(),
         };
         let contradiction = {
             let mut history = lock(key);
             let contradiction = crate::checks::contradiction(&history, &attempt);
             history.attempts.push(attempt);
-            contradiction.map(|(rule, what)| Violation {
-                rule,
-                what: format!("{what}\n{}", history.describe()),
-            })
+            contradiction
         };
+        if let Some((rule, what)) = contradiction {
+            self.violate_at(rule, what, vec![Arc::clone(key)]);
+        }
         let mut inner = lock(&self.inner);
         inner.attempts += 1;
         *inner.outcomes.entry(outcome).or_default() += 1;
-        inner.violations.extend(contradiction);
     }
 
+    /// Records a violation that is about no key.
     pub(crate) fn violate(&self, rule: &'static str, what: String) {
-        lock(&self.inner).violations.push(Violation { rule, what });
+        self.violate_at(rule, what, Vec::new());
+    }
+
+    /// Records a violation about the keys whose answers show an object, or that a request with this
+    /// tag was sent with.
+    pub(crate) fn violate_about(&self, rule: &'static str, what: String, id: &str) {
+        let keys = self.keys().into_iter();
+        let keys = keys.filter(|key| lock(key).is_about(id)).collect();
+        self.violate_at(rule, what, keys);
+    }
+
+    /// Records a violation about these keys. Checks run again and again, so a violation that is known is
+    /// not recorded twice.
+    pub(crate) fn violate_at(&self, rule: &'static str, what: String, keys: Vec<SharedKey>) {
+        let mut inner = lock(&self.inner);
+        let is_known = |known: &Violation| known.rule == rule && known.what == what;
+        if !inner.violations.iter().any(is_known) {
+            inner.violations.push(Violation { rule, what, keys });
+        }
     }
 
     /// Notes how long a client waited for an answer.
     pub(crate) fn stalled(&self, long: Duration) {
         let mut inner = lock(&self.inner);
         inner.worst_stall = inner.worst_stall.max(long);
+    }
+
+    /// Notes what a replica uses now.
+    pub(crate) fn uses(&self, usage: Usage) {
+        let most = &mut lock(&self.inner).most_used;
+        most.resident_mib = most.resident_mib.max(usage.resident_mib);
+        most.descriptors = most.descriptors.max(usage.descriptors);
     }
 
     pub(crate) fn has_violations(&self) -> bool {
@@ -333,12 +381,21 @@ impl History {
             .map(|(outcome, count)| (outcome.clone(), *count))
             .collect();
         outcomes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        // The first of each rule, and then the others: only a few of them are shown whole.
+        let mut rules = HashSet::new();
+        let (mut violations, others): (Vec<_>, Vec<_>) = inner
+            .violations
+            .iter()
+            .cloned()
+            .partition(|violation| rules.insert(violation.rule));
+        violations.extend(others);
         Totals {
             keys: inner.keys.len(),
             attempts: inner.attempts,
             outcomes,
             worst_stall: inner.worst_stall,
-            violations: inner.violations.clone(),
+            most_used: inner.most_used,
+            violations,
         }
     }
 }

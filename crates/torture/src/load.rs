@@ -114,6 +114,7 @@ impl Load {
                 0..10 => self.replay(random).await,
                 10..14 => self.look(random).await,
                 14..30 => self.contend(random).await,
+                30..34 => self.share_name(random).await,
                 _ => self.begin(random).await,
             }
         }
@@ -146,6 +147,45 @@ impl Load {
         }
         let mut objects = lock(&self.objects);
         keep(&mut objects.answered, key, REMEMBERED_KEYS);
+    }
+
+    /// One name of a key in every account, each with a request of its own, all at once.
+    async fn share_name(&self, random: &mut ChaCha12Rng) {
+        let number = self.number();
+        let mut keys = Vec::new();
+        for account in 0..self.accounts.len() {
+            let tag = format!("{:x}-{number}-{account}", self.seed);
+            let verb = match random.random_ratio(1, 3) {
+                true => Verb::CreateOrder,
+                false => Verb::CreateCharge,
+            };
+            if let Some(request) = verb.request(random, &tag, None) {
+                keys.push(
+                    self.history
+                        .add(account, format!("shared-{number}"), request),
+                );
+            }
+        }
+        let driving = keys.iter().map(|key| {
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            async move { self.drive(key, 0, &mut random, false).await }
+        });
+        join_all(driving).await;
+        let mut objects = lock(&self.objects);
+        for key in keys {
+            keep(&mut objects.answered, key, REMEMBERED_KEYS);
+        }
+    }
+
+    /// A charge that is sent once. Returns its key, and whether it has an answer.
+    pub(crate) async fn abandon(&self, random: &mut ChaCha12Rng) -> Option<(SharedKey, bool)> {
+        let tag = format!("{:x}-abandoned-{}", self.seed, self.number());
+        let mut request = Verb::CreateCharge.request(random, &tag, None)?;
+        request.wait = None;
+        let key = self.history.add(0, format!("key-{tag}"), request);
+        self.drive(&key, 0, random, true).await;
+        let is_answered = lock(&key).open_variants().is_empty();
+        Some((key, is_answered))
     }
 
     /// A key that is sent with one of several requests, by several clients at once.
@@ -223,9 +263,13 @@ impl Load {
         }
     }
 
-    /// Reads a charge: its own account sees it, and the other one doesn't.
+    /// Reads a charge or an order: its own account sees it, and the other one doesn't.
     async fn look(&self, random: &mut ChaCha12Rng) {
-        let Some(charge) = self.object_for(Verb::CreateRefund, random) else {
+        let (verb, collection) = match random.random_ratio(1, 2) {
+            true => (Verb::CreateRefund, "charges"),
+            false => (Verb::PayOrder, "orders"),
+        };
+        let Some(object) = self.object_for(verb, random) else {
             return;
         };
         let reader = random.random_range(0..self.accounts.len());
@@ -233,20 +277,21 @@ impl Load {
         let Some(account) = self.accounts.get(reader) else {
             return;
         };
-        let path = format!("/charges/{}", charge.id);
+        let path = format!("/{collection}/{}", object.id);
         let Some(reply) = self.client.get(account, &path, replica).await else {
             return;
         };
-        match (reader == charge.account, reply.status) {
+        let (id, status) = (&object.id, reply.status);
+        match (reader == object.account, status) {
             (true, 200) | (false, 404) => {}
-            (true, status) => self.history.violate(
-                "G2",
-                format!("{} was acknowledged, and reading it is {status}", charge.id),
-            ),
-            (false, status) => self.history.violate(
-                "G6",
-                format!("{} is read from another account: {status}", charge.id),
-            ),
+            (true, _) => {
+                let what = format!("{id} was acknowledged, and reading it is {status}");
+                self.history.violate_about("G2", what, id);
+            }
+            (false, _) => {
+                let what = format!("{id} is read from another account: {status}");
+                self.history.violate_about("G6", what, id);
+            }
         }
     }
 
@@ -260,7 +305,9 @@ impl Load {
     ) {
         let began = Instant::now();
         loop {
-            let attempt = self.attempt(key, variant, random).await;
+            let Some(attempt) = self.attempt(key, variant, random).await else {
+                return;
+            };
             let is_definite = !matches!(attempt.verdict, Verdict::Unknown(_));
             self.learn(key, &attempt);
             self.history.record(key, attempt);
@@ -273,29 +320,24 @@ impl Load {
         }
     }
 
-    /// One attempt, at a replica by chance.
-    async fn attempt(&self, key: &SharedKey, variant: usize, random: &mut ChaCha12Rng) -> Attempt {
+    /// One attempt, at a replica by chance. `None`: the key has no such request.
+    async fn attempt(
+        &self,
+        key: &SharedKey,
+        variant: usize,
+        random: &mut ChaCha12Rng,
+    ) -> Option<Attempt> {
         let (account, name, request) = {
             let history = lock(key);
-            let request = history.variants.get(variant).cloned();
+            let request = history.variants.get(variant)?.clone();
             (history.account, history.key.clone(), request)
         };
+        let account = self.accounts.get(account)?;
         let replica = random.random_range(0..self.client.replicas());
-        match (self.accounts.get(account), request) {
-            (Some(account), Some(request)) => {
-                let client = &self.client;
-                client
-                    .attempt(account, &name, variant, &request, replica)
-                    .await
-            }
-            (_, _) => Attempt {
-                variant,
-                replica,
-                began: chrono::Utc::now(),
-                ended: chrono::Utc::now(),
-                verdict: Verdict::Reused,
-            },
-        }
+        let attempting = self
+            .client
+            .attempt(account, &name, variant, &request, replica);
+        Some(attempting.await)
     }
 
     /// Remembers what an answer shows, for later requests.
@@ -328,6 +370,8 @@ impl Load {
         let objects = lock(&self.objects);
         let kind = match verb {
             Verb::CaptureCharge => &objects.authorized,
+            // A refund of what isn't captured yet releases it, or meets a capture.
+            Verb::CreateRefund if random.random_ratio(1, 6) => &objects.authorized,
             Verb::UpdateCharge | Verb::CreateRefund => &objects.captured,
             Verb::PayOrder | Verb::CancelOrder => &objects.orders,
             Verb::CreateCharge | Verb::CreateOrder | Verb::CreateCheckout | Verb::SetInventory => {

@@ -18,7 +18,12 @@ mod requests;
 mod webhooks;
 mod world;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -37,7 +42,6 @@ use crate::{
     load::Load,
     nemesis::Faults,
     profile::Profile,
-    replica::Usage,
     report::Report,
     world::World,
 };
@@ -94,12 +98,24 @@ async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             bail!("there is no profile {name}");
         }
     }
-    let chosen = profiles.into_iter().filter(|profile| {
-        arguments.profile.is_empty() || arguments.profile.iter().any(|name| name == profile.name)
-    });
+    let interrupts = interrupts()?;
     let mut violations = 0;
-    for profile in chosen {
-        violations += run(arguments, profile, seed).await?;
+    for (stream, profile) in (0..).zip(profiles) {
+        let chosen = &arguments.profile;
+        if !chosen.is_empty() && !chosen.iter().any(|name| name == profile.name) {
+            continue;
+        }
+        // Each profile has faults of its own.
+        let mut random = ChaCha12Rng::seed_from_u64(seed);
+        random.set_stream(stream);
+        // What was started ends when it is dropped.
+        violations += tokio::select! {
+            found = run(arguments, profile, seed, &mut random, interrupts.clone()) => found?,
+            () = interrupted(interrupts.clone(), 2) => bail!("interrupted"),
+        };
+        if *interrupts.borrow() > 0 {
+            break;
+        }
     }
     Ok(match violations {
         0 => ExitCode::SUCCESS,
@@ -108,7 +124,13 @@ async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs one profile and prints its report. Returns the number of violations.
-async fn run(arguments: &Arguments, profile: Profile, seed: u64) -> anyhow::Result<usize> {
+async fn run(
+    arguments: &Arguments,
+    profile: Profile,
+    seed: u64,
+    random: &mut ChaCha12Rng,
+    interrupts: watch::Receiver<u32>,
+) -> anyhow::Result<usize> {
     let name = profile.name;
     let folder = arguments
         .folder
@@ -129,7 +151,7 @@ async fn run(arguments: &Arguments, profile: Profile, seed: u64) -> anyhow::Resu
         world.profile.has_processor,
     ));
     let began = Instant::now();
-    let (faults, found_after) = rage(arguments, &world, &load, seed).await?;
+    let (faults, found_after) = rage(arguments, &world, &load, random, interrupts).await?;
 
     eprintln!(
         "{name}: {} s of faults are over; checking",
@@ -143,7 +165,7 @@ async fn run(arguments: &Arguments, profile: Profile, seed: u64) -> anyhow::Resu
         );
     }
     nemesis::reset_faults(&world).await;
-    let (probe, usage) = check(&world, &load, &history, seed).await?;
+    let probe = check(&world, &load, &history, seed).await?;
     let totals = history.totals();
     let is_bad = !totals.violations.is_empty();
     let is_kept = is_bad && !arguments.discard;
@@ -154,9 +176,9 @@ async fn run(arguments: &Arguments, profile: Profile, seed: u64) -> anyhow::Resu
         found_after: found_after.or(is_bad.then(|| began.elapsed())),
         totals: &totals,
         faults: &faults,
-        usage,
         probe,
         deliveries: world.received.deliveries(),
+        evidence: database::evidence(&world, &totals.violations).await,
     }
     .print(is_kept.then_some(&*folder));
     world.cluster.stop(is_kept).await?;
@@ -171,7 +193,8 @@ async fn rage(
     arguments: &Arguments,
     world: &World,
     load: &Arc<Load>,
-    seed: u64,
+    random: &mut ChaCha12Rng,
+    interrupts: watch::Receiver<u32>,
 ) -> anyhow::Result<(Faults, Option<Duration>)> {
     let began = Instant::now();
     let until = began + Duration::from_secs(arguments.seconds);
@@ -180,35 +203,48 @@ async fn rage(
         let load = Arc::clone(load);
         async move { load.run(stopped).await }
     });
-    let mut random = ChaCha12Rng::seed_from_u64(seed);
-    // Each profile has faults of its own.
-    random.set_stream(world.profile.name.len() as u64);
-    let mut faults = Faults::new();
+    let faults = Mutex::new(Faults::new());
     let mut found_after = None;
     {
-        let raging = nemesis::rage(world, &mut random, &mut faults);
+        let raging = nemesis::rage(world, random, &faults);
         let watching = watch_over(arguments, world, load, began, &mut found_after);
         tokio::select! {
             () = raging => {}
             () = watching => {}
             () = tokio::time::sleep_until(until) => {}
-            () = interrupted() => {}
+            () = interrupted(interrupts, 1) => {
+                eprintln!("interrupted; checking what happened. Interrupt again to stop at once.");
+            }
         }
     }
     stop.send_replace(true);
     clients.await?;
+    let faults = faults.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((faults, found_after))
 }
 
-/// Resolves when a person or a supervisor ends the run. What happened until then is checked.
-async fn interrupted() {
-    let terminated = async {
-        let mut signals = signal(SignalKind::terminate()).ok()?;
-        signals.recv().await
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        Some(()) = terminated => {}
+/// How often a person or a supervisor has asked to end the run.
+fn interrupts() -> anyhow::Result<watch::Receiver<u32>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let (count, counted) = watch::channel(0);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            count.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(counted)
+}
+
+/// Resolves once the run has been interrupted so often. The first time ends load and faults; what
+/// happened until then is checked. The second time ends the run.
+async fn interrupted(mut interrupts: watch::Receiver<u32>, times: u32) {
+    if interrupts.wait_for(|count| *count >= times).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -248,6 +284,7 @@ async fn watch_over(
         };
         let _ = tokio::time::timeout(CHECKPOINT, checking).await;
         recovery::usage(world, &load.history).await;
+        recovery::sessions_are_bounded(world, &load.history, 2).await;
         let totals = load.history.totals();
         eprintln!(
             "{name}: {:>4} s, {} keys, {} attempts, {} violations",
@@ -259,17 +296,19 @@ async fn watch_over(
     }
 }
 
-/// The checks at the end. Returns the latency without faults, and what the replicas use.
+/// The checks at the end. Returns the latency without faults.
 async fn check(
     world: &World,
     load: &Arc<Load>,
     history: &History,
     seed: u64,
-) -> anyhow::Result<(Duration, Usage)> {
+) -> anyhow::Result<Duration> {
     let pool = world.cluster.pool(DATABASE);
+    recovery::replicas_end_it(world, load, &pool, seed).await;
     recovery::everything_ends(load, &pool, history, seed).await;
     let probe = recovery::is_back_to_normal(world, load, seed).await;
-    let usage = recovery::usage(world, history).await;
+    recovery::usage(world, history).await;
+    recovery::processes_lived(world, history);
     for replica in &world.replicas {
         // Only a process without a request in flight ends at once and in good order.
         if !replica.process.stop().await {
@@ -290,5 +329,5 @@ async fn check(
         processor.stop().await;
     }
     pool.close().await;
-    Ok((probe, usage))
+    Ok(probe)
 }

@@ -2,12 +2,12 @@
 //!
 //! Promise: each fault ends, and [`World::heal`] ends all of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Mutex, time::Duration};
 
 use charge_once_client::transport::http_client_builder;
 use nix::sys::signal::Signal;
 use rand::{
-    RngExt,
+    RngExt, SeedableRng,
     seq::{IndexedRandom, SliceRandom},
 };
 use rand_chacha::ChaCha12Rng;
@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     cluster::DATABASE,
+    history,
     proxy::{NetworkFault, Proxy},
     world::{LEASE, Replica, World},
 };
@@ -67,27 +68,51 @@ enum Kind {
 /// How many faults of each kind there were.
 pub(crate) type Faults = BTreeMap<String, u64>;
 
-/// Makes faults until it is dropped.
-pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &mut Faults) {
+/// Faults of networks and sessions, which may meet any other fault.
+const OVERLAPPING: [(Kind, usize); 5] = [
+    (Kind::ClientNetwork, 2),
+    (Kind::DatabaseNetwork, 2),
+    (Kind::LostCommits, 2),
+    (Kind::EndSessions, 1),
+    (Kind::ProcessorNetwork, 1),
+];
+
+/// Makes faults until it is dropped: those of the whole deck one after the other, and beside them
+/// those that may overlap.
+pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex<Faults>) {
+    let mut second = ChaCha12Rng::from_rng(random);
+    tokio::join!(
+        deal(world, &DECK, 200..=900, random, faults),
+        deal(world, &OVERLAPPING, 1_000..=4_000, &mut second, faults),
+    );
+}
+
+/// Deals a deck again and again, with a pause in milliseconds between two faults.
+async fn deal(
+    world: &World,
+    kinds: &[(Kind, usize)],
+    between: RangeInclusive<u64>,
+    random: &mut ChaCha12Rng,
+    faults: &Mutex<Faults>,
+) {
     // One of each kind first, and then as often as the deck has it.
-    let mut deck: Vec<_> = DECK.iter().map(|(kind, _)| *kind).collect();
+    let mut deck: Vec<_> = kinds.iter().map(|(kind, _)| *kind).collect();
     loop {
         deck.shuffle(random);
         for kind in &deck {
-            let Some(name) = strike(world, *kind, random).await else {
-                continue;
-            };
-            *faults.entry(name).or_default() += 1;
-            pause(random, 200, 900).await;
+            if let Some(name) = strike(world, *kind, random).await {
+                *history::lock(faults).entry(name).or_default() += 1;
+            }
+            pause(random, *between.start(), *between.end()).await;
         }
-        let whole = DECK.iter().flat_map(|(kind, count)| [*kind].repeat(*count));
+        let whole = kinds
+            .iter()
+            .flat_map(|(kind, count)| [*kind].repeat(*count));
         deck = whole.collect();
-        // Every kind may be impossible at this moment.
-        pause(random, 200, 900).await;
     }
 }
 
-/// Makes one fault and ends it. `None`: it can't be made here.
+/// Makes one fault and ends it. `None`: it can't be made here, or nothing met it.
 async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<String> {
     let replica = world.replicas.choose(random)?;
     match kind {
@@ -99,8 +124,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::RollingRestart => {
             for replica in &world.replicas {
-                replica.process.stop().await;
-                replica.process.restart().await.ok()?;
+                replica.process.replace().await.ok()?;
                 world.are_ready(Duration::from_secs(10)).await;
             }
             Some("rolling restart".to_owned())
@@ -133,21 +157,21 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::ClientNetwork => {
             let fault = network_fault(random);
-            inject(&replica.clients, fault, random).await;
-            Some(format!("clients' network: {}", name_of(fault)))
+            let is_met = inject(&replica.clients, fault, random).await;
+            is_met.then(|| format!("clients' network: {}", name_of(fault)))
         }
         Kind::DatabaseNetwork => {
             let fault = network_fault(random);
-            inject(&replica.database, fault, random).await;
-            Some(format!("database's network: {}", name_of(fault)))
+            let is_met = inject(&replica.database, fault, random).await;
+            is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LostCommits => {
             let fault = match random.random_ratio(3, 4) {
                 true => NetworkFault::LosesAnswersToCommit,
                 false => NetworkFault::LosesCommits,
             };
-            inject(&replica.database, fault, random).await;
-            Some(format!("database's network: {}", name_of(fault)))
+            let is_met = inject(&replica.database, fault, random).await;
+            is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LockRows => {
             lock(world, &ROWS, random).await?;
@@ -202,13 +226,17 @@ fn name_of(fault: NetworkFault) -> &'static str {
     }
 }
 
-async fn inject(network: &Proxy, fault: NetworkFault, random: &mut ChaCha12Rng) {
+/// Gives a network a fault for a while. `false`: no byte met it.
+async fn inject(network: &Proxy, fault: NetworkFault, random: &mut ChaCha12Rng) -> bool {
+    let before = network.met();
     network.inject(fault);
     pause(random, 100, 2_500).await;
+    let is_met = network.met() > before;
     // What was silent stays silent until it is cut.
     network.inject(NetworkFault::Cut);
     pause(random, 0, 50).await;
     network.inject(NetworkFault::None);
+    is_met
 }
 
 /// Ends some sessions of the replicas, in the middle of whatever they do.
@@ -303,8 +331,8 @@ async fn processor_network(
         }
         _ => {
             let fault = network_fault(random);
-            inject(replica.processor.as_ref()?, fault, random).await;
-            Some(format!("processor's network: {}", name_of(fault)))
+            let is_met = inject(replica.processor.as_ref()?, fault, random).await;
+            is_met.then(|| format!("processor's network: {}", name_of(fault)))
         }
     }
 }
@@ -381,7 +409,8 @@ pub(crate) async fn reset_faults(world: &World) -> Option<()> {
     Some(())
 }
 
-async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
+/// Tells the processor to fail the next `count` requests in this way.
+pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
     let address = world.processor.as_ref()?.address;
     let request = http_client_builder()
         .ok()?
@@ -394,8 +423,18 @@ async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
     Some(())
 }
 
-/// How many sessions the replicas have, and how many of them wait inside a transaction.
-pub(crate) async fn sessions(world: &World) -> Option<(i64, i64, i64)> {
+/// The replicas' sessions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) all: i64,
+    /// Idle inside a transaction for more than a second.
+    pub(crate) idle: i64,
+    /// Locks that are waited for.
+    pub(crate) waiting: i64,
+}
+
+/// What PostgreSQL says about the replicas' sessions. `None`: it can't be asked.
+pub(crate) async fn sessions(world: &World) -> Option<Sessions> {
     let mut session = session(world).await?;
     let counted = sqlx::query(
         "SELECT count(*),
@@ -405,5 +444,9 @@ pub(crate) async fn sessions(world: &World) -> Option<(i64, i64, i64)> {
            FROM pg_stat_activity WHERE datname = $1 AND application_name <> 'torture'",
     );
     let row = counted.bind(DATABASE).fetch_one(&mut session).await.ok()?;
-    Some((row.get(0), row.get(1), row.get(2)))
+    Some(Sessions {
+        all: row.get(0),
+        idle: row.get(1),
+        waiting: row.get(2),
+    })
 }

@@ -5,7 +5,10 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -51,6 +54,7 @@ pub(crate) enum Target {
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     fault: watch::Sender<NetworkFault>,
+    met: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -61,8 +65,22 @@ impl Proxy {
             .context("a proxy can't listen")?;
         let address = listener.local_addr()?;
         let fault = watch::Sender::new(NetworkFault::None);
-        tokio::spawn(listen(listener, target, fault.clone()));
-        Ok(Self { address, fault })
+        let met = Arc::new(AtomicU64::new(0));
+        let network = Network {
+            fault: fault.clone(),
+            met: Arc::clone(&met),
+        };
+        tokio::spawn(listen(listener, target, network));
+        Ok(Self {
+            address,
+            fault,
+            met,
+        })
+    }
+
+    /// How many pieces of data and connections have met a fault until now.
+    pub(crate) fn met(&self) -> u64 {
+        self.met.load(Ordering::Relaxed)
     }
 
     /// Changes what the network does.
@@ -71,12 +89,25 @@ impl Proxy {
     }
 }
 
+/// The state that a proxy's connections share.
+#[derive(Debug, Clone)]
+struct Network {
+    fault: watch::Sender<NetworkFault>,
+    met: Arc<AtomicU64>,
+}
+
+impl Network {
+    fn count(&self) {
+        self.met.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Listens on the address, but for the times when it is unreachable.
-async fn listen(listener: TcpListener, target: Target, fault: watch::Sender<NetworkFault>) {
+async fn listen(listener: TcpListener, target: Target, network: Network) {
     let Ok(address) = listener.local_addr() else {
         return;
     };
-    let mut now = fault.subscribe();
+    let mut now = network.fault.subscribe();
     let mut listener = Some(listener);
     loop {
         // The port is free while it is unreachable, and may be taken for a moment.
@@ -87,7 +118,7 @@ async fn listen(listener: TcpListener, target: Target, fault: watch::Sender<Netw
         if let Ok(listening) = listening {
             let is_unreachable = |fault: &NetworkFault| *fault == NetworkFault::Unreachable;
             tokio::select! {
-                () = accept(listening, target.clone(), fault.clone()) => {}
+                () = accept(listening, target.clone(), network.clone()) => {}
                 _ = now.wait_for(is_unreachable) => {}
             }
         }
@@ -99,11 +130,12 @@ async fn listen(listener: TcpListener, target: Target, fault: watch::Sender<Netw
     }
 }
 
-async fn accept(listener: TcpListener, target: Target, fault: watch::Sender<NetworkFault>) {
+async fn accept(listener: TcpListener, target: Target, network: Network) {
     while let Ok((client, _)) = listener.accept().await {
-        let (target, fault) = (target.clone(), fault.subscribe());
+        let (target, network) = (target.clone(), network.clone());
         tokio::spawn(async move {
-            if *fault.borrow() == NetworkFault::Cut {
+            if *network.fault.borrow() == NetworkFault::Cut {
+                network.count();
                 return;
             }
             let _ = client.set_nodelay(true);
@@ -115,14 +147,14 @@ async fn accept(listener: TcpListener, target: Target, fault: watch::Sender<Netw
                     };
                     let _ = server.set_nodelay(true);
                     let (from_server, to_server) = server.into_split();
-                    forward(from_client, to_server, from_server, to_client, fault).await;
+                    forward(from_client, to_server, from_server, to_client, &network).await;
                 }
                 Target::Unix(socket) => {
                     let Ok(server) = UnixStream::connect(socket).await else {
                         return;
                     };
                     let (from_server, to_server) = server.into_split();
-                    forward(from_client, to_server, from_server, to_client, fault).await;
+                    forward(from_client, to_server, from_server, to_client, &network).await;
                 }
             }
         });
@@ -135,14 +167,14 @@ async fn forward(
     to_server: impl AsyncWrite + Unpin,
     from_server: impl AsyncRead + Unpin,
     to_client: impl AsyncWrite + Unpin,
-    fault: watch::Receiver<NetworkFault>,
+    network: &Network,
 ) {
     let commit_was_sent = AtomicBool::new(false);
     let commit_was_sent = &commit_was_sent;
     let requests = pass_on(
         from_client,
         to_server,
-        fault.clone(),
+        network,
         move |fault, bytes| match fault {
             NetworkFault::LosesCommits => !holds_commit(bytes),
             NetworkFault::LosesAnswersToCommit => {
@@ -158,13 +190,13 @@ async fn forward(
             | NetworkFault::LosesAnswers => true,
         },
     );
-    let answers = pass_on(from_server, to_client, fault.clone(), move |fault, _| {
+    let answers = pass_on(from_server, to_client, network, move |fault, _| {
         // PostgreSQL has answered, so it has committed.
         fault != NetworkFault::LosesAnswers && !commit_was_sent.load(Ordering::SeqCst)
     });
-    let mut is_cut = fault;
+    let mut is_cut = network.fault.subscribe();
     tokio::select! {
-        _ = is_cut.wait_for(closes) => {}
+        _ = is_cut.wait_for(closes) => network.count(),
         () = answers => {}
         () = async {
             requests.await;
@@ -190,9 +222,10 @@ fn holds_commit(bytes: &[u8]) -> bool {
 async fn pass_on(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut fault: watch::Receiver<NetworkFault>,
+    network: &Network,
     mut passes: impl FnMut(NetworkFault, &[u8]) -> bool,
 ) {
+    let mut fault = network.fault.subscribe();
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let length = match from.read(&mut buffer).await {
@@ -202,15 +235,23 @@ async fn pass_on(
         let Some(bytes) = buffer.get(..length) else {
             return;
         };
-        let stalled = |fault: &NetworkFault| *fault != NetworkFault::Stalled;
-        let now = match fault.wait_for(stalled).await {
+        let flows = |fault: &NetworkFault| *fault != NetworkFault::Stalled;
+        if !flows(&fault.borrow()) {
+            network.count();
+        }
+        let now = match fault.wait_for(flows).await {
             Ok(fault) => *fault,
             Err(_) => return,
         };
         if let NetworkFault::Delayed(by) = now {
+            network.count();
             tokio::time::sleep(by).await;
         }
-        if !passes(now, bytes) || to.write_all(bytes).await.is_err() {
+        let passes = passes(now, bytes);
+        if !passes {
+            network.count();
+        }
+        if !passes || to.write_all(bytes).await.is_err() {
             let _ = to.shutdown().await;
             return;
         }

@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Stdio,
@@ -22,6 +23,8 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout},
 };
+
+use crate::history::lock;
 
 /// How long a process may take from its start to its first 200 at `/readyz`.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -47,6 +50,8 @@ pub(crate) struct Process {
     pub(crate) address: SocketAddr,
     launch: Launch,
     child: Mutex<Option<Child>>,
+    /// How it ended when it should not have.
+    ends: std::sync::Mutex<Vec<String>>,
 }
 
 /// What a process uses, from `/proc`.
@@ -68,6 +73,7 @@ impl Process {
             address,
             launch,
             child: Mutex::new(None),
+            ends: std::sync::Mutex::default(),
         };
         process.restart().await?;
         let until = Instant::now() + READY_LIMIT;
@@ -95,10 +101,11 @@ impl Process {
     /// Starts it if it isn't running. Returns without waiting until it is ready.
     pub(crate) async fn restart(&self) -> anyhow::Result<()> {
         let mut child = self.child.lock().await;
-        if let Some(running) = child.as_mut()
-            && running.try_wait()?.is_none()
-        {
-            return Ok(());
+        if let Some(running) = child.as_mut() {
+            match running.try_wait()? {
+                None => return Ok(()),
+                Some(status) => lock(&self.ends).push(status.to_string()),
+            }
         }
         let Launch {
             program,
@@ -150,6 +157,32 @@ impl Process {
                 false
             }
         }
+    }
+
+    /// SIGTERM, its end, and a new start. An end that takes too long is not forgiven, even under
+    /// faults; its exit code is.
+    pub(crate) async fn replace(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        self.stop().await;
+        if began.elapsed() > STOP_LIMIT {
+            lock(&self.ends).push(format!("not within {STOP_LIMIT:?} of SIGTERM"));
+        }
+        self.restart().await
+    }
+
+    /// How it ended, each time that no fault and no [`Process::stop`] ended it.
+    pub(crate) fn unexpected_ends(&self) -> Vec<String> {
+        lock(&self.ends).clone()
+    }
+
+    /// How many lines of its log tell of a panic.
+    pub(crate) fn panics(&self) -> usize {
+        let Ok(log) = File::open(&self.launch.log) else {
+            return 0;
+        };
+        let lines = BufReader::new(log).split(b'\n').map_while(Result::ok);
+        let is_panic = |line: &Vec<u8>| line.windows(8).any(|word| word == b"panicked");
+        lines.filter(is_panic).count()
     }
 
     /// Memory and file descriptors, if it runs.

@@ -2,10 +2,16 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use crate::{history::Totals, nemesis::Faults, replica::Usage};
+use crate::{
+    history::{Totals, lock},
+    nemesis::Faults,
+};
 
 /// How many violations are shown whole.
-const SHOWN_MAX: usize = 5;
+pub(crate) const SHOWN_MAX: usize = 5;
+
+/// How many of a violation's keys are shown with their histories.
+pub(crate) const SHOWN_KEYS_MAX: usize = 3;
 
 /// The figures of a run.
 pub(crate) struct Report<'a> {
@@ -16,9 +22,10 @@ pub(crate) struct Report<'a> {
     pub(crate) found_after: Option<Duration>,
     pub(crate) totals: &'a Totals,
     pub(crate) faults: &'a Faults,
-    pub(crate) usage: Usage,
     pub(crate) probe: Duration,
     pub(crate) deliveries: u64,
+    /// What the database holds of the keys of each violation that is shown.
+    pub(crate) evidence: Vec<String>,
 }
 
 impl Report<'_> {
@@ -47,7 +54,7 @@ impl Report<'_> {
         println!("webhooks       {} attempts received", self.deliveries);
         println!(
             "replicas       at most {} MiB and {} file descriptors",
-            self.usage.resident_mib, self.usage.descriptors
+            totals.most_used.resident_mib, totals.most_used.descriptors
         );
         let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
         for violation in &totals.violations {
@@ -57,8 +64,15 @@ impl Report<'_> {
             println!("first found    after {:.0} s", after.as_secs_f32());
         }
         println!("violations     {} {rules:?}", totals.violations.len());
-        for violation in totals.violations.iter().take(SHOWN_MAX) {
+        let shown = totals.violations.iter().take(SHOWN_MAX);
+        for (number, violation) in shown.enumerate() {
             println!("\n{}: {}", violation.rule, violation.what);
+            for key in violation.keys.iter().take(SHOWN_KEYS_MAX) {
+                print!("{}", lock(key).describe());
+            }
+            if let Some(rows) = self.evidence.get(number) {
+                print!("{rows}");
+            }
         }
         if let Some(folder) = kept {
             println!(

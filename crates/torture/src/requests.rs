@@ -36,6 +36,9 @@ const CARDS: [&str; 10] = [
     "tok_chargeDeclinedProcessingError",
 ];
 
+/// Orders with a `client_order_id` of their own choose one of so many.
+const NATURAL_KEYS: u32 = 500;
+
 /// What a client knows of an object that exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
@@ -90,80 +93,8 @@ impl Verb {
         tag: &str,
         object: Option<&Known>,
     ) -> Option<Request> {
-        let tagged = json!({ TAG: tag });
-        let mut is_tagged = true;
-        let (method, path, mut body) = match self {
-            Self::CreateCharge => {
-                let body = json!({
-                    "amount": random.random_range(100..100_000), "currency": "usd",
-                    "source": card(random), "capture": random.random_ratio(4, 5),
-                    "metadata": tagged,
-                });
-                (Method::POST, "/charges".to_owned(), body)
-            }
-            Self::CaptureCharge => {
-                is_tagged = false;
-                let Known { id, amount, .. } = object?;
-                let body = match random.random_ratio(1, 2) {
-                    true => json!({}),
-                    false => json!({ "amount": random.random_range(1..=*amount) }),
-                };
-                (Method::POST, format!("/charges/{id}/capture"), body)
-            }
-            Self::UpdateCharge => {
-                is_tagged = false;
-                let id = &object?.id;
-                (
-                    Method::POST,
-                    format!("/charges/{id}"),
-                    json!({"description": tag}),
-                )
-            }
-            Self::CreateRefund => {
-                let Known { id, amount, .. } = object?;
-                let part = random.random_range(1..=amount / 2 + 1);
-                let body = json!({"charge": id, "amount": part, "metadata": tagged});
-                (Method::POST, "/refunds".to_owned(), body)
-            }
-            Self::CreateOrder => {
-                let body = json!({
-                    "currency": "usd", "metadata": tagged,
-                    "items": [{"quantity": random.random_range(1..5),
-                               "unit_amount": random.random_range(100..5000)}],
-                });
-                (Method::POST, "/orders".to_owned(), body)
-            }
-            Self::PayOrder => {
-                is_tagged = false;
-                let id = &object?.id;
-                let body = json!({ "source": card(random) });
-                (Method::POST, format!("/orders/{id}/pay"), body)
-            }
-            Self::CancelOrder => {
-                is_tagged = false;
-                let id = &object?.id;
-                (Method::POST, format!("/orders/{id}/cancel"), json!({}))
-            }
-            Self::CreateCheckout => {
-                let sku = match random.random_range(0..10) {
-                    0 => SOLD_OUT,
-                    1 | 2 => SCARCE.0,
-                    _ => one_of(random, &STOCKED),
-                };
-                let body = json!({
-                    "currency": "usd", "source": card(random), "metadata": tagged,
-                    "items": [{"sku": sku, "quantity": random.random_range(1..4),
-                               "unit_amount": random.random_range(100..5000)}],
-                });
-                (Method::POST, "/checkouts".to_owned(), body)
-            }
-            Self::SetInventory => {
-                is_tagged = false;
-                let sku = one_of(random, &COUNTED);
-                let body = json!({ "quantity": random.random_range(0..1000) });
-                (Method::PUT, format!("/inventory/{sku}"), body)
-            }
-        };
+        let (method, path, mut body) = self.parameters(random, tag, object)?;
+        let has_natural_key = body.get("client_order_id").is_some();
         // Refused by the command, and stored: a parameter that doesn't exist.
         if random.random_ratio(1, 25)
             && let Some(parameters) = body.as_object_mut()
@@ -181,10 +112,103 @@ impl Verb {
             media_type,
             body,
             tag: tag.to_owned(),
-            is_tagged,
-            is_update: matches!(self, Self::UpdateCharge | Self::SetInventory),
+            is_tagged: matches!(
+                self,
+                Self::CreateCharge | Self::CreateRefund | Self::CreateOrder | Self::CreateCheckout
+            ),
+            is_repeatable: has_natural_key
+                || matches!(self, Self::UpdateCharge | Self::SetInventory),
             wait: random.random_ratio(1, 3).then(|| random.random_range(0..3)),
         })
+    }
+
+    /// The method, the path without its prefix, and the parameters.
+    fn parameters(
+        self,
+        random: &mut ChaCha12Rng,
+        tag: &str,
+        object: Option<&Known>,
+    ) -> Option<(Method, String, Value)> {
+        let tagged = json!({ TAG: tag });
+        let request = match self {
+            Self::CreateCharge => {
+                let body = json!({
+                    "amount": random.random_range(100..100_000), "currency": "usd",
+                    "source": card(random), "capture": random.random_ratio(4, 5),
+                    "metadata": tagged,
+                });
+                (Method::POST, "/charges".to_owned(), body)
+            }
+            Self::CaptureCharge => {
+                let Known { id, amount, .. } = object?;
+                let body = match random.random_ratio(1, 2) {
+                    true => json!({}),
+                    false => json!({ "amount": random.random_range(1..=*amount) }),
+                };
+                (Method::POST, format!("/charges/{id}/capture"), body)
+            }
+            Self::UpdateCharge => {
+                let id = &object?.id;
+                (
+                    Method::POST,
+                    format!("/charges/{id}"),
+                    json!({"description": tag}),
+                )
+            }
+            Self::CreateRefund => {
+                let Known { id, amount, .. } = object?;
+                // Sometimes all of it, as releasing an authorization must be.
+                let part = match random.random_ratio(1, 4) {
+                    true => *amount,
+                    false => random.random_range(1..=amount / 2 + 1),
+                };
+                let body = json!({"charge": id, "amount": part, "metadata": tagged});
+                (Method::POST, "/refunds".to_owned(), body)
+            }
+            Self::CreateOrder => {
+                let mut body = json!({
+                    "currency": "usd", "metadata": tagged,
+                    "items": [{"quantity": random.random_range(1..5),
+                               "unit_amount": random.random_range(100..5000)}],
+                });
+                // A natural key, which orders under several keys of the header fight over.
+                if random.random_ratio(1, 4)
+                    && let Some(parameters) = body.as_object_mut()
+                {
+                    let natural = format!("order-{}", random.random_range(0..NATURAL_KEYS));
+                    parameters.insert("client_order_id".to_owned(), json!(natural));
+                }
+                (Method::POST, "/orders".to_owned(), body)
+            }
+            Self::PayOrder => {
+                let id = &object?.id;
+                let body = json!({ "source": card(random) });
+                (Method::POST, format!("/orders/{id}/pay"), body)
+            }
+            Self::CancelOrder => {
+                let id = &object?.id;
+                (Method::POST, format!("/orders/{id}/cancel"), json!({}))
+            }
+            Self::CreateCheckout => {
+                let sku = match random.random_range(0..10) {
+                    0 => SOLD_OUT,
+                    1 | 2 => SCARCE.0,
+                    _ => one_of(random, &STOCKED),
+                };
+                let body = json!({
+                    "currency": "usd", "source": card(random), "metadata": tagged,
+                    "items": [{"sku": sku, "quantity": random.random_range(1..4),
+                               "unit_amount": random.random_range(100..5000)}],
+                });
+                (Method::POST, "/checkouts".to_owned(), body)
+            }
+            Self::SetInventory => {
+                let sku = one_of(random, &COUNTED);
+                let body = json!({ "quantity": random.random_range(0..1000) });
+                (Method::PUT, format!("/inventory/{sku}"), body)
+            }
+        };
+        Some(request)
     }
 }
 

@@ -60,8 +60,9 @@ impl Received {
         lock(&self.inner.secrets).push(secret);
     }
 
-    pub(crate) fn has(&self, account: usize, event: &str) -> bool {
-        lock(&self.inner.events).contains(&(account, event.to_owned()))
+    /// The account and the id of every event that was received.
+    pub(crate) fn events(&self) -> HashSet<(usize, String)> {
+        lock(&self.inner.events).clone()
     }
 
     pub(crate) fn bad_signatures(&self) -> u64 {

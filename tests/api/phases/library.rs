@@ -352,6 +352,12 @@ async fn the_reconciler_pauses_after_an_unknown_outcome_and_a_client_need_not() 
     let pause =
         "SELECT extract(epoch FROM recover_after - leased_until)::bigint FROM idempotency_leases";
     assert_eq!(world.database.count(pause).await, 10);
+    // However often clients have tried, the reconciler is back soon after the fault.
+    world.network.will(&[Far::DropsBefore; 4]);
+    for _ in 0..4 {
+        assert!(is_failed(&world.ask().await));
+    }
+    assert_eq!(world.database.count(pause).await, 15);
     assert_eq!(stored(world.ask().await).0.reply.status, 201);
 }
 

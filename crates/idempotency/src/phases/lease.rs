@@ -221,15 +221,16 @@ pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, s
 }
 
 /// Gives the lease back without an outcome. A client's retry may take over at once; the reconciler
-/// waits, twice as long after every takeover, from 5 seconds to 5 minutes. The caller holds the
-/// row.
+/// waits, longer after every takeover, from 5 to 15 seconds. Clients' retries are takeovers too, so
+/// a longer pause would punish an operation for them once the fault is over. What protects the other
+/// side is how few operations are recovered at a time. The caller holds the row.
 pub(super) async fn give_back(tx: &mut PgConnection, lease: &Lease) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"
         UPDATE idempotency_leases
            SET in_doubt = true, leased_until = now(),
                recover_after = now()
-                   + least(interval '5 seconds' * (2 ^ least(takeovers, 10)), interval '5 minutes')
+                   + least(interval '5 seconds' * (1 + takeovers), interval '15 seconds')
          WHERE account_id = $1 AND key = $2
         "#,
         lease.account_id,

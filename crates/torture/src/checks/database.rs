@@ -1,18 +1,26 @@
 //! What the database says, beside what the clients were told.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write,
+    sync::Arc,
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{PgConnection, PgPool, Row};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use super::windows_that_overlap;
 use crate::{
     client::Account,
-    history::{History, KeyHistory, Verdict, lock},
+    cluster::DATABASE,
+    history::{History, KeyHistory, Verdict, Violation, lock},
     load::CONTENDED,
     profile::Profile,
+    report::{SHOWN_KEYS_MAX, SHOWN_MAX},
     requests::{INITIAL_STOCK, SCARCE, STOCKED},
+    world::World,
 };
 
 /// Queries that must find nothing at any moment. Each shows what is wrong in its first column.
@@ -151,36 +159,69 @@ pub(crate) async fn at_any_moment(
         .await?;
     let claims = claims(&mut snapshot).await?;
     snapshot.rollback().await?;
-    for key in history.keys() {
-        let key = lock(&key);
-        let account = accounts.get(key.account).copied().unwrap_or_default();
-        let claimed = claims.get(&(account, key.key.clone())).copied();
-        reuse_is_true(&key, claimed, now, history, profile);
+    // In phases a claim may be committed and released again, and an expired key is claimed again.
+    if !profile.has_processor && !profile.expires() {
+        for key in history.keys() {
+            let is_true = {
+                let key = lock(&key);
+                let account = accounts.get(key.account).copied().unwrap_or_default();
+                let claimed = claims.get(&(account, key.key.clone())).copied();
+                reuse_is_true(&key, claimed, now)
+            };
+            if !is_true {
+                let what = "the key was said to be another request's before it was".to_owned();
+                history.violate_at("G4", what, vec![key]);
+            }
+        }
     }
     Ok(())
 }
 
-/// A key is another request's only once that request has claimed it. In phases a claim may be
-/// committed and released again, and an expired key is claimed again.
-fn reuse_is_true(
-    key: &KeyHistory,
-    claimed: Option<DateTime<Utc>>,
-    now: DateTime<Utc>,
-    history: &History,
-    profile: &Profile,
-) {
-    if profile.has_processor || profile.expires() {
-        return;
-    }
-    let told = key.attempts.iter().find(|attempt| {
+/// A key is another request's only once that request has claimed it.
+fn reuse_is_true(key: &KeyHistory, claimed: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+    !key.attempts.iter().any(|attempt| {
         let is_reused = matches!(attempt.verdict, Verdict::Reused);
         is_reused && attempt.ended < now && claimed.is_none_or(|claimed| claimed > attempt.ended)
-    });
-    if told.is_some() {
-        let what = "the key was said to be another request's before it was";
-        history.violate("G4", format!("{what}\n{}", key.describe()));
-    }
+    })
 }
+
+/// The rows of the keys that the first violations are about, as text for the report.
+pub(crate) async fn evidence(world: &World, violations: &[Violation]) -> Vec<String> {
+    let pool = world.cluster.pool(DATABASE);
+    let mut all = Vec::new();
+    for violation in violations.iter().take(SHOWN_MAX) {
+        let mut text = String::new();
+        for key in violation.keys.iter().take(SHOWN_KEYS_MAX) {
+            let (account, name) = {
+                let key = lock(key);
+                let account = world.accounts.get(key.account);
+                (account.map(|account| account.name.clone()), key.key.clone())
+            };
+            for query in EVIDENCE {
+                let rows = sqlx::query_scalar::<_, String>(query);
+                let rows = rows.bind(&account).bind(&name).fetch_all(&pool).await;
+                for row in rows.unwrap_or_default() {
+                    let _ = writeln!(text, "  row: {row}");
+                }
+            }
+        }
+        all.push(text);
+    }
+    all
+}
+
+/// What the database holds of a key: its record, its lease, its operations and its events.
+const EVIDENCE: [&str; 4] = [
+    "SELECT to_jsonb(record)::text FROM idempotency_keys AS record
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND key = $2",
+    "SELECT to_jsonb(lease)::text FROM idempotency_leases AS lease
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND key = $2",
+    "SELECT to_jsonb(operation)::text FROM operations AS operation
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND idempotency_key = $2",
+    "SELECT to_jsonb(event)::text FROM events AS event
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND idempotency_key = $2
+      ORDER BY id",
+];
 
 /// The processor's own word for a second effect: a charge that was authorized twice.
 pub(crate) async fn double_charges(
@@ -191,7 +232,8 @@ pub(crate) async fn double_charges(
                   WHERE verb = 'authorize' AND code IS NULL GROUP BY charge HAVING count(*) > 1";
     for row in sqlx::query(query).fetch_all(processors).await? {
         let charge: String = row.get(0);
-        history.violate("G1", format!("the processor authorized {charge} twice"));
+        let what = format!("the processor authorized {charge} twice");
+        history.violate_about("G1", what, &charge);
     }
     Ok(())
 }
@@ -221,31 +263,36 @@ pub(crate) async fn at_the_end(
     let mut known_keys = HashSet::new();
     let mut known_tags = HashSet::new();
     for key in history.keys() {
-        let key = lock(&key);
-        let Some(account) = accounts.get(key.account) else {
-            continue;
-        };
-        known_keys.insert((*account, key.key.clone()));
-        for request in &key.variants {
-            known_tags.insert((*account, request.tag.clone()));
-        }
-        if let Some((rule, what)) = windows_that_overlap(&key, retention) {
-            history.violate(rule, format!("{what}\n{}", key.describe()));
-        }
-        for (variant, _, stored) in key.answers() {
-            // A level leaves no event, and neither does an update that changes nothing.
-            let is_update = key.variants.get(variant).is_some_and(|one| one.is_update);
-            let has_event = stored.status < 300 || stored.status == 402;
-            let has_event = has_event && !(is_update && profile.expires());
-            let is_level = stored
-                .body
-                .get("object")
-                .is_some_and(|kind| kind == "inventory");
-            let execution = (*account, key.key.clone(), stored.execution.clone());
-            if has_event && !is_level && !executions.contains(&execution) {
-                let what = format!("{} was acknowledged and left nothing", stored.execution);
-                history.violate("G2", format!("{what}\n{}", key.describe()));
+        let mut found = Vec::new();
+        {
+            let key = lock(&key);
+            let Some(account) = accounts.get(key.account) else {
+                continue;
+            };
+            known_keys.insert((*account, key.key.clone()));
+            for request in &key.variants {
+                known_tags.insert((*account, request.tag.clone()));
             }
+            found.extend(windows_that_overlap(&key, retention));
+            for (variant, _, stored) in key.answers() {
+                // A level leaves no event, and neither does a repetition that changes nothing.
+                let is_repeatable = key
+                    .variants
+                    .get(variant)
+                    .is_some_and(|one| one.is_repeatable);
+                let has_event = stored.status < 300 || stored.status == 402;
+                let has_event = has_event && !(is_repeatable && profile.expires());
+                let kind = stored.body.get("object");
+                let is_level = kind.is_some_and(|kind| kind == "inventory");
+                let execution = (*account, key.key.clone(), stored.execution.clone());
+                if has_event && !is_level && !executions.contains(&execution) {
+                    let what = format!("{} was acknowledged and left nothing", stored.execution);
+                    found.push(("G2", what));
+                }
+            }
+        }
+        for (rule, what) in found {
+            history.violate_at(rule, what, vec![Arc::clone(&key)]);
         }
     }
     for (account, key, request) in &executions {
@@ -254,7 +301,137 @@ pub(crate) async fn at_the_end(
         }
     }
     tags(pool, history, &known_tags).await?;
+    // A clock that is wrong gives ids that are out of order, so no event is known to be the newest.
+    if profile.clock_offset.is_none() {
+        newest_events(pool, history).await?;
+    }
+    levels(pool, history, accounts).await?;
     stock(pool, history).await
+}
+
+/// What an object's newest event says of it, and what its row says. Ids differ in their spelling.
+const OBJECTS: [(&str, &str, &str); 4] = [
+    (
+        "ch",
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount_captured',
+                                           object ->> 'amount_refunded'), type, id, account_id
+           FROM events WHERE type LIKE 'charge.%'",
+        "SELECT id, concat_ws(' ', status, amount_captured, amount_refunded) FROM charges
+          WHERE status <> 'pending'",
+    ),
+    (
+        "or",
+        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+           FROM events WHERE type LIKE 'order.%'",
+        "SELECT id, status FROM orders",
+    ),
+    (
+        "re",
+        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+           FROM events WHERE type LIKE 'refund.%'",
+        "SELECT id, status FROM refunds WHERE status <> 'pending'",
+    ),
+    (
+        "co",
+        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+           FROM events WHERE type LIKE 'checkout.%'",
+        "SELECT id, status FROM checkouts WHERE status <> 'in_progress'",
+    ),
+];
+
+/// Every object is as its newest event shows it: nothing changed without an event, and no event tells
+/// of a change that isn't there.
+async fn newest_events(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
+    for (prefix, events, rows) in OBJECTS {
+        let events = format!(
+            "SELECT DISTINCT ON (event.object_id) object_id, state
+               FROM ({events}) AS event (object_id, state, type, id, account_id)
+              ORDER BY object_id, id DESC"
+        );
+        let events = sqlx::query(AssertSqlSafe(events)).fetch_all(pool).await?;
+        let mut told: HashMap<String, String> =
+            events.iter().map(|row| (row.get(0), row.get(1))).collect();
+        for row in sqlx::query(rows).fetch_all(pool).await? {
+            let id = crate::ids::public(prefix, row.get(0));
+            let is: String = row.get(1);
+            match told.remove(&id) {
+                Some(told) if told == is => {}
+                told => {
+                    let what = format!("{id} is {is}, and its newest event says {told:?}");
+                    history.violate_about("G7", what, &id);
+                }
+            }
+        }
+        for (id, told) in told {
+            let what = format!("an event says that {id} is {told}, and it is not there");
+            history.violate_about("G3", what, &id);
+        }
+    }
+    Ok(())
+}
+
+/// A level is what one of the last acknowledged requests has set it to.
+async fn levels(pool: &PgPool, history: &History, accounts: &[Uuid]) -> Result<(), sqlx::Error> {
+    let mut writes: HashMap<(Uuid, String), Vec<LevelWrite>> = HashMap::new();
+    for key in history.keys() {
+        let key = lock(&key);
+        let account = accounts.get(key.account).copied().unwrap_or_default();
+        for (sku, write) in LevelWrite::all(&key) {
+            writes.entry((account, sku)).or_default().push(write);
+        }
+    }
+    let query = "SELECT account_id, sku, quantity FROM inventory";
+    for row in sqlx::query(query).fetch_all(pool).await? {
+        let (account, sku, left): (Uuid, String, i64) = (row.get(0), row.get(1), row.get(2));
+        let Some(of_sku) = writes.get(&(account, sku.clone())) else {
+            continue;
+        };
+        let is_last = |write: &&LevelWrite| {
+            let overwrites = |other: &LevelWrite| other.began > write.ended;
+            !of_sku.iter().any(overwrites)
+        };
+        let mut last = of_sku.iter().filter(is_last);
+        if !last.any(|write| write.quantity == left) {
+            let what = format!("{account} has {left} of {sku}, which no last request has set");
+            history.violate("G2", what);
+        }
+    }
+    Ok(())
+}
+
+/// One execution that set a level, and the time within which it happened.
+struct LevelWrite {
+    quantity: i64,
+    began: DateTime<Utc>,
+    ended: DateTime<Utc>,
+}
+
+impl LevelWrite {
+    /// What a key's executions have set, by sku. Of several answers from one execution, the first one
+    /// says when it was over.
+    fn all(key: &KeyHistory) -> Vec<(String, Self)> {
+        let Some(first) = key.attempts.first() else {
+            return Vec::new();
+        };
+        let mut executions = HashMap::new();
+        for (_, attempt, stored) in key.answers() {
+            let text = |name: &str| stored.body.get(name).and_then(Value::as_str);
+            let quantity = stored.body.get("quantity").and_then(Value::as_i64);
+            if let (Some("inventory"), Some(sku), Some(quantity)) =
+                (text("object"), text("sku"), quantity)
+            {
+                let write = Self {
+                    quantity,
+                    began: first.began,
+                    ended: attempt.ended,
+                };
+                let execution = executions.entry(&stored.execution);
+                let (_, known) = execution.or_insert((sku.to_owned(), write));
+                known.ended = known.ended.min(attempt.ended);
+            }
+        }
+        executions.into_values().collect()
+    }
 }
 
 /// Every object's tag is one of its own account's.
@@ -267,13 +444,15 @@ async fn tags(
                  UNION ALL
                  SELECT account_id, metadata ->> 'torture' FROM orders WHERE metadata ? 'torture'
                  UNION ALL
-                 SELECT account_id, metadata ->> 'torture' FROM refunds WHERE metadata ? 'torture'";
+                 SELECT account_id, metadata ->> 'torture' FROM refunds WHERE metadata ? 'torture'
+                 UNION ALL
+                 SELECT account_id, metadata ->> 'torture' FROM checkouts WHERE metadata ? 'torture'";
     for row in sqlx::query(query).fetch_all(pool).await? {
         let (account, tag): (Uuid, String) = (row.get(0), row.get(1));
         if !known.contains(&(account, tag.clone())) {
             let what =
                 format!("{account} has an object of the request {tag}, which is not its own");
-            history.violate("G6", what);
+            history.violate_about("G6", what, &tag);
         }
     }
     Ok(())
@@ -359,15 +538,15 @@ pub(crate) async fn ledgers(
         let theirs = [row.get(1), captured, refunded];
         match sums.remove(&id) {
             Some(ours) if ours == theirs => {}
-            ours => history.violate(
-                "G5",
-                format!("{id}: the processor has {theirs:?}, and we have {ours:?}"),
-            ),
+            ours => {
+                let what = format!("{id}: the processor has {theirs:?}, and we have {ours:?}");
+                history.violate_about("G5", what, &id);
+            }
         }
     }
     for (id, ours) in sums {
         let what = format!("{id}: the processor has nothing, and we have {ours:?}");
-        history.violate("G5", what);
+        history.violate_about("G5", what, &id);
     }
     Ok(())
 }

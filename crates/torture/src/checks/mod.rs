@@ -30,6 +30,7 @@ pub(crate) fn contradiction(
 ) -> Option<(&'static str, String)> {
     let stored = match &attempt.verdict {
         Verdict::Unknown(_) => return None,
+        Verdict::Malformed(what) => return Some(("G4", what.clone())),
         Verdict::Reused if history.variants.len() == 1 => {
             let what = "a key that was sent with one request only is said to be another request's";
             return Some(("G4", what.to_owned()));

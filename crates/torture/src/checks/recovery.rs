@@ -7,15 +7,14 @@ use rand_chacha::ChaCha12Rng;
 use sqlx::{PgPool, Row};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use uuid::Uuid;
 
 use crate::{
-    history::{History, lock},
+    history::{History, SharedKey, lock},
     load::Load,
-    nemesis,
-    replica::Usage,
+    nemesis::{self, Sessions},
     requests::Verb,
     world::{OTHER_CONNECTIONS, POOL_CONNECTIONS, WANTED_EVENTS, World},
 };
@@ -62,20 +61,35 @@ const LEFTOVERS: [(&str, &str); 6] = [
     ),
 ];
 
+/// How many charges are abandoned after the last fault.
+const ABANDONED: u32 = 5;
+
+/// Nothing is left in flight, though no client retries: the replicas alone end what they began.
+///
+/// With a processor, its answers to some charges are lost first, so that there is something to end.
+pub(crate) async fn replicas_end_it(world: &World, load: &Arc<Load>, pool: &PgPool, seed: u64) {
+    let history = &load.history;
+    let mut abandoned = Vec::new();
+    if world.profile.has_processor {
+        let mut random = ChaCha12Rng::seed_from_u64(seed);
+        nemesis::set_fault(world, "drop_after", ABANDONED).await;
+        for _ in 0..ABANDONED {
+            abandoned.extend(load.abandon(&mut random).await);
+        }
+        nemesis::reset_faults(world).await;
+        if abandoned.iter().all(|(_, is_answered)| *is_answered) {
+            let what = "the processor's answers were lost, and every charge has an answer";
+            history.violate("G8", what.to_owned());
+        }
+    }
+    nothing_is_left(pool, history, "without a retry").await;
+}
+
 /// Drives every request without an answer to one, and waits until nothing is in flight.
 pub(crate) async fn everything_ends(load: &Arc<Load>, pool: &PgPool, history: &History, seed: u64) {
-    let until = Instant::now() + RECOVERY_LIMIT;
     let mut clients = JoinSet::new();
     for (number, key) in (0..).zip(history.keys()) {
-        let open = lock(&key).open_variants();
-        // A client that never retries leaves its request to a worker, for as long as that may take.
-        let was_sent = !lock(&key).attempts.is_empty();
-        for variant in open {
-            // A rival that was never sent isn't open.
-            let is_sent = lock(&key).attempts.iter().any(|one| one.variant == variant);
-            if !was_sent || !is_sent {
-                continue;
-            }
+        for variant in sent_and_open(&key) {
             let (load, key) = (Arc::clone(load), Arc::clone(&key));
             clients.spawn(async move {
                 let mut random = ChaCha12Rng::seed_from_u64(seed ^ number);
@@ -83,20 +97,29 @@ pub(crate) async fn everything_ends(load: &Arc<Load>, pool: &PgPool, history: &H
             });
         }
     }
-    if tokio::time::timeout_at(until, clients.join_all())
-        .await
-        .is_err()
-    {
-        let what =
-            format!("not every request has an answer {RECOVERY_LIMIT:?} after the last fault");
-        let open = history.keys().into_iter().find(|key| {
-            let key = lock(key);
-            let open = key.open_variants();
-            key.attempts.iter().any(|one| open.contains(&one.variant))
-        });
-        let example = open.map(|key| lock(&key).describe());
-        history.violate("G8", format!("{what}\n{}", example.unwrap_or_default()));
+    let driving = timeout(RECOVERY_LIMIT, clients.join_all());
+    if driving.await.is_err() {
+        let keys = history.keys().into_iter();
+        history.violate_at(
+            "G8",
+            format!("not every request has an answer {RECOVERY_LIMIT:?} after the last fault"),
+            keys.filter(|key| !sent_and_open(key).is_empty()).collect(),
+        );
     }
+    nothing_is_left(pool, history, "after retries").await;
+}
+
+/// The requests of a key that were sent and have no answer. A rival may never have been sent.
+fn sent_and_open(key: &SharedKey) -> Vec<usize> {
+    let key = lock(key);
+    let mut open = key.open_variants();
+    open.retain(|variant| key.attempts.iter().any(|one| one.variant == *variant));
+    open
+}
+
+/// Waits until none of the leftovers is there.
+async fn nothing_is_left(pool: &PgPool, history: &History, when: &str) {
+    let until = Instant::now() + RECOVERY_LIMIT;
     for (what, query) in LEFTOVERS {
         loop {
             let counted = sqlx::query_scalar::<_, i64>(query).fetch_one(pool).await;
@@ -104,7 +127,8 @@ pub(crate) async fn everything_ends(load: &Arc<Load>, pool: &PgPool, history: &H
                 Ok(0) => break,
                 _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
                 left => {
-                    history.violate("G8", format!("{what} after {RECOVERY_LIMIT:?}: {left:?}"));
+                    let what = format!("{what} {when}, after {RECOVERY_LIMIT:?}: {left:?}");
+                    history.violate("G8", what);
                     break;
                 }
             }
@@ -145,48 +169,80 @@ pub(crate) async fn is_back_to_normal(world: &World, load: &Arc<Load>, seed: u64
             format!("the 99th percentile of a charge is {worst:?}"),
         );
     }
-    let sessions_max = world.replicas.len() * (POOL_CONNECTIONS + OTHER_CONNECTIONS);
-    match nemesis::sessions(world).await {
-        None => history.violate(
-            "G8",
-            "PostgreSQL can't be asked for its sessions".to_owned(),
-        ),
-        Some((sessions, idle, waiting)) => {
-            if usize::try_from(sessions).is_ok_and(|sessions| sessions > sessions_max) {
-                history.violate(
-                    "G9",
-                    format!("{sessions} sessions, of at most {sessions_max}"),
-                );
-            }
-            if idle > 0 {
-                history.violate("G8", format!("{idle} sessions idle inside a transaction"));
-            }
-            if waiting > 0 {
-                history.violate("G8", format!("{waiting} locks are waited for"));
-            }
-        }
-    }
+    sessions_are_free(world, history).await;
     worst
 }
 
-/// Memory and file descriptors of every replica. Returns the most of each.
-pub(crate) async fn usage(world: &World, history: &History) -> Usage {
-    let mut most = Usage::default();
+/// No session waits, and there are no more than the pools may have.
+async fn sessions_are_free(world: &World, history: &History) {
+    let until = Instant::now() + RECOVERY_LIMIT;
+    loop {
+        // One look can meet the sweep at its work.
+        match nemesis::sessions(world).await {
+            Some(Sessions {
+                idle: 0,
+                waiting: 0,
+                ..
+            }) => break,
+            _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
+            sessions => {
+                history.violate(
+                    "G8",
+                    format!("sessions after {RECOVERY_LIMIT:?}: {sessions:?}"),
+                );
+                break;
+            }
+        }
+    }
+    sessions_are_bounded(world, history, 1).await;
+}
+
+/// The replicas have no more sessions than their pools may have.
+///
+/// `factor` allows for sessions whose replica is gone: PostgreSQL sees that at their next statement.
+pub(crate) async fn sessions_are_bounded(world: &World, history: &History, factor: usize) {
+    let most = factor * world.replicas.len() * (POOL_CONNECTIONS + OTHER_CONNECTIONS);
+    let Some(sessions) = nemesis::sessions(world).await else {
+        return;
+    };
+    if usize::try_from(sessions.all).is_ok_and(|all| all > most) {
+        history.violate(
+            "G9",
+            format!("{} sessions, of at most {most}", sessions.all),
+        );
+    }
+}
+
+/// What every replica uses now.
+pub(crate) async fn usage(world: &World, history: &History) {
     for replica in &world.replicas {
         let Some(usage) = replica.process.usage().await else {
             continue;
         };
-        most.resident_mib = most.resident_mib.max(usage.resident_mib);
-        most.descriptors = most.descriptors.max(usage.descriptors);
+        history.uses(usage);
         if usage.resident_mib > RESIDENT_MAX_MIB || usage.descriptors > DESCRIPTORS_MAX {
             let name = &replica.process.name;
             history.violate("G9", format!("{name} uses {usage:?}"));
         }
     }
-    most
 }
 
-/// Every event that an account wanted has a delivery, and was received with a valid signature.
+/// No replica ended but by a fault, and none panicked.
+pub(crate) fn processes_lived(world: &World, history: &History) {
+    for process in world.replicas.iter().map(|replica| &replica.process) {
+        for end in process.unexpected_ends() {
+            history.violate("G8", format!("{} ended: {end}", process.name));
+        }
+        let panics = process.panics();
+        if panics > 0 {
+            let what = format!("{} panicked, says its log", process.name);
+            history.violate("G8", what);
+        }
+    }
+}
+
+/// Every event that an account wanted has a delivery and was received with a valid signature, and
+/// nothing else was received.
 pub(crate) async fn deliveries(
     world: &World,
     pool: &PgPool,
@@ -203,12 +259,13 @@ pub(crate) async fn deliveries(
                      ON delivery.account_id = event.account_id AND delivery.event_id = event.id
                   WHERE event.type = ANY ($1)";
     let wanted = sqlx::query(query).bind(WANTED_EVENTS.map(str::to_owned));
+    let mut strangers = world.received.events();
     for row in wanted.fetch_all(pool).await? {
         let (account, id, kind): (Uuid, Uuid, String) = (row.get(0), row.get(1), row.get(2));
         let status: Option<String> = row.get(3);
         let event = crate::ids::public("evt", id);
         let number = accounts.iter().position(|known| *known == account);
-        let received = number.is_some_and(|number| world.received.has(number, &event));
+        let received = number.is_some_and(|number| strangers.remove(&(number, event.clone())));
         match status.as_deref() {
             Some("succeeded") if received => {}
             status => {
@@ -216,6 +273,10 @@ pub(crate) async fn deliveries(
                 history.violate("G7", what);
             }
         }
+    }
+    for (account, event) in strangers {
+        let what = format!("account {account} received {event}, which is no event that it wanted");
+        history.violate("G7", what);
     }
     Ok(())
 }
