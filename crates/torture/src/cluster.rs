@@ -40,30 +40,54 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// A PostgreSQL that is watched and started again.
 pub(crate) struct Cluster {
-    folder: PathBuf,
-    /// Whether the folder is a filesystem of its own.
-    has_own_disk: bool,
     options: PgConnectOptions,
     socket: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     watch: Option<JoinHandle<EmbeddedPostgres>>,
+    /// Dropped after PostgreSQL has ended.
+    disk: Disk,
+}
+
+/// The folder with PostgreSQL's data, removed when it is dropped.
+struct Disk {
+    folder: PathBuf,
+    /// Whether the folder is a filesystem of its own.
+    is_own: bool,
     is_kept: bool,
+}
+
+impl Disk {
+    fn mount(folder: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder).with_context(|| format!("{} is no folder", folder.display()))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+        let kind = Some("tmpfs");
+        let is_own = Uid::effective().is_root()
+            && mount(kind, folder, kind, MsFlags::empty(), Some(DISK_SIZE)).is_ok();
+        Ok(Self {
+            folder: folder.to_owned(),
+            is_own,
+            is_kept: false,
+        })
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        if self.is_own {
+            // A file that is still open does not keep it mounted here.
+            let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 impl Cluster {
     /// Starts PostgreSQL below `folder`, which must not exist.
     pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(folder).with_context(|| format!("{} is no folder", folder.display()))?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-        let has_own_disk = Uid::effective().is_root()
-            && mount(
-                Some("tmpfs"),
-                folder,
-                Some("tmpfs"),
-                MsFlags::empty(),
-                Some(DISK_SIZE),
-            )
-            .is_ok();
+        let disk = Disk::mount(folder)?;
         let mut postgres =
             EmbeddedPostgres::start(Settings::new(DATABASE, folder.join("data"))).await?;
         let options = postgres.connect_options();
@@ -81,13 +105,11 @@ impl Cluster {
             postgres
         });
         let cluster = Self {
-            folder: folder.to_owned(),
-            has_own_disk,
             options: options.disable_statement_logging(),
             socket,
             stop: Some(stop),
             watch: Some(watch),
-            is_kept: false,
+            disk,
         };
         let create = format!("CREATE DATABASE {PROCESSOR_DATABASE}");
         let mut admin = cluster.connect(DATABASE).await?;
@@ -104,7 +126,7 @@ impl Cluster {
     }
 
     pub(crate) fn has_own_disk(&self) -> bool {
-        self.has_own_disk
+        self.disk.is_own
     }
 
     /// A session that no proxy is in the way of.
@@ -125,7 +147,7 @@ impl Cluster {
 
     /// The process that all others of PostgreSQL are children of.
     fn postmaster(&self) -> Option<Pid> {
-        let file = self.folder.join("data/pgdata/postmaster.pid");
+        let file = self.disk.folder.join("data/pgdata/postmaster.pid");
         let content = fs::read_to_string(file).ok()?;
         let pid = content.lines().next()?.trim().parse().ok()?;
         Some(Pid::from_raw(pid))
@@ -151,12 +173,12 @@ impl Cluster {
 
     /// Fills the disk. Returns what to remove.
     pub(crate) fn fill_disk(&self) -> anyhow::Result<Ballast> {
-        ensure!(self.has_own_disk, "the data is on the machine's own disk");
+        ensure!(self.disk.is_own, "the data is on the machine's own disk");
         let ballast = Ballast {
-            path: self.folder.join("ballast"),
+            path: self.disk.folder.join("ballast"),
         };
         let file = File::create(&ballast.path)?;
-        let disk = statvfs(&self.folder)?;
+        let disk = statvfs(&self.disk.folder)?;
         let free = disk.blocks_available().saturating_mul(disk.fragment_size());
         fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(free)?)?;
         Ok(ballast)
@@ -164,7 +186,7 @@ impl Cluster {
 
     /// Stops PostgreSQL. Removes the data unless it is to be kept.
     pub(crate) async fn stop(mut self, keep: bool) -> anyhow::Result<()> {
-        self.is_kept = keep;
+        self.disk.is_kept = keep;
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -175,7 +197,7 @@ impl Cluster {
     }
 }
 
-/// However the run ends, PostgreSQL ends with it, and its filesystem.
+/// However the run ends, PostgreSQL ends with it.
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(watch) = self.watch.take() {
@@ -187,14 +209,6 @@ impl Drop for Cluster {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        if self.is_kept {
-            return;
-        }
-        if self.has_own_disk {
-            // A file that is still open does not keep it mounted here.
-            let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
-        }
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
