@@ -178,8 +178,8 @@ impl From<Failure> for Error {
     }
 }
 
-/// The operations that wait for an answer, and the refused refunds that checkouts wait for; oldest
-/// first, at most 1000.
+/// The operations that wait for an answer, oldest first, and after them the refused refunds that
+/// checkouts wait for; at most 1000 of each.
 pub async fn list(database: &Database) -> Result<Vec<Unfinished>, Error> {
     let unfinished = database
         .read(|connection| Box::pin(store::operations::list_unfinished(connection)))
@@ -272,11 +272,12 @@ async fn refunded_elsewhere(
     id: Uuid,
     person: String,
 ) -> Result<bool, Error> {
-    let waiting = list(database).await?;
-    let refused = waiting.iter().find(|waiting| waiting.id == id);
-    let Some((account, checkout)) =
-        refused.and_then(|refused| Some((refused.account, refused.refused_to?)))
-    else {
+    let looking = database.read(move |connection| {
+        Box::pin(store::operations::waiting_for_refused_refund(
+            connection, id,
+        ))
+    });
+    let Some((account, checkout)) = looking.await? else {
         return Ok(false);
     };
     let path = format!("/checkouts/{checkout}/refunded_elsewhere");

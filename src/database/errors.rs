@@ -36,6 +36,15 @@ pub enum StartError {
         /// What it must have.
         needed: &'static str,
     },
+    /// Ids are made by one clock, `created_at` by the other.
+    #[error(
+        "this machine's clock and the database's are {seconds} seconds apart, and 30 are allowed: \
+         lists would miss objects. Set both clocks, by NTP for instance"
+    )]
+    ClocksApart {
+        /// How far, in seconds.
+        seconds: i64,
+    },
     /// A schema from elsewhere, or a half-applied one.
     #[error("the schema could not be brought up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),

@@ -5,6 +5,7 @@
 //! every session pins what matters; and no read outlives its deadline or leaves a connection in
 //! doubt in the pool.
 
+mod clocks;
 pub mod embedded;
 mod errors;
 pub mod migrations;
@@ -20,7 +21,10 @@ use sqlx::{
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
 
-pub use self::errors::{ReadError, StartError, WriteError};
+pub use self::{
+    clocks::CLOCKS_APART_MAX,
+    errors::{ReadError, StartError, WriteError},
+};
 pub use crate::idempotency::GuardedConnection;
 use crate::{
     config::{Config, Timeouts},
@@ -124,6 +128,7 @@ impl Database {
         };
         let mut connection = database.first_connection(when_refused).await?;
         ensure_durable(&mut connection).await?;
+        ensure_clocks_agree(&mut connection).await?;
         if config.migrate_on_start {
             database.migrate().await?;
         }
@@ -207,6 +212,13 @@ impl Database {
             }
         }
         Ok(true)
+    }
+
+    /// Whether this machine's clock and the database's are close enough to each other. They may
+    /// come apart long after the start.
+    pub async fn clocks_agree(&self) -> Result<bool, ReadError> {
+        let asking = self.read(|connection| Box::pin(clocks::clocks_apart(connection)));
+        Ok(asking.await? <= CLOCKS_APART_MAX)
     }
 
     /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
@@ -334,6 +346,17 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
     idempotency::pin_session(options, limits)
         .application_name("charge-once")
         .options([("TimeZone", "UTC")])
+}
+
+async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {
+    let apart = clocks::clocks_apart(connection).await;
+    let apart = apart.map_err(StartError::Unreachable)?;
+    if apart > CLOCKS_APART_MAX {
+        return Err(StartError::ClocksApart {
+            seconds: apart.num_seconds(),
+        });
+    }
+    Ok(())
 }
 
 /// Reads the session's settings: a pooler may have dropped the pinned ones.

@@ -6,7 +6,10 @@ use actix_web::{HttpResponse, web};
 use serde_json::json;
 
 use super::{app::App, error::HttpError, error_responses::errors};
-use crate::api::error::{ApiError, ErrorCode};
+use crate::{
+    api::error::{ApiError, ErrorCode},
+    database::Database,
+};
 
 /// A probe that waits longer than this has its answer: not ready.
 const READINESS_LIMIT: Duration = Duration::from_secs(2);
@@ -44,9 +47,21 @@ pub(super) async fn not_ready(app: &App) -> Option<&'static str> {
     if *app.stopping.borrow() {
         return Some("This replica is stopping.");
     }
-    match tokio::time::timeout(READINESS_LIMIT, app.database.schema_is_current()).await {
-        Ok(Ok(true)) => None,
-        Ok(Ok(false)) => Some("The database schema is not current."),
-        Ok(Err(_)) | Err(_) => Some("The database can't be reached."),
+    let looking = tokio::time::timeout(READINESS_LIMIT, fault_of(&app.database));
+    looking.await.unwrap_or(Some(UNREACHABLE))
+}
+
+const UNREACHABLE: &str = "The database can't be reached.";
+
+async fn fault_of(database: &Database) -> Option<&'static str> {
+    match database.schema_is_current().await {
+        Ok(true) => {}
+        Ok(false) => return Some("The database schema is not current."),
+        Err(_) => return Some(UNREACHABLE),
+    }
+    match database.clocks_agree().await {
+        Ok(true) => None,
+        Ok(false) => Some("This machine's clock and the database's are too far apart."),
+        Err(_) => Some(UNREACHABLE),
     }
 }

@@ -149,24 +149,27 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // Two statements that differ in their order: each walks the primary key and stops.
+    // Statements that differ in their order and filter: each walks an index of its own and stops.
+    // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
+    // the primary key through everything that doesn't match.
     macro_rules! rows {
-        ($order:tt) => {
+        ($order:tt, $filter:tt) => {
             event_rows!(
                 "
                   FROM events
                  WHERE account_id = $1
-                   AND ($2::uuid IS NULL OR id < $2)
-                   AND ($3::uuid IS NULL OR id > $3)
+                   AND id < $2
+                   AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
-                   AND ($6::text IS NULL OR type = $6)
-                 ORDER BY id "
+                   "
+                    + $filter
+                    + " ORDER BY id "
                     + $order
                     + " LIMIT $7",
                 account_id.0,
-                page.cursor.older_than(),
-                page.cursor.newer_than(),
+                page.below(),
+                page.above(),
                 page.created_from,
                 page.created_before,
                 filter.event_type.map(EventType::as_str),
@@ -176,9 +179,17 @@ pub async fn list(
             .await?
         };
     }
-    let rows = match page.cursor {
-        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
-        Cursor::EndingBefore(_) => rows!("ASC"),
+    macro_rules! filtered {
+        ($filter:tt) => {
+            match page.cursor {
+                Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC", $filter),
+                Cursor::EndingBefore(_) => rows!("ASC", $filter),
+            }
+        };
+    }
+    let rows = match filter.event_type {
+        None => filtered!("AND $6::text IS NULL"),
+        Some(_) => filtered!("AND type = $6"),
     };
     Ok(Some(page.cut(rows.into_iter().map(Event::from).collect())))
 }

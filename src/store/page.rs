@@ -2,8 +2,13 @@
 //!
 //! Ids are UUIDv7, so their order is the order of creation and an id is a cursor.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
+
+/// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock, whose
+/// difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`], and `created_at` is
+/// the beginning of the transaction, which has as long again.
+const ID_SLACK: TimeDelta = TimeDelta::seconds(60);
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,20 +42,6 @@ impl Cursor {
             Self::Newest => None,
         }
     }
-
-    pub(super) fn older_than(self) -> Option<Uuid> {
-        match self {
-            Self::StartingAfter(id) => Some(id),
-            Self::Newest | Self::EndingBefore(_) => None,
-        }
-    }
-
-    pub(super) fn newer_than(self) -> Option<Uuid> {
-        match self {
-            Self::EndingBefore(id) => Some(id),
-            Self::Newest | Self::StartingAfter(_) => None,
-        }
-    }
 }
 
 /// Objects of one page, and whether there are more beyond it.
@@ -78,17 +69,108 @@ impl Page {
         self.limit + 1
     }
 
+    /// The objects' ids are greater than this.
+    ///
+    /// Of objects that were created at a certain moment or after, too: an id begins with the time of
+    /// a machine's clock, so an index finds where they begin. The filter on `created_at` stays the
+    /// exact one.
+    pub(super) fn above(&self) -> Uuid {
+        let cursor = match self.cursor {
+            Cursor::EndingBefore(id) => id,
+            Cursor::Newest | Cursor::StartingAfter(_) => Uuid::nil(),
+        };
+        let created = self.created_from.map(|from| first_id(from - ID_SLACK));
+        created.map_or(cursor, |created| created.max(cursor))
+    }
+
+    /// The objects' ids are less than this.
+    pub(super) fn below(&self) -> Uuid {
+        let cursor = match self.cursor {
+            Cursor::StartingAfter(id) => id,
+            Cursor::Newest | Cursor::EndingBefore(_) => Uuid::max(),
+        };
+        let created = self
+            .created_before
+            .map(|before| first_id(before + ID_SLACK));
+        created.map_or(cursor, |created| created.min(cursor))
+    }
+
     /// Cuts the extra row off, and turns a page that was read towards newer objects around.
     pub(super) fn cut<T>(&self, mut rows: Vec<T>) -> Listed<T> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        if self.cursor.newer_than().is_some() {
+        if matches!(self.cursor, Cursor::EndingBefore(_)) {
             rows.reverse();
         }
         Listed {
             data: rows,
             has_more,
         }
+    }
+}
+
+/// Not greater than any UUIDv7 that is made at this moment or after, and greater than all earlier ones.
+fn first_id(at: DateTime<Utc>) -> Uuid {
+    // A UUIDv7 begins with 48 bits of milliseconds.
+    let milliseconds = u128::try_from(at.timestamp_millis()).unwrap_or(0);
+    Uuid::from_u128(milliseconds << 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Timestamp;
+
+    use super::*;
+
+    fn page(cursor: Cursor, from: Option<i64>, before: Option<i64>) -> Page {
+        let at = |seconds: Option<i64>| DateTime::from_timestamp(seconds?, 0);
+        Page {
+            limit: 10,
+            cursor,
+            created_from: at(from),
+            created_before: at(before),
+        }
+    }
+
+    fn id_made_at(seconds: u64) -> Uuid {
+        Uuid::new_v7(Timestamp::from_unix(uuid::NoContext, seconds, 0))
+    }
+
+    #[test]
+    fn a_page_without_limits_holds_every_id() {
+        let page = page(Cursor::Newest, None, None);
+        assert_eq!((page.above(), page.below()), (Uuid::nil(), Uuid::max()));
+    }
+
+    #[test]
+    fn ids_of_the_wanted_time_are_on_the_page_and_those_far_from_it_are_not() {
+        let page = page(Cursor::Newest, Some(10_000), Some(20_000));
+        let holds = |seconds| {
+            let id = id_made_at(seconds);
+            page.above() < id && id < page.below()
+        };
+        for near in [9_941, 10_000, 15_000, 19_999, 20_059] {
+            assert!(holds(near), "{near}");
+        }
+        for far in [0, 9_939, 20_061, 4_000_000_000] {
+            assert!(!holds(far), "{far}");
+        }
+    }
+
+    #[test]
+    fn the_narrower_of_cursor_and_time_counts() {
+        let (early, late) = (id_made_at(1_000), id_made_at(30_000));
+        let after = |id| page(Cursor::StartingAfter(id), Some(10_000), Some(20_000));
+        assert_eq!(after(early).below(), early);
+        assert!(after(late).below() < late);
+        let before = |id| page(Cursor::EndingBefore(id), Some(10_000), Some(20_000));
+        assert_eq!(before(late).above(), late);
+        assert!(before(early).above() > early);
+    }
+
+    #[test]
+    fn a_time_before_1970_is_no_limit() {
+        assert_eq!(page(Cursor::Newest, Some(-5), None).above(), Uuid::nil());
     }
 }

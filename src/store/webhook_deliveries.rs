@@ -273,8 +273,8 @@ pub async fn list(
                     ON event.account_id = delivery.account_id AND event.id = delivery.event_id
                  WHERE delivery.account_id = $1
                    AND endpoint_id = $2
-                   AND ($3::uuid IS NULL OR delivery.id < $3)
-                   AND ($4::uuid IS NULL OR delivery.id > $4)
+                   AND delivery.id < $3
+                   AND delivery.id > $4
                    AND ($5::timestamptz IS NULL OR delivery.created_at >= $5)
                    AND ($6::timestamptz IS NULL OR delivery.created_at < $6)
                  ORDER BY delivery.id "#
@@ -282,8 +282,8 @@ pub async fn list(
                     + " LIMIT $7",
                 account_id.0,
                 endpoint_id.0,
-                page.cursor.older_than(),
-                page.cursor.newer_than(),
+                page.below(),
+                page.above(),
                 page.created_from,
                 page.created_before,
                 page.rows(),

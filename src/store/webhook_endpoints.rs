@@ -171,16 +171,16 @@ pub async fn list(
                   FROM webhook_endpoints
                  WHERE account_id = $1
                    AND deleted_at IS NULL
-                   AND ($2::uuid IS NULL OR id < $2)
-                   AND ($3::uuid IS NULL OR id > $3)
+                   AND id < $2
+                   AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
                  ORDER BY id "
                     + $order
                     + " LIMIT $6",
                 account_id.0,
-                page.cursor.older_than(),
-                page.cursor.newer_than(),
+                page.below(),
+                page.above(),
                 page.created_from,
                 page.created_before,
                 page.rows(),

@@ -28,8 +28,20 @@ pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Rece
         }
         // One that is cut off here is in doubt, like after a crash, and taken over later.
         tokio::select! {
-            () = recover_all(&phases) => {}
+            () = look(&phases) => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+    }
+}
+
+/// One task looks. Only if it finds something do several go to work.
+async fn look<E: ExternalEffect>(phases: &Phases<E>) {
+    match phases.is_any_abandoned().await {
+        Ok(true) => recover_all(phases).await,
+        Ok(false) => {}
+        Err(failure) => {
+            let cause = failure.cause;
+            tracing::warn!(kind = E::KIND, %cause, "the reconciler failed; it will look again");
         }
     }
 }

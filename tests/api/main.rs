@@ -21,4 +21,5 @@ mod migrations;
 mod phases;
 mod process;
 mod resources;
+mod scale;
 mod support;

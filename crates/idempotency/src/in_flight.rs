@@ -91,8 +91,20 @@ struct InFlightEntry {
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<EntryId, InFlightEntry>,
+    /// By account, so that a look at one account's requests walks no other's.
+    entries: HashMap<Uuid, HashMap<IdempotencyKey, InFlightEntry>>,
     seats_by_account: HashMap<Uuid, usize>,
+}
+
+impl State {
+    fn remove(&mut self, (account_id, key): &EntryId) {
+        if let Entry::Occupied(mut of_account) = self.entries.entry(*account_id) {
+            of_account.get_mut().remove(key);
+            if of_account.get().is_empty() {
+                of_account.remove();
+            }
+        }
+    }
 }
 
 /// The map. Cheap to clone; all clones are one map.
@@ -120,7 +132,8 @@ impl InFlight {
             entries,
             seats_by_account,
         } = &mut *state;
-        match entries.entry(id.clone()) {
+        let of_account = entries.entry(request.account_id).or_default();
+        match of_account.entry(request.key.clone()) {
             Entry::Vacant(vacant) => {
                 let progress = watch::Sender::new(Progress::Claiming);
                 self.leaders.send_modify(|leaders| *leaders += 1);
@@ -164,18 +177,25 @@ impl InFlight {
     pub(crate) fn look_up(&self, account_id: Uuid, key: &IdempotencyKey) -> Option<Request> {
         self.lock()
             .entries
-            .get(&(account_id, key.clone()))
+            .get(&account_id)?
+            .get(key)
             .map(|entry| entry.request.clone())
     }
 
-    /// The requests of an account that this process works on, in the order they came. It walks the
-    /// whole map, which is as long as there are requests at work.
-    pub(crate) fn of_account(&self, account_id: Uuid) -> Vec<Request> {
+    /// The requests of an account that this process works on and that are `wanted`, in the order they
+    /// came.
+    pub(crate) fn of_account(
+        &self,
+        account_id: Uuid,
+        wanted: impl Fn(&Request) -> bool,
+    ) -> Vec<Request> {
         let mut found: Vec<_> = self
             .lock()
             .entries
-            .values()
-            .filter(|entry| entry.request.account_id == account_id)
+            .get(&account_id)
+            .into_iter()
+            .flat_map(HashMap::values)
+            .filter(|entry| wanted(&entry.request))
             .map(|entry| (entry.since, entry.request.clone()))
             .collect();
         found.sort_by(|(one_since, one), (other_since, other)| {
@@ -246,7 +266,7 @@ impl Leadership {
     fn finish(&self, conclusion: Conclusion) {
         // Out of the map first: a request that comes now asks the database, which knows the
         // outcome.
-        self.in_flight.lock().entries.remove(&self.id);
+        self.in_flight.lock().remove(&self.id);
         self.progress.send_replace(Progress::Done(conclusion));
         self.in_flight
             .leaders

@@ -79,8 +79,9 @@ impl From<Row> for KnownRequest {
 impl Idempotency {
     /// Looks a key up: first among the requests in flight here, then in the database.
     ///
-    /// A key in flight on another replica shows itself only by its lock, so the look is a claim
-    /// with a short lock wait that is always rolled back.
+    /// What is committed is only read. A key that is first used now on another replica shows itself
+    /// only by its lock, so where nothing is committed the look is a claim with a short lock wait
+    /// that is always rolled back.
     pub async fn inspect(
         &self,
         account_id: Uuid,
@@ -133,6 +134,10 @@ impl Idempotency {
 
     async fn probe(&self, probe: &Request) -> Result<Claim, Failure> {
         let mut connection = GuardedConnection::acquire(&self.pool).await?;
+        if let Some(found) = claim::look(&mut connection, probe).await? {
+            connection.release();
+            return Ok(found);
+        }
         let mut tx = connection.begin_with(claim::BEGIN_BRIEFLY).await?;
         let found = claim::claim(&mut tx, probe, self.retention).await?;
         tx.rollback().await?;

@@ -136,7 +136,7 @@ impl Idempotency {
     /// The requests of one account that this process works on, in the order they came. For display
     /// only, and never a reason to use a new key: other replicas have requests of their own.
     pub fn requests_in_flight(&self, account_id: Uuid) -> Vec<Request> {
-        self.in_flight.of_account(account_id)
+        self.in_flight.of_account(account_id, |_| true)
     }
 
     /// The request that this process works on under a key, if there is one.

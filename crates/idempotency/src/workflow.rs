@@ -88,14 +88,14 @@ impl Idempotency {
         limit: usize,
     ) -> Result<Option<Steps>, Failure> {
         // Before the database is read: what commits in between is in both, and never in neither.
-        let in_flight = self.requests_in_flight(account_id).into_iter();
-        let in_flight = in_flight
-            .filter(|request| request.label.as_deref() == Some(name.as_str()))
-            .map(|request| Step {
-                key: request.key.as_str().to_owned(),
-                request: KnownRequest::of(&request),
-                outcome: None,
-            });
+        let in_flight = self.in_flight.of_account(account_id, |request| {
+            request.label.as_deref() == Some(name.as_str())
+        });
+        let in_flight = in_flight.iter().map(|request| Step {
+            key: request.key.as_str().to_owned(),
+            request: KnownRequest::of(request),
+            outcome: None,
+        });
         let (this, in_flight) = (self.clone(), in_flight.collect());
         self.look(async move {
             let mut connection = GuardedConnection::acquire(&this.pool).await?;

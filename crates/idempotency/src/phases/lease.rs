@@ -140,11 +140,30 @@ pub(super) async fn take_over(
     Ok(taken.rows_affected() == 1)
 }
 
-/// Takes over an operation of this kind that no process works on, the one that waits longest;
-/// `None` if there is none. `SKIP LOCKED` lets replicas share the work.
+/// Whether an operation of this kind waits that no process works on.
+pub(super) async fn is_any_abandoned(
+    connection: &mut PgConnection,
+    kind: &str,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM idempotency_leases
+             WHERE kind = $1 AND recover_after <= now() AND leased_until <= now()) AS "exists!"
+        "#,
+        kind,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Takes over an operation of this kind that no process works on, of the account next to `after`, and
+/// of its operations the one that waits longest; `None` if no account after that one has any.
+/// `SKIP LOCKED` lets replicas share the work.
 pub(super) async fn take_over_any(
     tx: &mut PgConnection,
     kind: &str,
+    after: Uuid,
     token: Uuid,
     length: &PgInterval,
 ) -> Result<Option<Taken>, sqlx::Error> {
@@ -154,8 +173,9 @@ pub(super) async fn take_over_any(
         WITH abandoned AS MATERIALIZED (
             SELECT account_id, key
               FROM idempotency_leases
-             WHERE kind = $3 AND recover_after <= now() AND leased_until <= now()
-             ORDER BY recover_after
+             WHERE kind = $3 AND account_id > $4
+               AND recover_after <= now() AND leased_until <= now()
+             ORDER BY account_id, recover_after
              LIMIT 1
                FOR UPDATE SKIP LOCKED)
         UPDATE idempotency_leases AS lease
@@ -168,6 +188,7 @@ pub(super) async fn take_over_any(
         token,
         length,
         kind,
+        after,
     )
     .fetch_optional(tx)
     .await

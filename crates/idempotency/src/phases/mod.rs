@@ -122,6 +122,7 @@ pub struct Phases<E> {
     effect: Arc<E>,
     settings: LeaseSettings,
     lease: PgInterval,
+    turn: Arc<recovery::Turn>,
 }
 
 impl<E> Clone for Phases<E> {
@@ -131,6 +132,7 @@ impl<E> Clone for Phases<E> {
             effect: Arc::clone(&self.effect),
             settings: self.settings,
             lease: self.lease,
+            turn: Arc::clone(&self.turn),
         }
     }
 }
@@ -169,6 +171,7 @@ impl<E: ExternalEffect> Phases<E> {
             idempotency,
             effect: Arc::new(effect),
             lease: PgInterval::try_from(settings.lease)?,
+            turn: Arc::default(),
             settings,
         })
     }

@@ -3,6 +3,8 @@
 //! Promise: both take the lease like a client's retry does, so neither crosses with a holder at
 //! work.
 
+use std::sync::{Mutex, PoisonError};
+
 use sqlx::Connection;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -14,9 +16,23 @@ use super::{
 use crate::{Failure, FailureKind, GuardedConnection, connection::begin};
 
 impl<E: ExternalEffect> Phases<E> {
+    /// Whether an operation waits for [`Phases::recover_one`] now. Takes no lock, and costs less.
+    pub async fn is_any_abandoned(&self) -> Result<bool, Failure> {
+        self.bounded(async {
+            let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+            let found = lease::is_any_abandoned(&mut connection, E::KIND).await?;
+            connection.release();
+            Ok(found)
+        })
+        .await
+    }
+
     /// Takes over one operation that waits for it, for clients that never retry. `false`: there is
     /// none now. Call it in a loop now and then, on every replica. A panic of the effect reaches
     /// the caller, so spawn each call.
+    ///
+    /// Accounts take turns, so that one with thousands of abandoned operations delays another's by
+    /// one at most.
     pub async fn recover_one(&self) -> Result<bool, Failure> {
         let Some(lease) = self.bounded(self.take_over_any()).await? else {
             return Ok(false);
@@ -120,7 +136,17 @@ impl<E: ExternalEffect> Phases<E> {
         let since = Instant::now();
         let mut tx = connection.begin_with(begin!()).await?;
         let token = Uuid::new_v4();
-        let taken = lease::take_over_any(&mut tx, E::KIND, token, &self.lease).await?;
+        let after = self.turn.last();
+        let taking = lease::take_over_any(&mut tx, E::KIND, after, token, &self.lease);
+        let mut taken = taking.await?;
+        if taken.is_none() && !after.is_nil() {
+            // The round is over: it begins again with the first account.
+            let first = Uuid::nil();
+            taken = lease::take_over_any(&mut tx, E::KIND, first, token, &self.lease).await?;
+        }
+        if let Some(taken) = &taken {
+            self.turn.was(taken.account_id);
+        }
         tx.commit().await.map_err(Failure::of_commit)?;
         connection.release();
         Ok(taken.map(|taken| taken_over::<E>(taken, token, since)))
@@ -146,6 +172,20 @@ impl<E: ExternalEffect> Phases<E> {
         tx.commit().await.map_err(Failure::of_commit)?;
         connection.release();
         Ok(())
+    }
+}
+
+/// Which account had its turn last. Shared by all clones of one [`Phases`].
+#[derive(Debug, Default)]
+pub(super) struct Turn(Mutex<Uuid>);
+
+impl Turn {
+    fn last(&self) -> Uuid {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn was(&self, account: Uuid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = account;
     }
 }
 

@@ -1,0 +1,6 @@
+//! Sound on big tables: the plans of all statements, and locks that would make requests queue.
+
+mod locks;
+mod plans;
+mod statements;
+mod tables;

@@ -1,0 +1,194 @@
+//! No statement's cost grows with the tables: each one of the program is planned and run against
+//! 200,000 rows, once for its values and once by a plan for any values.
+
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use super::{
+    statements::{self, Bound, Parameter, Statement},
+    tables::{BigTables, GROWING, ROWS},
+};
+
+/// Rows that one node of a plan may read. A page and a batch of these tests have eleven.
+const READ_MAX: f64 = 1_000.0;
+
+/// Statements that read a table whole on purpose: a person runs them, and the table is small.
+const WHOLE: [&str; 1] = ["FROM api_keys JOIN accounts"];
+
+#[tokio::test]
+async fn no_statement_reads_more_the_bigger_a_table_is() {
+    let tables = BigTables::new().await;
+    let mut connection = tables.database.pool.acquire().await.unwrap();
+    let mut faults = Vec::new();
+    let mut planned = 0;
+    for statement in statements::all() {
+        if WHOLE.iter().any(|whole| statement.sql.contains(whole)) {
+            continue;
+        }
+        for values in values_of(&statement, &tables) {
+            for mode in ["force_custom_plan", "force_generic_plan"] {
+                let plan = plan(&mut connection, &statement, &values, mode).await;
+                planned += 1;
+                let mut found = Vec::new();
+                faults_of(&plan["Plan"], &mut found);
+                if !found.is_empty() {
+                    let sql: Vec<_> = statement.sql.split_whitespace().collect();
+                    let sql = sql.join(" ");
+                    faults.push(format!(
+                        "{mode} {}\n{sql}\n({})\n",
+                        found.join("; "),
+                        values.join(", ")
+                    ));
+                }
+            }
+        }
+    }
+    assert!(planned > 250, "only {planned} plans");
+    assert!(
+        faults.is_empty(),
+        "{} of {planned} plans\n\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+}
+
+/// Values to run a statement with: a page of any time, one that begins or ends in the middle of the
+/// table, far from both ends, and one of a minute there. `store::page` derives the ids of a page from
+/// its time.
+fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
+    let parameters = &statement.parameters;
+    if !parameters
+        .iter()
+        .any(|parameter| parameter.bound().is_some())
+    {
+        let values = parameters
+            .iter()
+            .map(|parameter| literal(parameter, tables));
+        return vec![values.collect()];
+    }
+    let page = |from: Option<i64>, to: Option<i64>| {
+        let value = |parameter: &Parameter| match (parameter.bound(), &*parameter.kind) {
+            (Some(bound), "uuid") => {
+                let (row, open) = match bound {
+                    Bound::From => (from.map(|row| row - SLACK_ROWS), "00000000"),
+                    Bound::To => (to.map(|row| row + SLACK_ROWS), "ffffffff"),
+                };
+                let open = format!("'{open}-{0}-{0}-{0}-{0}{0}{0}'::uuid", &open[..4]);
+                row.map_or(open, |row| format!("id_of({row})"))
+            }
+            (Some(bound), _) => {
+                let row = match bound {
+                    Bound::From => from,
+                    Bound::To => to,
+                };
+                row.map_or("NULL".to_owned(), |row| format!("at({row})"))
+            }
+            (None, _) => literal(parameter, tables),
+        };
+        parameters.iter().map(value).collect()
+    };
+    let middle = ROWS / 2 + 1;
+    vec![
+        page(None, None),
+        page(Some(middle), None),
+        page(None, Some(middle)),
+        page(Some(middle), Some(middle + 6)),
+    ]
+}
+
+/// What `store::page` allows an id to be apart from its row's time, in rows.
+const SLACK_ROWS: i64 = 6;
+
+/// SQL for a parameter's value: row 100,001 where it names a row.
+fn literal(parameter: &Parameter, tables: &BigTables) -> String {
+    let row = ROWS / 2 + 1;
+    let column = parameter.column.as_deref().unwrap_or_default();
+    let value = match (&*parameter.kind, column) {
+        // A filter that this statement is not for.
+        ("text" | "uuid", "IS") => "NULL".to_owned(),
+        ("uuid", "account_id") => format!("'{}'", tables.account),
+        ("uuid", _) => format!("id_of({row})"),
+        ("uuid[]", _) => format!("ARRAY[id_of({row})]"),
+        ("text", "key") => format!("'key-{row}'"),
+        ("text", "customer") => "'cus_4001'".to_owned(),
+        ("text", "client_order_id") => format!("'order-{row}'"),
+        ("text", "label") => "'label-100'".to_owned(),
+        ("text", "type") => "'charge.updated'".to_owned(),
+        // JSON too.
+        ("text", _) => "'1'".to_owned(),
+        ("text[]", _) => format!("ARRAY['key-{row}']"),
+        ("timestamptz", _) => format!("at({row})"),
+        ("int8" | "int2", _) => "11".to_owned(),
+        ("int8[]" | "int2[]", _) => "ARRAY[1]".to_owned(),
+        ("interval", _) => "'1 minute'".to_owned(),
+        ("jsonb", _) => "'{}'".to_owned(),
+        ("bytea", _) => "sha256('x')".to_owned(),
+        ("bool", _) => "true".to_owned(),
+        (kind, _) => panic!("no value for a parameter of the type {kind}"),
+    };
+    format!("{value}::{}", parameter.kind)
+}
+
+/// The plan that a statement runs with, with what it read. Nothing of what it writes stays. A statement
+/// that these values break a constraint with is planned and not run.
+async fn plan(
+    connection: &mut PgConnection,
+    statement: &Statement,
+    values: &[String],
+    mode: &str,
+) -> Value {
+    let kinds: Vec<_> = statement.parameters.iter().map(|one| &*one.kind).collect();
+    let (kinds, values) = match kinds.is_empty() {
+        true => (String::new(), String::new()),
+        false => (
+            format!("({})", kinds.join(", ")),
+            format!("({})", values.join(", ")),
+        ),
+    };
+    let prepare = format!(
+        "SET LOCAL plan_cache_mode = {mode}; PREPARE planned {kinds} AS {}",
+        statement.sql
+    );
+    let mut plan = Value::Null;
+    for options in ["ANALYZE, TIMING OFF, FORMAT JSON", "FORMAT JSON"] {
+        let mut tx = sqlx::Connection::begin(connection).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(prepare.clone()))
+            .execute(&mut *tx)
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", statement.sql));
+        let explain = format!("EXPLAIN ({options}) EXECUTE planned {values}");
+        let explained = sqlx::raw_sql(AssertSqlSafe(explain))
+            .fetch_one(&mut *tx)
+            .await;
+        tx.rollback().await.unwrap();
+        sqlx::raw_sql("DEALLOCATE planned")
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+        if let Ok(row) = explained {
+            let mut plans: Value = row.get(0);
+            plan = plans[0].take();
+            break;
+        }
+    }
+    assert!(plan["Plan"].is_object(), "no plan for {}", statement.sql);
+    plan
+}
+
+/// What a node of a plan does that it must not, and what the nodes below it do.
+fn faults_of(node: &Value, faults: &mut Vec<String>) {
+    let kind = node["Node Type"].as_str().unwrap();
+    let table = node["Relation Name"].as_str().unwrap_or_default();
+    if kind == "Seq Scan" && GROWING.contains(&table) {
+        faults.push(format!("reads {table} whole"));
+    }
+    let number = |name: &str| node[name].as_f64().unwrap_or_default();
+    let read = number("Actual Rows") + number("Rows Removed by Filter");
+    let read = read * number("Actual Loops").max(1.0);
+    if read > READ_MAX {
+        faults.push(format!("{kind} of {table} reads {read} rows"));
+    }
+    for below in node["Plans"].as_array().into_iter().flatten() {
+        faults_of(below, faults);
+    }
+}

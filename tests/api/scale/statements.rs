@@ -1,0 +1,93 @@
+//! Every statement of the program, as sqlx's macros keep it for builds without a database.
+
+use std::{fs, path::Path};
+
+use regex::Regex;
+use serde_json::Value;
+
+/// One statement and its parameters.
+pub struct Statement {
+    pub sql: String,
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of a statement.
+pub struct Parameter {
+    /// PostgreSQL's name of its type, in lower case.
+    pub kind: String,
+    /// The column that it is compared with, if the statement compares it with one. `IS`: it must be
+    /// NULL.
+    pub column: Option<String>,
+    bound: Option<Bound>,
+}
+
+/// Which end of a page a parameter is.
+#[derive(Debug, Clone, Copy)]
+pub enum Bound {
+    From,
+    To,
+}
+
+/// All statements of the API and of the idempotency crate. The card processor's simulator has a
+/// database of its own, which no one runs in production.
+pub fn all() -> Vec<Statement> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [".sqlx", "crates/idempotency/.sqlx"];
+    let files = folders.map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    let mut statements: Vec<_> = files
+        .into_iter()
+        .flatten()
+        .map(|file| Statement::read(&file.unwrap().path()))
+        .filter(|statement| !statement.sql.contains("processor."))
+        .collect();
+    statements.sort_by(|one, other| one.sql.cmp(&other.sql));
+    statements
+}
+
+impl Statement {
+    fn read(file: &Path) -> Self {
+        let described: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let sql = described["query"].as_str().unwrap().to_owned();
+        let kinds = described["describe"]["parameters"]["Left"].clone();
+        let kinds: Vec<String> = serde_json::from_value(kinds).unwrap();
+        let parameters = kinds.iter().zip(1..);
+        let parameters = parameters.map(|(kind, number)| Parameter::of(&sql, kind, number));
+        Self {
+            parameters: parameters.collect(),
+            sql,
+        }
+    }
+}
+
+impl Parameter {
+    fn of(sql: &str, kind: &str, number: usize) -> Self {
+        let find = |pattern: &str| {
+            let pattern = Regex::new(&pattern.replace("NUMBER", &number.to_string())).unwrap();
+            let found = pattern.captures(sql)?;
+            Some((
+                found.get(1)?.as_str().to_owned(),
+                found.get(2)?.as_str().to_owned(),
+            ))
+        };
+        let compared = find(r"(\w+)\s*(=|<=|>=|<|>)\s*(?:ANY\s*\(\s*)?\$NUMBER\b");
+        let unused = find(r"AND \$NUMBER::\w+ (IS) (NULL)\s+(?:AND|ORDER)");
+        let bound = match compared.as_ref().map(|(column, how)| (&**column, &**how)) {
+            Some(("id" | "created_at", ">" | ">=")) => Some(Bound::From),
+            Some(("id" | "created_at", "<" | "<=")) => Some(Bound::To),
+            _ => None,
+        };
+        Self {
+            kind: match kind.strip_suffix("Array") {
+                Some(element) => format!("{}[]", element.to_lowercase()),
+                None => kind.to_lowercase(),
+            },
+            column: compared.or(unused).map(|(column, _)| column),
+            bound,
+        }
+    }
+
+    /// Which end of a page it is, if it is one.
+    pub fn bound(&self) -> Option<Bound> {
+        self.bound
+    }
+}

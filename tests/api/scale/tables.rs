@@ -1,0 +1,151 @@
+//! Tables with as many rows as make PostgreSQL plan like in production.
+//!
+//! Row `n` of every table has the id `id_of(n)` and is about rows `n` of the other tables, so that one
+//! id is a good value for any parameter.
+
+use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
+
+use crate::support::harness::TestDatabase;
+
+/// Rows of each table.
+pub const ROWS: i64 = 200_000;
+
+/// The rows' distance in time: 200,000 of them are 23 days.
+const SECONDS_APART: i64 = 10;
+
+/// Tables that grow with the number of requests. No statement may read one of them whole.
+pub const GROWING: [&str; 10] = [
+    "idempotency_keys",
+    "charges",
+    "orders",
+    "refunds",
+    "events",
+    "webhook_deliveries",
+    "checkouts",
+    "checkout_steps",
+    "operations",
+    "webhook_endpoints",
+];
+
+/// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are spread
+/// over 200 accounts.
+const FUNCTIONS: &str = "
+    CREATE FUNCTION at(n bigint) RETURNS timestamptz STABLE LANGUAGE sql AS
+        $$ SELECT now() - (ROWS - n) * interval 'APART seconds' $$;
+    CREATE FUNCTION id_of(n bigint) RETURNS uuid STABLE LANGUAGE sql AS $$
+        SELECT (lpad(to_hex((extract(epoch FROM at(n)) * 1000)::bigint), 12, '0')
+                || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid $$;
+    CREATE FUNCTION account_of(n bigint) RETURNS uuid IMMUTABLE LANGUAGE sql AS $$
+        SELECT lpad(to_hex(CASE WHEN n % 10 = 0 THEN n / 10 % 200 ELSE 1000 END), 32, '0')::uuid $$;";
+
+/// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
+const FILLED: [&str; 11] = [
+    "INSERT INTO accounts (id, name)
+     SELECT DISTINCT account_of(n), 'account ' || account_of(n) FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
+            request_id, label, created_at, expires_at, status, headers, body)
+     SELECT account_of(n), 'key-' || n, 1, sha256('x'), 'POST', '/charges', 'req_' || n,
+            CASE WHEN n % 100 = 0 THEN 'label-' || n / 1000 END, at(n), at(n) + interval '20 days',
+            201, '[]', 'x'
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO charges (account_id, id, amount, amount_captured, amount_refunded, currency, captured,
+            status, card_brand, card_last4, card_exp_month, card_exp_year, customer, order_id, metadata,
+            created_at)
+     SELECT account_of(n), id_of(n), 1000, 1000, 100, 'usd', true, 'succeeded', 'visa', '4242', 12,
+            2099, 'cus_' || CASE WHEN n % 2 = 0 THEN 0 ELSE n % 5000 END,
+            CASE WHEN n % 4 = 0 THEN id_of(n) END, '{}', at(n)
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO orders (account_id, id, amount, currency, customer, client_order_id, content_hash,
+            items, metadata, status, charge_id, created_at)
+     SELECT account_of(n), id_of(n), 1000, 'usd',
+            'cus_' || CASE WHEN n % 2 = 0 THEN 0 ELSE n % 5000 END, 'order-' || n, sha256('x'),
+            '[{\"quantity\": 1}]', '{}', CASE WHEN n % 4 = 0 THEN 'paid' ELSE 'open' END,
+            CASE WHEN n % 4 = 0 THEN id_of(n) END, at(n)
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO refunds (account_id, id, charge_id, amount, currency, status, metadata, created_at)
+     SELECT account_of(n), id_of(n), id_of(n), 100, 'usd', 'succeeded', '{}', at(n)
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+     SELECT account_of(n), id_of(n),
+            CASE WHEN n % 1000 = 1 THEN 'charge.updated' ELSE 'charge.succeeded' END, '{}',
+            'req_' || n, 'key-' || n, at(n)
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret, deleted_at)
+     SELECT account_of(n), id_of(n), 'https://example.com/', '{*}', '{}',
+            CASE WHEN n % 1000 = 1 THEN 'whsec_x' END, CASE WHEN n % 1000 <> 1 THEN now() END
+       FROM generate_series(1, ROWS, 20) AS n",
+    "INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, status, next_attempt_at,
+            created_at, delivered_at)
+     SELECT account_of(n), id_of(n), id_of(n / 4000 * 4000 + 1), id_of(n),
+            CASE WHEN n % 50 = 1 THEN 'pending' ELSE 'succeeded' END,
+            CASE WHEN n % 50 = 1 THEN at(n) END, at(n), CASE WHEN n % 50 <> 1 THEN at(n) END
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO checkouts (account_id, id, amount, currency, items, customer, metadata, card_token,
+            card_exp_month, card_exp_year, status, order_id, dialect, request_id, idempotency_key,
+            created_at)
+     SELECT account_of(n), id_of(n), 1000, 'usd', '[{\"sku\": \"sku-1\", \"quantity\": 1}]',
+            'cus_' || CASE WHEN n % 2 = 0 THEN 0 ELSE n % 5000 END, '{}', 'tok_visa', 12, 2099,
+            CASE WHEN n % 5000 = 1 THEN 'in_progress' ELSE 'completed' END, id_of(n), 'ietf',
+            'req_' || n, 'key-' || n, at(n)
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO checkout_steps (account_id, checkout_id, position, name, state, resource)
+     SELECT account_of(n), id_of(n), 1, 'create_order',
+            CASE WHEN n % 5000 = 1 THEN 'pending' ELSE 'done' END, 'or_x'
+       FROM generate_series(1, ROWS) AS n",
+    "INSERT INTO operations (account_id, id, verb, charge_id, refund_id, amount, dialect, expand,
+            request_id, idempotency_key, processor, created_at, completed_at, outcome)
+     SELECT account_of(n), id_of(n), CASE WHEN n % 3 = 0 THEN 'create_refund' ELSE 'capture_charge' END,
+            id_of(n), CASE WHEN n % 3 = 0 THEN id_of(n) END, 1000, 'ietf', false, 'req_' || n,
+            'key-' || n, 'simulation', at(n), CASE WHEN n % 5000 <> 1 THEN at(n) END,
+            CASE WHEN n % 5000 <> 1 THEN CASE WHEN n % 20 = 0 THEN 'declined' ELSE 'done' END END
+       FROM generate_series(1, ROWS) AS n",
+];
+
+/// A database with these tables.
+pub struct BigTables {
+    pub database: TestDatabase,
+    /// The account with nine of ten rows.
+    pub account: Uuid,
+}
+
+impl BigTables {
+    pub async fn new() -> Self {
+        let database = TestDatabase::create().await;
+        let pool = &database.pool;
+        run(pool, FUNCTIONS).await;
+        // Filled at once, by row numbers that fit each other: what refers to what need not be checked.
+        let mut fills = tokio::task::JoinSet::new();
+        for fill in FILLED {
+            let pool = pool.clone();
+            fills.spawn(async move {
+                let mut tx = pool.begin().await.unwrap();
+                let unchecked = "SET LOCAL session_replication_role = replica";
+                sqlx::query(unchecked).execute(&mut *tx).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(with_numbers(fill)))
+                    .execute(&mut *tx)
+                    .await
+                    .unwrap();
+                tx.commit().await.unwrap();
+            });
+        }
+        fills.join_all().await;
+        sqlx::raw_sql("VACUUM (ANALYZE)")
+            .execute(pool)
+            .await
+            .unwrap();
+        let account = sqlx::query_scalar("SELECT account_of(1)");
+        let account = account.fetch_one(pool).await.unwrap();
+        Self { database, account }
+    }
+}
+
+async fn run(pool: &PgPool, sql: &str) {
+    let sql = AssertSqlSafe(with_numbers(sql));
+    sqlx::raw_sql(sql).execute(pool).await.unwrap();
+}
+
+fn with_numbers(sql: &str) -> String {
+    sql.replace("ROWS", &ROWS.to_string())
+        .replace("APART", &SECONDS_APART.to_string())
+}
