@@ -110,29 +110,18 @@ async fn insert(
 }
 
 /// The state of a committed row.
-enum Found {
+pub(crate) enum Found {
     Completed(Arc<Record>),
     Expired,
     Unfinished(Box<Row>),
 }
 
-/// The key's record as far as it is committed, read without a lock: `None` if only a claim can tell,
-/// because there is no row, or an expired one.
-#[cfg(feature = "inspect")]
-pub(crate) async fn look(
-    connection: &mut PgConnection,
-    request: &Request,
-) -> Result<Option<Claim>, sqlx::Error> {
-    Ok(match read(connection, request).await? {
-        Some(Found::Completed(record)) => Some(Claim::Completed(record)),
-        Some(Found::Unfinished(row)) => Some(Claim::Unfinished(row)),
-        Some(Found::Expired) | None => None,
-    })
-}
-
 /// Reads the row without a lock: a completed record is immutable. A row without an outcome never
 /// expires.
-async fn read(tx: &mut PgConnection, request: &Request) -> Result<Option<Found>, sqlx::Error> {
+pub(crate) async fn read(
+    tx: &mut PgConnection,
+    request: &Request,
+) -> Result<Option<Found>, sqlx::Error> {
     let found = sqlx::query!(
         r#"
         SELECT request_id, method, path, fingerprint_version, fingerprint, created_at, expires_at,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::{
     Failure, Fingerprint, FingerprintInput, GuardedConnection, Idempotency, IdempotencyKey,
     Parameters, Record, Request,
-    claim::{self, Claim},
+    claim::{self, Claim, Found},
     reply::Row,
 };
 
@@ -134,7 +134,12 @@ impl Idempotency {
 
     async fn probe(&self, probe: &Request) -> Result<Claim, Failure> {
         let mut connection = GuardedConnection::acquire(&self.pool).await?;
-        if let Some(found) = claim::look(&mut connection, probe).await? {
+        let committed = match claim::read(&mut connection, probe).await? {
+            Some(Found::Completed(record)) => Some(Claim::Completed(record)),
+            Some(Found::Unfinished(row)) => Some(Claim::Unfinished(row)),
+            Some(Found::Expired) | None => None,
+        };
+        if let Some(found) = committed {
             connection.release();
             return Ok(found);
         }

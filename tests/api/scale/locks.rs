@@ -32,3 +32,35 @@ async fn a_locked_account_and_a_locked_endpoint_hold_up_no_charge() {
     assert_eq!(server.client.charge("key").await.status, 201);
     tx.rollback().await.unwrap();
 }
+
+/// Foreign keys to tables whose rows are deleted, without an index that begins with their columns: for
+/// each such row PostgreSQL would read the referring table whole.
+const UNINDEXED: &str = "SELECT count(*) FROM pg_constraint AS key
+     WHERE contype = 'f'
+       AND confrelid IN ('charges'::regclass, 'refunds'::regclass, 'checkouts'::regclass,
+                         'events'::regclass)
+       AND NOT EXISTS (
+           SELECT FROM pg_index AS index
+            WHERE indrelid = conrelid
+              AND (indpred IS NULL OR pg_get_expr(indpred, indrelid) ~ '^\\(\\w+ IS NOT NULL\\)$')
+              AND (SELECT array_agg(attnum ORDER BY attnum)
+                     FROM unnest((indkey::smallint[])[0:cardinality(conkey) - 1]) AS attnum)
+                = (SELECT array_agg(attnum ORDER BY attnum) FROM unnest(conkey) AS attnum))";
+
+#[tokio::test]
+async fn every_foreign_key_has_an_index() {
+    let database = TestDatabase::create().await;
+    assert_eq!(database.count(UNINDEXED).await, 0);
+}
+
+#[tokio::test]
+async fn looking_up_a_completed_key_waits_for_no_write() {
+    let server = TestServer::start().await;
+    server.client.charge("key").await;
+    let mut tx = server.database.pool.begin().await.unwrap();
+    let lock = "LOCK TABLE idempotency_keys IN SHARE ROW EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *tx).await.unwrap();
+    let found = server.client.get("/idempotency-keys/key").await.json();
+    assert_eq!(found["status"], "completed");
+    tx.rollback().await.unwrap();
+}

@@ -157,13 +157,14 @@ pub(super) async fn is_any_abandoned(
     .await
 }
 
-/// Takes over an operation of this kind that no process works on, of the account next to `after`, and
-/// of its operations the one that waits longest; `None` if no account after that one has any.
+/// Takes over an operation of this kind that no process works on, of the first account from
+/// `account` on, and of its operations the one that waits longest; `None` if no account from there on
+/// has any.
 /// `SKIP LOCKED` lets replicas share the work.
 pub(super) async fn take_over_any(
     tx: &mut PgConnection,
     kind: &str,
-    after: Uuid,
+    account: Uuid,
     token: Uuid,
     length: &PgInterval,
 ) -> Result<Option<Taken>, sqlx::Error> {
@@ -173,7 +174,7 @@ pub(super) async fn take_over_any(
         WITH abandoned AS MATERIALIZED (
             SELECT account_id, key
               FROM idempotency_leases
-             WHERE kind = $3 AND account_id > $4
+             WHERE kind = $3 AND account_id >= $4
                AND recover_after <= now() AND leased_until <= now()
              ORDER BY account_id, recover_after
              LIMIT 1
@@ -188,7 +189,7 @@ pub(super) async fn take_over_any(
         token,
         length,
         kind,
-        after,
+        account,
     )
     .fetch_optional(tx)
     .await

@@ -136,10 +136,10 @@ impl<E: ExternalEffect> Phases<E> {
         let since = Instant::now();
         let mut tx = connection.begin_with(begin!()).await?;
         let token = Uuid::new_v4();
-        let after = self.turn.last();
-        let taking = lease::take_over_any(&mut tx, E::KIND, after, token, &self.lease);
+        let next = self.turn.next();
+        let taking = lease::take_over_any(&mut tx, E::KIND, next, token, &self.lease);
         let mut taken = taking.await?;
-        if taken.is_none() && !after.is_nil() {
+        if taken.is_none() && !next.is_nil() {
             // The round is over: it begins again with the first account.
             let first = Uuid::nil();
             taken = lease::take_over_any(&mut tx, E::KIND, first, token, &self.lease).await?;
@@ -175,17 +175,19 @@ impl<E: ExternalEffect> Phases<E> {
     }
 }
 
-/// Which account had its turn last. Shared by all clones of one [`Phases`].
+/// The account from which on the next turn is. Shared by all clones of one [`Phases`].
 #[derive(Debug, Default)]
 pub(super) struct Turn(Mutex<Uuid>);
 
 impl Turn {
-    fn last(&self) -> Uuid {
+    fn next(&self) -> Uuid {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `account` had its turn: the next one is after it.
     fn was(&self, account: Uuid) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = account;
+        let after = Uuid::from_u128(account.as_u128().wrapping_add(1));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = after;
     }
 }
 

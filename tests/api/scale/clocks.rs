@@ -1,0 +1,59 @@
+//! Clocks that are so far apart that lists would miss objects.
+
+use charge_once::database::{Database, StartError};
+use sqlx::PgPool;
+
+use crate::support::harness::{TestDatabase, TestServer, config, eventually};
+
+/// Makes the database's clock go wrong for new sessions, by so many seconds.
+async fn shift(pool: &PgPool, seconds: i32) {
+    let shifted = format!(
+        "CREATE SCHEMA IF NOT EXISTS shifted;
+         CREATE OR REPLACE FUNCTION shifted.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+             $$ SELECT pg_catalog.clock_timestamp() + {seconds} * interval '1 second' $$;
+         DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = shifted, pg_catalog, public',
+                                    current_database()); END $$"
+    );
+    let shifted = sqlx::AssertSqlSafe(shifted);
+    sqlx::raw_sql(shifted).execute(pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_start_with_clocks_that_are_too_far_apart_is_refused() {
+    let database = TestDatabase::create().await;
+    for (seconds, is_refused) in [(20, false), (45, true), (-45, true)] {
+        shift(&database.pool, seconds).await;
+        match Database::connect(&database.url, &config(&[])).await {
+            Ok(_) => assert!(!is_refused, "{seconds}"),
+            Err(StartError::ClocksApart { seconds: apart }) => {
+                assert!(
+                    is_refused && (44..=45).contains(&apart),
+                    "{seconds}: {apart}"
+                );
+            }
+            Err(other) => panic!("{seconds}: {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_whose_clock_goes_wrong_is_not_ready() {
+    let server = TestServer::start().await;
+    assert_eq!(server.client.get("/readyz").await.status, 200);
+    shift(&server.database.pool, 45).await;
+    // The sessions of the pool have the search path that they began with.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'charge-once'";
+    sqlx::query(end)
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    eventually("the replica says that it isn't ready", || async {
+        let answer = server.client.get("/readyz").await;
+        answer.status == 503
+            && answer.json()["error"]["message"]
+                .to_string()
+                .contains("clock")
+    })
+    .await;
+}

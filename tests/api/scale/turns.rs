@@ -1,0 +1,84 @@
+//! The reconciler gives every account its turn, and no client waits for it.
+
+use std::time::Duration;
+
+use charge_once::idempotency::{IdempotencyKey, Request};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::support::{
+    effects::{request, stored},
+    far_side::{Far, Start, World},
+};
+
+/// How many operations the busy account has abandoned.
+const BACKLOG: usize = 30;
+
+fn request_of(account: u128, key: &str) -> Request {
+    let mut request = request("A", Duration::ZERO);
+    request.account_id = Uuid::from_u128(account);
+    request.key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+    request
+}
+
+/// Operations of these accounts whose outcome is unknown and whose leases are over, in this order.
+async fn abandoned(accounts: impl IntoIterator<Item = u128>) -> World {
+    let world = World::new().await;
+    for (number, account) in accounts.into_iter().enumerate() {
+        world.network.will(&[Far::DropsBefore]);
+        let request = request_of(account, &format!("key-{number}"));
+        let start = Start { refuses: false };
+        let _unknown = world.replica().run(request, start).await;
+    }
+    world.database.expire_leases().await;
+    world
+}
+
+#[tokio::test]
+async fn an_account_with_many_abandoned_operations_delays_no_other_account() {
+    for (busy, quiet) in [(1, 2), (2, 1)] {
+        let world = abandoned([busy; BACKLOG].into_iter().chain([quiet])).await;
+        let of_the_quiet_one = world.network.calls()[BACKLOG];
+        let replica = world.replica();
+        assert!(replica.recover_one().await.unwrap());
+        assert!(replica.recover_one().await.unwrap());
+        let first = &world.network.calls()[BACKLOG + 1..];
+        assert!(first.contains(&of_the_quiet_one), "busy is {busy}");
+        // And each operation has its turn.
+        while replica.recover_one().await.unwrap() {}
+        assert_eq!(world.network.executed(), BACKLOG + 1);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_taken_over_to_find_out_that_there_is_nothing() {
+    let world = World::new().await;
+    assert!(!world.replica().is_any_abandoned().await.unwrap());
+    let world = abandoned([1]).await;
+    assert!(world.replica().is_any_abandoned().await.unwrap());
+    let takeovers = "SELECT sum(takeovers)::bigint FROM idempotency_leases";
+    assert_eq!(world.database.count(takeovers).await, 0);
+}
+
+#[tokio::test]
+async fn a_retry_does_not_wait_for_the_reconciler() {
+    let world = abandoned([1; 5]).await;
+    world.network.will(&[Far::ExecutesLater; 4]);
+    // Four at a time, and the far side is silent about each of them.
+    let replica = world.replica();
+    let mut reconciler = JoinSet::new();
+    for _ in 0..4 {
+        let replica = replica.clone();
+        reconciler.spawn(async move { replica.recover_one().await });
+    }
+    world.network.is_asked(9).await;
+    let free = "SELECT key FROM idempotency_leases WHERE leased_until <= now()";
+    let free: String = sqlx::query_scalar(free)
+        .fetch_one(&world.database.pool)
+        .await
+        .unwrap();
+    let retry = replica.run(request_of(1, &free), Start { refuses: false });
+    let (record, _) = stored(retry.await);
+    assert_eq!(record.reply.status, 201);
+    reconciler.abort_all();
+}
