@@ -3,7 +3,8 @@
 //! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
+    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,6 +13,7 @@ use std::{
 use anyhow::{Context, ensure};
 use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use nix::{
+    errno::Errno,
     fcntl::{FallocateFlags, fallocate},
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::{
@@ -34,6 +36,9 @@ pub(crate) const DATABASE: &str = "charge_once";
 
 /// The database of the card processor's simulator, on the same server.
 pub(crate) const PROCESSOR_DATABASE: &str = "processor";
+
+/// The disk is filled up to this many bytes, and then with bytes.
+const BLOCK: u64 = 1 << 20;
 
 /// How long PostgreSQL may take to end when a run is given up.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -179,8 +184,16 @@ impl Cluster {
         };
         let file = File::create(&ballast.path)?;
         let disk = statvfs(&self.disk.folder)?;
-        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-        fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(free)?)?;
+        let mut free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        // PostgreSQL writes at the same time, so all of it may be too much by now.
+        while let Err(error) = fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(free)?) {
+            ensure!(error == Errno::ENOSPC && free > BLOCK, "{error}");
+            free -= BLOCK;
+        }
+        // The last one fails: the disk is full.
+        let block = vec![0; usize::try_from(BLOCK)?];
+        let mut end = OpenOptions::new().append(true).open(&ballast.path)?;
+        while end.write_all(&block).is_ok() {}
         Ok(ballast)
     }
 
