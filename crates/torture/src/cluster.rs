@@ -3,8 +3,8 @@
 //! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::Write,
+    fs::{self, File},
+    io::{Seek, SeekFrom, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -13,7 +13,6 @@ use std::{
 use anyhow::{Context, ensure};
 use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use nix::{
-    errno::Errno,
     fcntl::{FallocateFlags, fallocate},
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::{
@@ -37,8 +36,8 @@ pub(crate) const DATABASE: &str = "charge_once";
 /// The database of the card processor's simulator, on the same server.
 pub(crate) const PROCESSOR_DATABASE: &str = "processor";
 
-/// The disk is filled up to this many bytes, and then with bytes.
-const BLOCK: u64 = 1 << 20;
+/// How many bytes of a full disk are written and not only reserved.
+const WRITTEN: u64 = 64 << 20;
 
 /// How long PostgreSQL may take to end when a run is given up.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -177,24 +176,11 @@ impl Cluster {
     }
 
     /// Fills the disk. Returns what to remove.
-    pub(crate) fn fill_disk(&self) -> anyhow::Result<Ballast> {
+    pub(crate) async fn fill_disk(&self) -> anyhow::Result<Ballast> {
         ensure!(self.disk.is_own, "the data is on the machine's own disk");
-        let ballast = Ballast {
-            path: self.disk.folder.join("ballast"),
-        };
-        let file = File::create(&ballast.path)?;
-        let disk = statvfs(&self.disk.folder)?;
-        let mut free = disk.blocks_available().saturating_mul(disk.fragment_size());
-        // PostgreSQL writes at the same time, so all of it may be too much by now.
-        while let Err(error) = fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(free)?) {
-            ensure!(error == Errno::ENOSPC && free > BLOCK, "{error}");
-            free -= BLOCK;
-        }
-        // The last one fails: the disk is full.
-        let block = vec![0; usize::try_from(BLOCK)?];
-        let mut end = OpenOptions::new().append(true).open(&ballast.path)?;
-        while end.write_all(&block).is_ok() {}
-        Ok(ballast)
+        let folder = self.disk.folder.clone();
+        // It takes a second, which the clients' tasks must not wait for.
+        tokio::task::spawn_blocking(move || fill(&folder)).await?
     }
 
     /// Stops PostgreSQL. Removes the data unless it is to be kept.
@@ -223,6 +209,23 @@ impl Drop for Cluster {
             }
         }
     }
+}
+
+fn fill(folder: &Path) -> anyhow::Result<Ballast> {
+    let ballast = Ballast {
+        path: folder.join("ballast"),
+    };
+    let mut file = File::create(&ballast.path)?;
+    let disk = statvfs(folder)?;
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    // PostgreSQL writes at the same time, so all of it may be too much by now.
+    let most = i64::try_from(free.saturating_sub(WRITTEN))?;
+    fallocate(&file, FallocateFlags::empty(), 0, most)?;
+    file.seek(SeekFrom::End(0))?;
+    // The last one fails: the disk is full.
+    let block = vec![0; 1 << 20];
+    while file.write_all(&block).is_ok() {}
+    Ok(ballast)
 }
 
 fn is_alive(process: Pid) -> bool {

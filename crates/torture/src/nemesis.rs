@@ -184,7 +184,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             Some("locked table".to_owned())
         }
         Kind::FullDisk => {
-            let ballast = world.cluster.fill_disk().ok()?;
+            let ballast = world.cluster.fill_disk().await.ok()?;
             pause(random, 500, 2_500).await;
             drop(ballast);
             Some("full disk".to_owned())
