@@ -10,7 +10,7 @@ pub mod embedded;
 mod errors;
 pub mod migrations;
 
-use std::{future::Future, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
+use std::{future::Future, io::ErrorKind, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
 
 pub use sqlx::PgConnection;
 use sqlx::{
@@ -126,20 +126,40 @@ impl Database {
             runtime: Handle::current(),
             schema,
         };
-        let mut connection = database.first_connection(when_refused).await?;
+        let until = Instant::now() + FIRST_CONNECTION_LIMIT;
+        loop {
+            match database.prepare(config, when_refused, until).await {
+                Ok(()) => return Ok(database),
+                // The database was restarted in between, or the network broke.
+                Err(StartError::Unreachable(error))
+                    if Instant::now() + FIRST_CONNECTION_PAUSE < until
+                        && may_be_starting(&error, when_refused) =>
+                {
+                    tracing::warn!(%error, "the start begins again with another connection");
+                    tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn prepare(
+        &self,
+        config: &Config,
+        when_refused: WhenRefused,
+        until: Instant,
+    ) -> Result<(), StartError> {
+        let mut connection = self.first_connection(when_refused, until).await?;
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
         if config.migrate_on_start {
-            database.migrate().await?;
+            self.migrate().await?;
         }
-        if !database
-            .schema_is_current()
-            .await
-            .map_err(StartError::Unreachable)?
-        {
+        let is_current = self.schema_is_current().await;
+        if !is_current.map_err(StartError::Unreachable)? {
             return Err(StartError::SchemaNotCurrent);
         }
-        Ok(database)
+        Ok(())
     }
 
     /// The pool that requests share.
@@ -297,9 +317,9 @@ impl Database {
     async fn first_connection(
         &self,
         when_refused: WhenRefused,
+        until: Instant,
     ) -> Result<PgConnection, StartError> {
         let limit = FIRST_CONNECTION_LIMIT;
-        let until = Instant::now() + limit;
         let mut is_told = false;
         loop {
             let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
@@ -327,14 +347,21 @@ impl Database {
 /// Whether a database that fails like this may answer in a moment.
 fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
     if let sqlx::Error::Io(error) = error {
-        return error.kind() == std::io::ErrorKind::ConnectionRefused
-            && when_refused == WhenRefused::TryAgain;
+        return when_refused == WhenRefused::TryAgain
+            && matches!(
+                error.kind(),
+                ErrorKind::ConnectionRefused
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::UnexpectedEof
+            );
     }
-    // 57P03 is cannot_connect_now.
+    // admin_shutdown, crash_shutdown and cannot_connect_now.
     error
         .as_database_error()
         .and_then(|error| error.code())
-        .is_some_and(|code| code == "57P03")
+        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03"))
 }
 
 /// Pins what the promise rests on, and this program's name and time zone.

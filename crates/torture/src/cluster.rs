@@ -4,6 +4,7 @@
 
 use std::{
     fs::{self, File},
+    io::{Seek, SeekFrom, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -34,6 +35,9 @@ pub(crate) const DATABASE: &str = "charge_once";
 
 /// The database of the card processor's simulator, on the same server.
 pub(crate) const PROCESSOR_DATABASE: &str = "processor";
+
+/// How many bytes of a full disk are written and not only reserved.
+const WRITTEN: u64 = 64 << 20;
 
 /// How long PostgreSQL may take to end when a run is given up.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -172,16 +176,11 @@ impl Cluster {
     }
 
     /// Fills the disk. Returns what to remove.
-    pub(crate) fn fill_disk(&self) -> anyhow::Result<Ballast> {
+    pub(crate) async fn fill_disk(&self) -> anyhow::Result<Ballast> {
         ensure!(self.disk.is_own, "the data is on the machine's own disk");
-        let ballast = Ballast {
-            path: self.disk.folder.join("ballast"),
-        };
-        let file = File::create(&ballast.path)?;
-        let disk = statvfs(&self.disk.folder)?;
-        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-        fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(free)?)?;
-        Ok(ballast)
+        let folder = self.disk.folder.clone();
+        // It takes a second, which the clients' tasks must not wait for.
+        tokio::task::spawn_blocking(move || fill(&folder)).await?
     }
 
     /// Stops PostgreSQL. Removes the data unless it is to be kept.
@@ -210,6 +209,23 @@ impl Drop for Cluster {
             }
         }
     }
+}
+
+fn fill(folder: &Path) -> anyhow::Result<Ballast> {
+    let ballast = Ballast {
+        path: folder.join("ballast"),
+    };
+    let mut file = File::create(&ballast.path)?;
+    let disk = statvfs(folder)?;
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    // PostgreSQL writes at the same time, so all of it may be too much by now.
+    let most = i64::try_from(free.saturating_sub(WRITTEN))?;
+    fallocate(&file, FallocateFlags::empty(), 0, most)?;
+    file.seek(SeekFrom::End(0))?;
+    // The last one fails: the disk is full.
+    let block = vec![0; 1 << 20];
+    while file.write_all(&block).is_ok() {}
+    Ok(ballast)
 }
 
 fn is_alive(process: Pid) -> bool {

@@ -278,7 +278,7 @@ async fn watch_over(
             let accounts = database::account_ids(&pool, &load.accounts).await?;
             database::at_any_moment(&pool, &load.history, &accounts, &world.profile).await?;
             match world.profile.has_processor {
-                true => database::double_charges(&processors, &load.history).await,
+                true => database::double_charges(&pool, &processors, &load.history).await,
                 false => Ok(()),
             }
         };

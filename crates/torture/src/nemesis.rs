@@ -24,7 +24,7 @@ use crate::{
 
 /// A deck of faults. It is shuffled and dealt to its end again and again, so that a short run has
 /// every kind too.
-const DECK: [(Kind, usize); 17] = [
+const DECK: [(Kind, usize); 18] = [
     (Kind::KillReplica, 3),
     (Kind::RollingRestart, 1),
     (Kind::StopReplica, 2),
@@ -42,6 +42,7 @@ const DECK: [(Kind, usize); 17] = [
     (Kind::ProcessorNetwork, 3),
     (Kind::ProcessorFaults, 3),
     (Kind::Partition, 2),
+    (Kind::LateRefusals, 3),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,7 @@ enum Kind {
     ProcessorNetwork,
     ProcessorFaults,
     Partition,
+    LateRefusals,
 }
 
 /// How many faults of each kind there were.
@@ -182,7 +184,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             Some("locked table".to_owned())
         }
         Kind::FullDisk => {
-            let ballast = world.cluster.fill_disk().ok()?;
+            let ballast = world.cluster.fill_disk().await.ok()?;
             pause(random, 500, 2_500).await;
             drop(ballast);
             Some("full disk".to_owned())
@@ -194,6 +196,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         Kind::ProcessorNetwork => processor_network(world, replica, random).await,
         Kind::ProcessorFaults => processor_faults(world, random).await,
         Kind::Partition => partition(world, replica, random).await,
+        Kind::LateRefusals => late_refusals(world, replica, random).await,
     }
 }
 
@@ -376,6 +379,24 @@ async fn partition(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -
         network.inject(NetworkFault::None);
     }
     Some("one replica cut off from the processor".to_owned())
+}
+
+/// The way between one replica and the processor is long, and the processor refuses a request now and
+/// then: until the replica learns that nothing was executed, another one may have had it executed.
+async fn late_refusals(
+    world: &World,
+    replica: &Replica,
+    random: &mut ChaCha12Rng,
+) -> Option<String> {
+    let network = replica.processor.as_ref()?;
+    let delay = Duration::from_millis(random.random_range(200..800));
+    network.inject(NetworkFault::Delayed(delay));
+    for _ in 0..random.random_range(4..10) {
+        set_fault(world, "refuse", random.random_range(1..3)).await;
+        pause(random, 100, 400).await;
+    }
+    network.inject(NetworkFault::None);
+    Some("late refusals of the processor".to_owned())
 }
 
 /// Tells the processor to fail the next requests.

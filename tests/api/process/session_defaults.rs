@@ -2,12 +2,21 @@
 
 use std::{
     os::unix::{fs::MetadataExt, process::CommandExt},
+    path::PathBuf,
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use charge_once::database::{Database, embedded};
 use charge_once_embedded_postgres::EmbeddedPostgres;
-use sqlx::Connection;
+use sqlx::{Connection, postgres::PgConnectOptions};
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpListener, UnixStream},
+};
 use uuid::Uuid;
 
 use crate::support::harness::{TestDatabase, config, eventually};
@@ -84,4 +93,45 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     std::fs::remove_dir_all(&folder).unwrap();
     let message = refused.expect_err("the start is refused").to_string();
     assert!(message.contains("fsync=off"), "{message}");
+}
+
+/// A network that cuts the first connections after so many bytes of PostgreSQL's, and no later one.
+async fn flaky_network(socket: PathBuf, lengths: &'static [u64]) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let number = counter.fetch_add(1, Ordering::SeqCst);
+            let length = lengths.get(number).copied().unwrap_or(u64::MAX);
+            let mut server = UnixStream::connect(&socket).await.unwrap();
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.split();
+                let (from_server, mut to_server) = server.split();
+                let mut from_server = from_server.take(length);
+                tokio::select! {
+                    _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+                    _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
+                }
+            });
+        }
+    });
+    (port, accepted)
+}
+
+#[tokio::test]
+async fn a_start_outlives_connections_that_break() {
+    let database = TestDatabase::create().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let folder = options.get_socket().unwrap();
+    let socket = folder.join(format!(".s.PGSQL.{}", options.get_port()));
+    // In the handshake, among the settings, and in the look at the schema.
+    let lengths = &[0, 1, 300, 600, 700, 900];
+    let (port, accepted) = flaky_network(socket, lengths).await;
+    let name = options.get_database().unwrap();
+    let url = format!("postgres://charge_once@127.0.0.1:{port}/{name}?sslmode=disable");
+    Database::connect(&url, &config(&[])).await.unwrap();
+    assert!(accepted.load(Ordering::SeqCst) > lengths.len());
 }

@@ -16,6 +16,7 @@ use crate::{
     client::Account,
     cluster::DATABASE,
     history::{History, KeyHistory, Verdict, Violation, lock},
+    ids,
     load::CONTENDED,
     profile::Profile,
     report::{SHOWN_KEYS_MAX, SHOWN_MAX},
@@ -223,8 +224,10 @@ const EVIDENCE: [&str; 4] = [
       ORDER BY id",
 ];
 
-/// The processor's own word for a second effect: a charge that was authorized twice.
+/// The processor's own word for a second effect: a charge that was authorized twice, or one that we
+/// have given up, so that its request made another one.
 pub(crate) async fn double_charges(
+    ours: &PgPool,
     processors: &PgPool,
     history: &History,
 ) -> Result<(), sqlx::Error> {
@@ -234,6 +237,18 @@ pub(crate) async fn double_charges(
         let charge: String = row.get(0);
         let what = format!("the processor authorized {charge} twice");
         history.violate_about("G1", what, &charge);
+    }
+    // The processor first: our row is committed before it is asked, and stays.
+    let query = "SELECT charge FROM processor.charges";
+    let theirs: Vec<String> = sqlx::query_scalar(query).fetch_all(processors).await?;
+    let query = "SELECT id FROM charges";
+    let ours: Vec<Uuid> = sqlx::query_scalar(query).fetch_all(ours).await?;
+    let ours: HashSet<String> = ours.iter().map(|id| ids::public("ch", *id)).collect();
+    for charge in theirs {
+        if !ours.contains(&charge) {
+            let what = format!("the processor authorized {charge}, which we have given up");
+            history.violate_about("G1", what, &charge);
+        }
     }
     Ok(())
 }
@@ -352,7 +367,7 @@ async fn newest_events(pool: &PgPool, history: &History) -> Result<(), sqlx::Err
         let mut told: HashMap<String, String> =
             events.iter().map(|row| (row.get(0), row.get(1))).collect();
         for row in sqlx::query(rows).fetch_all(pool).await? {
-            let id = crate::ids::public(prefix, row.get(0));
+            let id = ids::public(prefix, row.get(0));
             let is: String = row.get(1);
             match told.remove(&id) {
                 Some(told) if told == is => {}
