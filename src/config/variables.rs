@@ -218,7 +218,9 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "RUST_LOG",
         Some("info"),
-        "Which log lines are written, in the syntax of tracing's EnvFilter.",
+        "Which log lines are written, in the syntax of tracing's EnvFilter. At debug and trace, \
+         charge-once and sqlx alone write lines: those of the HTTP libraries would show what \
+         strangers send, and the hosts of webhooks.",
     ),
 ];
 
