@@ -114,7 +114,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "STATEMENT_TIMEOUT",
         Some("3s"),
-        "Longest time one SQL statement may take.",
+        "Longest time one SQL statement may take. The wait of the test card tok_slow is one of \
+         two seconds: at 2s or less, that card always gets 503.",
     ),
     variable(
         "DATABASE_DEADLINE",
