@@ -3,7 +3,8 @@
 #   docker build -t charge-once .
 #   docker run -e DATABASE_URL=postgres://… -p 8080:8080 charge-once
 
-FROM rust:1-bookworm AS build
+# The release of rust-toolchain.toml.
+FROM rust:1.95.0-bookworm AS build
 WORKDIR /build
 
 # Queries are checked against .sqlx/, so the build needs no database.
@@ -39,9 +40,9 @@ COPY src src
 RUN find src crates -name '*.rs' -exec touch {} + \
     && cargo build --release --locked
 
-# The Debian release of the build image, for the same C library. TLS and its root certificates are
+# Debian 12 is bookworm, the release of the build image, for the same C library. TLS and its root certificates are
 # compiled in, so no package is needed.
-FROM debian:bookworm-slim
+FROM debian:12.12-slim
 COPY --from=build /build/target/release/charge-once /usr/local/bin/charge-once
 
 # A number, so that Kubernetes can verify that it isn't root. The program owns and writes no file.

@@ -2,38 +2,67 @@
 //!
 //! Promise: every line of a request carries its `req_…`. Never logged: bodies, idempotency keys,
 //! names of workflows, API keys, query strings, paths as sent (the route's pattern stands for
-//! them), and the URLs and secrets of webhooks. A successful probe of `/livez` or `/readyz` is a
-//! line at DEBUG, every other request one at INFO.
+//! them), methods that HTTP doesn't define, and the URLs and secrets of webhooks. A successful probe
+//! of `/livez` or `/readyz` is a line at DEBUG, every other request one at INFO.
 
 use actix_web::{
     HttpMessage,
     body::MessageBody,
     dev::{ServiceRequest, ServiceResponse},
+    http::Method,
 };
-use tracing::Span;
+use tracing::{Level, Metadata, Span};
 use tracing_actix_web::RootSpanBuilder;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter, filter::filter_fn, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 use crate::{config::Log, domain::ids::RequestId};
 
 /// Starts logging to standard error. Call it once.
 pub fn start(log: &Log) {
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&log.filter))
-        .with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry()
+        .with(EnvFilter::new(&log.filter))
+        .with(filter_fn(may_be_logged));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     if log.json {
-        subscriber
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .init();
+        let lines = lines.json().flatten_event(true).with_current_span(false);
+        registry.with(lines).init();
     } else {
-        subscriber.init();
+        registry.with(lines).init();
     }
+}
+
+/// The crates that may write lines at DEBUG and TRACE, whatever `RUST_LOG` says. sqlx writes
+/// statements, without the values bound to them.
+const DETAILED: [&str; 2] = ["charge_once", "sqlx"];
+
+/// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks.
+fn may_be_logged(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO
+        || DETAILED
+            .iter()
+            .any(|crate_name| metadata.target().starts_with(crate_name))
 }
 
 /// What load balancers and container engines ask every few seconds.
 const PROBES: [&str; 2] = ["/livez", "/readyz"];
+
+/// A method may be any word, of any length: a card number too.
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::CONNECT => "CONNECT",
+        Method::TRACE => "TRACE",
+        _ => "unknown",
+    }
+}
 
 /// Opens the span of a request and closes it with one line.
 pub struct RequestSpan;
@@ -48,8 +77,10 @@ impl RootSpanBuilder for RequestSpan {
         tracing::info_span!(
             "request",
             request_id,
-            method = %request.method(),
-            route = request.match_pattern().unwrap_or_else(|| "unknown".to_owned()),
+            method = known(request.method()),
+            route = request
+                .match_pattern()
+                .unwrap_or_else(|| "unknown".to_owned()),
             account = tracing::field::Empty,
         )
     }

@@ -1,17 +1,17 @@
 //! Recognizes card numbers in text.
 //!
 //! Promise: a text that is spelled like a card number is found, so that it can be refused before it
-//! is stored, logged or echoed; identifiers and timestamps of the usual kinds are never mistaken
-//! for one. A card is found only when no further digits are joined to it by a single space or dash:
-//! `4242424242424242 12/30` reads as one run of 18 digits.
+//! is stored, logged or echoed. Identifiers of the usual kinds are never mistaken for one: UUIDs,
+//! timestamps, article numbers, phone numbers, IBANs, and order numbers with a date.
+
+mod groups;
 
 use std::ops::RangeInclusive;
 
-use uuid::Uuid;
+use groups::{Before, Group, Separator, digit, is_word, leading_run};
 
-/// Digits in a card number: the shortest and the longest that any row of
-/// [`ISSUERS`] admits. ISO/IEC 7812-1 sets the upper bound.
-const CARD_DIGITS: RangeInclusive<usize> = 13..=19;
+/// The fewest digits that any row of [`ISSUERS`] admits.
+const CARD_DIGITS_MIN: usize = 14;
 
 /// Leading digits that [`ISSUERS`] is keyed by. Four is the fewest that tell all
 /// its rows apart.
@@ -20,9 +20,12 @@ const PREFIX_DIGITS: usize = 4;
 /// Card schemes by the range of their first four digits, with the lengths, in
 /// digits, that each issues. The Luhn check alone accepts one number in ten;
 /// this table is what keeps order numbers and timestamps from being refused.
+///
+/// Visa's cards of 13 digits are long gone. Every tenth article number of Germany
+/// (EAN, 13 digits that begin with 40 to 44) would pass for one.
 const ISSUERS: &[(RangeInclusive<u16>, &[usize])] = &[
     // Visa.
-    (4000..=4999, &[13, 16, 19]),
+    (4000..=4999, &[16, 19]),
     // Mastercard.
     (5100..=5599, &[16]),
     (2221..=2720, &[16]),
@@ -42,32 +45,69 @@ const ISSUERS: &[(RangeInclusive<u16>, &[usize])] = &[
     (6200..=6299, &[16, 19]),
 ];
 
-/// Characters in a UUID written with dashes (RFC 9562, section 4).
-const UUID_CHARS: usize = 36;
+/// Digits in each group of a number, as it is printed on a card. A number that is
+/// written in other groups is another kind of number.
+const PRINTED_GROUPS: &[&[usize]] = &[
+    // Most cards.
+    &[4, 4, 4, 4],
+    // American Express.
+    &[4, 6, 5],
+    // Diners Club.
+    &[4, 6, 4],
+    // Cards of 19 digits.
+    &[4, 4, 4, 4, 3],
+];
+
+/// A card of 16 digits, and the three digits of its security code.
+const GROUPS_WITH_SECURITY_CODE: [usize; 5] = [4, 4, 4, 4, 3];
+
+/// Characters in an IBAN of six groups of four, as Pakistan, Romania and the Virgin
+/// Islands print theirs (ISO 13616).
+const IBAN_CHARS: usize = 29;
 
 /// Hexadecimal digits after `\u` in a JSON string (RFC 8259, section 7).
 const ESCAPE_HEX_DIGITS: usize = 4;
 
-/// Whether `text` holds a card number.
+/// Whether `text` holds a card number: digits that
+/// - are contiguous, or grouped as on a card by one kind of separator;
+/// - touch no letter and no `_`;
+/// - have a length and a prefix that a card scheme issues;
+/// - pass the Luhn check.
 ///
-/// It does when a run of digits, single spaces or dashes between them allowed,
-/// - extends as far as it can both ways and touches no letter, digit or `_`,
-/// - has a length and a prefix that a card scheme issues, and
-/// - passes the Luhn check.
-///
-/// UUIDs are skipped. Their dashes can set off groups of 13 digits and more, and
-/// about one random UUID in a hundred thousand would pass for a card; no card is
-/// ever grouped as 8-4-4-4-12, so skipping that shape hides none.
+/// Spaces, dashes and dots separate, each in all their forms, and fullwidth digits are digits.
+/// Digits beside a grouped number that continue its groups make it another number, but for an
+/// expiry date and a security code.
 #[must_use]
 pub fn holds_card_number(text: &str) -> bool {
+    if text.chars().filter_map(digit).count() < CARD_DIGITS_MIN {
+        return false;
+    }
     let mut rest = text;
-    while let Some((before, after)) = split_at_uuid(rest) {
+    while let Some((before, after)) = split_at_iban(rest) {
         if has_card_run(before) {
             return true;
         }
         rest = after;
     }
     has_card_run(rest)
+}
+
+/// The digits of a field that is meant to hold a card number, without the single separators between
+/// them. `None` for text that holds anything else.
+#[must_use]
+pub fn card_digits(text: &str) -> Option<String> {
+    let (run, after) = leading_run(text, Before::default());
+    let written = run.iter().map(|group| group.text);
+    let digits = written.flat_map(str::chars).filter_map(digit).collect();
+    after.is_empty().then_some(digits)
+}
+
+/// Whether the digits in `text` are a card number, whatever separates them: the question about a
+/// field that is meant to hold one.
+#[must_use]
+pub fn digits_are_card_number(text: &str) -> bool {
+    let digits: String = text.chars().filter_map(digit).collect();
+    is_card_number(&digits)
 }
 
 /// Whether a body that could not be decoded holds a card number.
@@ -84,17 +124,17 @@ pub fn bytes_hold_card_number(raw: &[u8]) -> bool {
             .any(|(name, value)| holds_card_number(&name) || holds_card_number(&value))
 }
 
-/// Splits `text` around the first UUID in it that stands apart from other letters
-/// and digits. The parts therefore begin and end at a non-alphanumeric character,
-/// and a run of digits in them touches what it touched in the whole.
-fn split_at_uuid(text: &str) -> Option<(&str, &str)> {
+/// Splits `text` around the first IBAN in it whose account is grouped as card numbers are. The
+/// parts begin and end at a character that is not alphanumeric, so a run of digits in them touches
+/// what it touched in the whole.
+fn split_at_iban(text: &str) -> Option<(&str, &str)> {
     let mut in_word = false;
     for (at, character) in text.char_indices() {
-        if !in_word && character.is_ascii_hexdigit() {
+        if !in_word && character.is_ascii_uppercase() {
             let (before, from_here) = text.split_at(at);
-            if let Some((candidate, after)) = from_here.split_at_checked(UUID_CHARS)
+            if let Some((candidate, after)) = from_here.split_at_checked(IBAN_CHARS)
                 && !after.starts_with(char::is_alphanumeric)
-                && Uuid::try_parse(candidate).is_ok()
+                && is_iban(candidate)
             {
                 return Some((before, after));
             }
@@ -104,52 +144,122 @@ fn split_at_uuid(text: &str) -> Option<(&str, &str)> {
     None
 }
 
+/// Whether `text` is an IBAN such as `PK36 SCBL 0000 0011 2345 6702`: a country, two check digits,
+/// a bank of four letters, and an account of 16 digits. Every other IBAN has a letter or another
+/// number of digits where that would look like a card.
+fn is_iban(text: &str) -> bool {
+    const SHAPE: &[u8; IBAN_CHARS] = b"AA00 AAAA 0000 0000 0000 0000";
+    let has_shape = text.len() == SHAPE.len()
+        && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
+            b'A' => byte.is_ascii_uppercase(),
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == b' ',
+        });
+    if !has_shape {
+        return false;
+    }
+    // ISO 7064, MOD 97-10: the country and the check digits count last, letters as 10 to 35.
+    let (head, account) = text.split_at_checked(4).unwrap_or_default();
+    let remainder = account
+        .chars()
+        .chain(head.chars())
+        .fold(0, |sum, character| match character.to_digit(36) {
+            Some(digit @ ..10) => (sum * 10 + digit) % 97,
+            Some(letter) => (sum * 100 + letter) % 97,
+            None => sum,
+        });
+    remainder == 1
+}
+
 fn has_card_run(text: &str) -> bool {
     let mut rest = text;
-    let mut touches_before = false;
+    let mut before = Before::default();
     loop {
-        let (digits, after) = leading_run(rest);
-        if !touches_before && !after.starts_with(is_word) && is_card_number(&digits) {
+        let (run, after) = leading_run(rest, before);
+        if run_holds_card(&run) {
             return true;
         }
         let mut characters = after.chars();
         let Some(character) = characters.next() else {
             return false;
         };
-        touches_before = is_word(character);
-        rest = characters.as_str();
-    }
-}
-
-/// The digits that `text` begins with, single spaces and dashes between them left
-/// out, and what follows them.
-pub(super) fn leading_run(text: &str) -> (String, &str) {
-    let mut digits = String::new();
-    let mut rest = text;
-    loop {
-        let next = if digits.is_empty() {
-            rest
-        } else {
-            rest.strip_prefix([' ', '-']).unwrap_or(rest)
+        before = Before {
+            word_chars: match is_word(character) {
+                true if run.is_empty() => before.word_chars + 1,
+                true => 1,
+                false => 0,
+            },
+            joins: matches!(character, '/' | '-'),
         };
-        let mut characters = next.chars();
-        match characters.next() {
-            Some(digit) if digit.is_ascii_digit() => digits.push(digit),
-            Some(_) | None => return (digits, rest),
-        }
         rest = characters.as_str();
     }
 }
 
-fn is_word(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
+/// A space may separate the groups of a number, and it separates words. So each word is searched,
+/// and neighboring words without dashes and dots are read as one number too.
+fn run_holds_card(run: &[Group<'_>]) -> bool {
+    let digits: usize = run.iter().map(|group| group.count).sum();
+    if digits < CARD_DIGITS_MIN {
+        return false;
+    }
+    let words: Vec<&[Group<'_>]> = run
+        .split_inclusive(|group| group.joint == Some(Separator::Space))
+        .collect();
+    words.iter().any(|word| word_holds_card(word))
+        || words
+            .split(|word| word.len() > 1)
+            .any(|words| is_card_of_words(words))
+}
+
+/// Whether a word is a card number, or one of its groups is.
+fn word_holds_card(word: &[Group<'_>]) -> bool {
+    let Some((_, joined)) = word.split_last() else {
+        return false;
+    };
+    let kind = joined.first().and_then(|group| group.joint);
+    // Programs write a fraction with up to 17 digits: 0.4242424242424242.
+    let is_decimal = joined.len() == 1 && kind == Some(Separator::Dot);
+    let is_one_kind = joined.iter().all(|group| group.joint == kind);
+    let holds_whole_number = || word.iter().any(|group| is_card(std::iter::once(group)));
+    !is_decimal && (holds_whole_number() || is_one_kind && is_card(word.iter()))
+}
+
+/// Whether words of digits alone are the groups of a card number, with or without the end of
+/// something else beside it.
+fn is_card_of_words(words: &[&[Group<'_>]]) -> bool {
+    let apart = |word: Option<&&[Group<'_>]>| {
+        let is_apart = word.is_some_and(|word| word.iter().any(|group| group.is_apart));
+        usize::from(is_apart)
+    };
+    let (first, last) = (apart(words.first()), words.len() - apart(words.last()));
+    [
+        (0, words.len()),
+        (first, words.len()),
+        (0, last),
+        (first, last),
+    ]
+    .into_iter()
+    .filter_map(|(from, to)| words.get(from..to))
+    .any(|words| is_card(words.iter().copied().flatten()))
+}
+
+/// Whether these groups together are one card number.
+fn is_card<'a>(groups: impl Iterator<Item = &'a Group<'a>> + Clone) -> bool {
+    let counts: Vec<usize> = groups.clone().map(|group| group.count).collect();
+    let is_whole = counts.len() == 1 || PRINTED_GROUPS.contains(&counts.as_slice());
+    if !is_whole || groups.clone().any(|group| group.in_word) {
+        return false;
+    }
+    let digits_of = |count| -> String {
+        let written = groups.clone().take(count).map(|group| group.text);
+        written.flat_map(str::chars).filter_map(digit).collect()
+    };
+    is_card_number(&digits_of(counts.len()))
+        || counts == GROUPS_WITH_SECURITY_CODE && is_card_number(&digits_of(counts.len() - 1))
 }
 
 /// Whether `digits`, ASCII digits only, could have been issued as a card number.
 fn is_card_number(digits: &str) -> bool {
-    if !CARD_DIGITS.contains(&digits.len()) {
-        return false;
-    }
     let Some(prefix) = digits
         .get(..PREFIX_DIGITS)
         .and_then(|prefix| prefix.parse::<u16>().ok())
@@ -188,5 +298,7 @@ fn unescape_json(text: &str) -> String {
     plain
 }
 
+#[cfg(test)]
+mod identifiers;
 #[cfg(test)]
 pub(super) mod tests;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{
-    card_numbers::{holds_card_number, leading_run},
+    card_numbers::{card_digits, digits_are_card_number, holds_card_number},
     param_path::{ParamPath, Step},
 };
 
@@ -61,13 +61,12 @@ fn find_in_value(
         Value::String(text) => Cow::Borrowed(text.as_str()),
         Value::Number(number) => Cow::Owned(number.to_string()),
     };
-    if path.is_source_number() {
-        let (digits, after) = leading_run(&text);
-        if after.is_empty() && allowed(&digits) {
-            return None;
-        }
+    let is_source_number = path.is_source_number();
+    if is_source_number && card_digits(&text).is_some_and(|digits| allowed(&digits)) {
+        return None;
     }
-    holds_card_number(&text).then(|| Found {
+    let is_found = holds_card_number(&text) || is_source_number && digits_are_card_number(&text);
+    is_found.then(|| Found {
         param: path.to_param(),
     })
 }
@@ -120,9 +119,11 @@ mod tests {
 
     #[test]
     fn a_test_card_is_exempt_at_source_number_alone() {
-        let card = "4242 4242-42424242";
+        let card = "4242 4242 4242 4242";
+        let oddly = "4242 4242-4242\u{a0}\u{ff14}242";
         let sources = [
             (json!({"source": {"number": card}}), None),
+            (json!({"source": {"number": oddly}}), None),
             (
                 json!({"source": {"number": 4_242_424_242_424_242_i64}}),
                 None,
@@ -132,15 +133,19 @@ mod tests {
                 found_at("source[number]"),
             ),
             (
-                json!({"source": {"number": format!("{card}.")}}),
+                json!({"source": {"number": format!("{oddly}.")}}),
                 found_at("source[number]"),
             ),
             (
-                json!({"source": {"number": {"number": card}}}),
+                json!({"source": {"number": "41 11-1111\u{a0}11111111"}}),
+                found_at("source[number]"),
+            ),
+            (
+                json!({"source": {"number": {"number": "4242424242424242"}}}),
                 found_at("source[number][number]"),
             ),
             (
-                json!({"source": {"number": [card]}}),
+                json!({"source": {"number": ["4242424242424242"]}}),
                 found_at("source[number][0]"),
             ),
             (json!({"source": {"name": card}}), found_at("source[name]")),

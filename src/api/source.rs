@@ -1,6 +1,7 @@
 //! The parameter `source`: the card that is charged.
 
 use super::{
+    card_numbers::card_digits,
     error::ApiError,
     params::{Fields, TextOrFields},
 };
@@ -40,8 +41,8 @@ fn card_of_fields(mut fields: Fields<'_>) -> Result<Card, ApiError> {
     let Some(number) = fields.text("number", usize::MAX)? else {
         return Err(fields.missing("number"));
     };
-    let digits: String = number.chars().filter(|c| !matches!(c, ' ' | '-')).collect();
-    let Some(card) = test_cards::by_number(&digits) else {
+    let card = card_digits(&number).and_then(|digits| test_cards::by_number(&digits));
+    let Some(card) = card else {
         return Err(fields.invalid("number", "Must be the number of a test card."));
     };
     let Some(exp_month) = fields.integer("exp_month", 1..=12)? else {

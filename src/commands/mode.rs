@@ -38,10 +38,12 @@ pub(super) async fn must_be_free(
     mode: Mode,
 ) -> Result<(), Rejection> {
     let links = store::charges::links(tx, account, charge).await?;
+    // First: that it is unfinished passes, and this doesn't.
+    must_have_taken_the_money(mode, &links)?;
     if links.is_unfinished {
         return Err(unfinished());
     }
-    must_have_taken_the_money(mode, &links)
+    Ok(())
 }
 
 /// Money goes back through the processor that took it. The simulation can't return a processor's
@@ -50,9 +52,13 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
     let cause = match (mode, links.is_across_a_network) {
         (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
         (Mode::OneTransaction, true) => {
-            "the charge was made by a processor across a network, which takes PROCESSOR_URL"
+            "the charge was made by a processor across a network, and PROCESSOR_URL is not set: \
+             start this server with the PROCESSOR_URL of that processor"
         }
-        (Mode::Phases, false) => "the charge was simulated, which takes no PROCESSOR_URL",
+        (Mode::Phases, false) => {
+            "the charge was simulated, and PROCESSOR_URL is set: send the request to a server \
+             without it"
+        }
     };
     Err(Rejection::Failed(Failure::unsupported(cause)))
 }

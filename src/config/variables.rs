@@ -114,7 +114,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "STATEMENT_TIMEOUT",
         Some("3s"),
-        "Longest time one SQL statement may take.",
+        "Longest time one SQL statement may take. The wait of the test card tok_slow is one of \
+         two seconds: at 2s or less, that card always gets 503.",
     ),
     variable(
         "DATABASE_DEADLINE",
@@ -218,7 +219,9 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "RUST_LOG",
         Some("info"),
-        "Which log lines are written, in the syntax of tracing's EnvFilter.",
+        "Which log lines are written, in the syntax of tracing's EnvFilter. At debug and trace, \
+         charge-once and sqlx alone write lines: those of the HTTP libraries would show what \
+         strangers send, and the hosts of webhooks.",
     ),
 ];
 

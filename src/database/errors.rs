@@ -25,8 +25,8 @@ pub enum StartError {
     /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
-         crash could lose charges that were acknowledged, or a retry not see them. Set it on the \
-         server, and let a connection pooler pass startup options on"
+         crash could lose charges that were acknowledged, or a retry not see them. Set \
+         {setting}={needed} on the server, and let a connection pooler pass startup options on"
     )]
     Unsafe {
         /// The setting's name.

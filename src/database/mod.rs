@@ -390,6 +390,8 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
 async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
     for (setting, needed) in [
         ("fsync", "on"),
+        // Without it, a page that a crash tore in two stays torn.
+        ("full_page_writes", "on"),
         ("synchronous_commit", "on"),
         ("default_transaction_isolation", "read committed"),
     ] {

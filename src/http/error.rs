@@ -22,6 +22,11 @@ use crate::{
 /// request through in a second.
 const RETRY_AFTER_SECONDS: &str = "1";
 
+/// What a client is told where the process is not set up for the work.
+const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processor that the request \
+     is about, so retrying does not help until its operator has changed that. No outcome was stored \
+     for the key. After that, retry with the same key, and only with the same key.";
+
 /// An error to answer with, not stored under any key.
 #[derive(Debug)]
 pub struct HttpError {
@@ -61,11 +66,14 @@ impl HttpError {
             FailureKind::Unavailable | FailureKind::Unsupported => ErrorCode::ServiceUnavailable,
             FailureKind::Internal => ErrorCode::InternalError,
         };
-        Self {
+        if kind == FailureKind::Unsupported {
             // The same process would answer the same, however long a client waits.
-            should_retry: kind != FailureKind::Unsupported && code.should_retry(),
-            ..ApiError::explained(code).into()
+            return Self {
+                should_retry: false,
+                ..ApiError::new(code, ANOTHER_PROCESSOR).into()
+            };
         }
+        ApiError::explained(code).into()
     }
 
     /// A read that failed. Its cause is logged here, and opaque to the client.

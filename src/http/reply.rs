@@ -82,7 +82,9 @@ fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError>
         Outcome::InUse => Err(HttpError::key_in_use()),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
         Outcome::Unfinished => Err(HttpError::failed_read(Failure::unsupported(
-            "the key is in flight by a command in phases, which takes PROCESSOR_URL",
+            "the key is in flight with a processor across a network, and PROCESSOR_URL is not set: \
+             start this server with the PROCESSOR_URL of that processor, or see `charge-once \
+             operations list`",
         ))),
         Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
     }

@@ -124,8 +124,11 @@ fn explain(error: &(dyn Error + 'static)) -> &'static str {
     let mut cause = Some(error);
     while let Some(error) = cause {
         match error.downcast_ref::<Unconnectable>() {
-            Some(Unconnectable::NotPublic) => return "refused: private address",
-            Some(Unconnectable::NoAddress) => return "host not found",
+            // One text for both: an account must not learn which names the network of this
+            // service knows.
+            Some(Unconnectable::NotPublic | Unconnectable::NoAddress) => {
+                return "the host has no public address";
+            }
             None => {}
         }
         if error

@@ -115,14 +115,16 @@ impl CheckoutSteps {
             // Its outcome is in the checkout's table.
             Outcome::Stored { .. } => Ok(()),
             Outcome::InUse => Err(Failure::unavailable(what("somebody else is at it"))),
-            Outcome::Unfinished => Err(Failure::unavailable(what(
-                "it was begun with a processor across a network, which takes PROCESSOR_URL",
+            Outcome::Unfinished => Err(Failure::unsupported(what(
+                "it was begun with a processor across a network, and PROCESSOR_URL is not set: \
+                 start this server with the PROCESSOR_URL of that processor",
             ))),
             Outcome::Reused => Err(Failure::internal(what("its key is another request's"))),
             // "Busy" would say that nothing was done, and earlier steps were.
             Outcome::Failed(failure) => Err(match failure.kind {
                 FailureKind::Internal => Failure::internal(what(&failure.cause)),
-                FailureKind::Busy | FailureKind::Unavailable | FailureKind::Unsupported => {
+                FailureKind::Unsupported => Failure::unsupported(what(&failure.cause)),
+                FailureKind::Busy | FailureKind::Unavailable => {
                     Failure::unavailable(what(&failure.cause))
                 }
             }),

@@ -301,10 +301,48 @@ fn members() -> Vec<String> {
         .collect()
 }
 
+/// A file of the project's folder.
+fn read(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// Checks and image are built by one compiler, which `rust-toolchain.toml` names.
+#[test]
+fn the_image_is_built_with_the_compiler_of_the_checks() {
+    let toolchain = read("rust-toolchain.toml");
+    let channel = toolchain
+        .lines()
+        .find_map(|line| line.strip_prefix("channel = "));
+    let release = channel.unwrap().trim_matches('"');
+    let image = format!("FROM rust:{release}-bookworm AS build\n");
+    assert!(read("Dockerfile").contains(&image), "{image}");
+}
+
+/// A base image without a version changes under the same name.
+#[test]
+fn base_images_have_a_version() {
+    let (dockerfile, compose) = (read("Dockerfile"), read("docker-compose.yml"));
+    let built = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("FROM "));
+    let run = compose
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("image: "));
+    let images: Vec<_> = built.chain(run).collect();
+    assert!(images.len() >= 4, "{images:?}");
+    for image in images {
+        let (_, tag) = image.split_once(':').unwrap_or_default();
+        let version = tag.split(['-', ' ']).next().unwrap_or_default();
+        let numbers = version
+            .split('.')
+            .filter(|part| part.parse::<u32>().is_ok());
+        assert!(numbers.count() >= 2, "{image}");
+    }
+}
+
 #[test]
 fn the_image_s_first_layer_has_every_manifest() {
-    let dockerfile = Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile");
-    let dockerfile = fs::read_to_string(dockerfile).unwrap();
+    let dockerfile = read("Dockerfile");
     let members = members();
     assert!(!members.is_empty());
     for member in members {

@@ -4,9 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::support::{
-    harness::{API_KEY, TestServer, charge},
+    harness::{API_KEY, PATIENCE, TestServer, charge},
+    records::assert_nothing_stored,
     wire::{FORM, JSON, error, param, send_raw},
 };
 
@@ -278,6 +283,30 @@ async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
     }
     // Chunked or not is not part of the request's identity: the second one was a replay.
     assert_eq!(server.database.charges().await, 1);
+}
+
+/// The HTTP library takes such a chunk for a broken connection: it closes it, and drops the reply
+/// that says why.
+#[tokio::test]
+async fn chunks_that_are_none_end_the_connection_and_nothing_is_stored() {
+    let server = TestServer::start().await;
+    for size in ["10000000000000000", "ffffffffffffffffff", "x", "-1"] {
+        let request = format!(
+            "POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\n\
+             Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n\
+             {size}\r\n{}\r\n0\r\n\r\n",
+            charge(),
+        );
+        let mut stream = TcpStream::connect(server.client.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = Vec::new();
+        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut reply));
+        // It may be reset: what was sent is not read to its end.
+        let _ = ended.await.expect("the connection ends");
+        assert!(!reply.starts_with(b"HTTP/1.1 2"), "{size}");
+    }
+    assert_nothing_stored(&server.database, "the chunks are none").await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
 }
 
 #[test]

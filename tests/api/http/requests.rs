@@ -151,6 +151,24 @@ async fn a_card_number_anywhere_is_refused_before_anything_is_stored() {
             with("description", "4242-4242-4242-4242".into()),
             "description",
         ),
+        (
+            JSON,
+            with(
+                "description",
+                "4242\u{a0}4242\u{2007}4242\u{202f}4242 12/30".into(),
+            ),
+            "description",
+        ),
+        (
+            JSON,
+            with("metadata", json!({"card": "\u{ff14}242.4242.4242.4242"})),
+            "metadata[card]",
+        ),
+        (
+            FORM,
+            "amount=1&currency=usd&customer=4242%E2%80%894242%E2%80%894242%E2%80%894242".to_owned(),
+            "customer",
+        ),
         (JSON, with("customer", CARD.into()), "customer"),
         (JSON, with("source", CARD.into()), "source"),
         (
@@ -224,6 +242,54 @@ async fn a_card_number_anywhere_is_refused_before_anything_is_stored() {
     assert_eq!(client.charge("key-1").await.status, 201);
 }
 
+/// As the keys of clients that count, and of those that use the numbers of their orders.
+#[tokio::test]
+async fn a_number_that_is_no_card_is_a_key() {
+    let server = TestServer::start().await;
+    for key in [
+        "4222222222222",
+        "4006380000094",
+        "20261121-0042",
+        "1795000000000000001",
+        "42-42-42-42-42-42-42-42",
+        "0.4242424242424242",
+    ] {
+        assert_eq!(server.client.charge(key).await.status, 201, "{key}");
+    }
+    for key in [
+        "4242424242424242",
+        "4242.4242.4242.4242",
+        "a-4242424242424242-1",
+    ] {
+        let answer = server.client.charge(key).await;
+        assert_eq!(
+            error(&answer),
+            (400, "card_number_forbidden".into()),
+            "{key}"
+        );
+    }
+}
+
+/// Customers write their card's number in groups, and copy it from pages that keep them together.
+#[tokio::test]
+async fn a_test_card_is_charged_in_any_spelling() {
+    let server = TestServer::start().await;
+    for number in [
+        "4242 4242 4242 4242",
+        "4242-4242-4242-4242",
+        "4242\u{a0}4242\u{a0}4242\u{a0}4242",
+        "4242 424242424242",
+        "\u{ff14}\u{ff12}42424242424242",
+    ] {
+        let mut body = charge();
+        body["source"] =
+            json!({"object": "card", "number": number, "exp_month": 12, "exp_year": 2030});
+        let answer = server.client.post_new("/charges", &body).await;
+        assert_eq!(answer.status, 201, "{number}: {answer:?}");
+        assert_eq!(answer.json()["source"]["last4"], "4242", "{number}");
+    }
+}
+
 #[tokio::test]
 async fn messages_never_echo_values() {
     const SECRET: &str = "hunter2";
@@ -280,7 +346,17 @@ async fn a_path_that_would_be_stored_is_bounded_and_holds_no_card_number() {
         ("/charges/%2F4242424242424242", 400, "card_number_forbidden"),
         ("/charges/%254242424242424242", 400, "card_number_forbidden"),
         (
-            "/v1/charges/4242%2D4242%204242-4242/capture",
+            "/v1/charges/4242%2D4242%2d4242-4242/capture",
+            400,
+            "card_number_forbidden",
+        ),
+        (
+            "/v1/charges/4242%C2%A04242%E2%80%AF4242%204242/capture",
+            400,
+            "card_number_forbidden",
+        ),
+        (
+            "/charges/%EF%BC%94242424242424242",
             400,
             "card_number_forbidden",
         ),

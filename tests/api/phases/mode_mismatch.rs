@@ -1,11 +1,29 @@
-//! A charge that was made with the other setting of PROCESSOR_URL: no waiting helps.
+//! A charge, a key or a checkout that needs the other setting of PROCESSOR_URL: no waiting helps.
+
+use std::io::Read;
 
 use serde_json::json;
 
 use crate::support::{
-    harness::{ServerProcess, TestDatabase, charge},
+    harness::{Answer, ServerProcess, TestDatabase, charge},
     processor::Processor,
 };
+
+/// A refusal that no retry changes, and that is stored nowhere.
+fn assert_no_retry_helps(answer: &Answer, what: &str) {
+    assert_eq!(answer.status, 503, "{what}: {answer:?}");
+    assert_eq!(answer.code(), "service_unavailable", "{what}");
+    let should_retry = answer.header("stripe-should-retry");
+    assert_eq!(should_retry, Some("false"), "{what}: {answer:?}");
+    let message = answer.json()["error"]["message"].to_string();
+    for words in [
+        "not set up for the card processor",
+        "retrying does not help",
+    ] {
+        assert!(message.contains(words), "{what}: {message}");
+    }
+    assert_eq!(answer.header("idempotency-expires"), None, "{what}");
+}
 
 #[tokio::test]
 async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processor() {
@@ -20,18 +38,71 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
         let id = server.client.post("/charges", "key-1", &body).await.id();
         drop(server);
 
-        let server = ServerProcess::start(&database, asked_with);
-        for (path, body) in [
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, asked_with);
+        let requests = [
             (format!("/charges/{id}/capture"), json!({})),
             ("/refunds".to_owned(), json!({"charge": id})),
-        ] {
-            let answer = server.client.post_new(&path, &body).await;
-            assert_eq!(answer.code(), "service_unavailable", "{path}");
-            assert_eq!(
-                answer.header("stripe-should-retry"),
-                Some("false"),
-                "{path}"
-            );
+        ];
+        for (path, body) in &requests {
+            let answer = server.client.post(path, path, body).await;
+            assert_no_retry_helps(&answer, path);
+        }
+        assert_eq!(database.records().await, 1, "the charge's");
+        drop(server);
+        let mut text = String::new();
+        log.read_to_string(&mut text).unwrap();
+        let remedy = match asked_with {
+            [] => "start this server with the PROCESSOR_URL of that processor",
+            _ => "send the request to a server without it",
+        };
+        assert_eq!(text.matches(remedy).count(), 2, "{text}");
+
+        // The same keys are free for the server that can.
+        let server = ServerProcess::start(&database, made_with);
+        for (path, body) in &requests {
+            let answer = server.client.post(path, path, body).await;
+            assert!(answer.status.is_success(), "{path}: {answer:?}");
         }
     }
+}
+
+/// What was in flight across the network when the setting was taken away: no process continues it.
+#[tokio::test]
+async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let across = [("PROCESSOR_URL", url.as_str())];
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &across);
+    let id = server.client.charge("key-1").await.id();
+    let part = json!({"charge": id, "amount": 500});
+    processor.set_fault(json!({"fault": "drop_after"})).await;
+    assert_eq!(
+        server.client.post("/refunds", "key-2", &part).await.status,
+        503
+    );
+    server.kill();
+
+    let server = ServerProcess::start(&database, &[]);
+    for (path, key, body) in [
+        ("/refunds", "key-2", part.clone()),
+        ("/refunds", "key-3", part.clone()),
+        ("/refunds", "key-4", json!({"charge": id})),
+    ] {
+        let answer = server.client.post(path, key, &body).await;
+        assert_no_retry_helps(&answer, key);
+    }
+    let refunds = "SELECT count(*) FROM refunds WHERE status <> 'pending'";
+    assert_eq!(database.count(refunds).await, 0);
+    server.kill();
+
+    let server = ServerProcess::start(&database, &across);
+    database.expire_leases().await;
+    for key in ["key-2", "key-3"] {
+        let answer = server.client.post_waiting(20, "/refunds", key, &part).await;
+        assert_eq!(answer.status, 201, "{key}: {answer:?}");
+    }
+    let [_, _, _, refunded] = processor.sums(&id).await;
+    assert_eq!(refunded, 1000);
 }

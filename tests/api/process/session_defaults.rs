@@ -12,6 +12,7 @@ use std::{
 
 use charge_once::database::{Database, embedded};
 use charge_once_embedded_postgres::EmbeddedPostgres;
+use nix::sys::signal::Signal;
 use sqlx::{Connection, postgres::PgConnectOptions};
 use tokio::{
     io::AsyncReadExt,
@@ -19,7 +20,10 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::support::harness::{TestDatabase, config, eventually};
+use crate::support::{
+    harness::{TestDatabase, config, eventually},
+    program::signal,
+};
 
 #[tokio::test]
 async fn sessions_are_pinned_against_the_defaults_of_the_database() {
@@ -67,32 +71,36 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
     postgres.stop().await.unwrap();
 
-    // A server that doesn't wait for the disk starts on that data.
+    // Servers that don't wait for the disk, or don't repair torn pages, start on that data.
     let owner = std::fs::metadata(&data).unwrap();
     let socket_folder = folder.join("run");
-    let mut forgetful = Command::new(program)
-        .uid(owner.uid())
-        .gid(owner.gid())
-        .arg("-D")
-        .arg(&data)
-        .args(["-c", "fsync=off", "-c", "listen_addresses=", "-c"])
-        .arg(format!(
-            "unix_socket_directories={}",
-            socket_folder.display()
-        ))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    eventually("the server answers", || async {
-        sqlx::PgConnection::connect(&url).await.is_ok()
-    })
-    .await;
-    let refused = Database::connect(&url, &config(&[])).await;
-    forgetful.kill().unwrap();
-    forgetful.wait().unwrap();
+    for careless in ["fsync=off", "full_page_writes=off"] {
+        let mut forgetful = Command::new(&program)
+            .uid(owner.uid())
+            .gid(owner.gid())
+            .arg("-D")
+            .arg(&data)
+            .args(["-c", careless, "-c", "listen_addresses=", "-c"])
+            .arg(format!(
+                "unix_socket_directories={}",
+                socket_folder.display()
+            ))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("the server answers", || async {
+            sqlx::PgConnection::connect(&url).await.is_ok()
+        })
+        .await;
+        let refused = Database::connect(&url, &config(&[])).await;
+        signal(&forgetful, Signal::SIGINT);
+        forgetful.wait().unwrap();
+        let message = refused.expect_err("the start is refused").to_string();
+        assert!(message.contains(careless), "{message}");
+        let remedy = format!("Set {} on the server", careless.replace("off", "on"));
+        assert!(message.contains(&remedy), "{message}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
-    let message = refused.expect_err("the start is refused").to_string();
-    assert!(message.contains("fsync=off"), "{message}");
 }
 
 /// A network that cuts the first connections after so many bytes of PostgreSQL's, and no later one.

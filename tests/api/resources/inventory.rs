@@ -286,26 +286,20 @@ async fn what_no_item_could_have_is_no_sku() {
     assert!(reply.contains(r#""sku":"%00""#), "{reply}");
 }
 
-/// Every tenth 13-digit article number has the check digit of a card number too; those of Germany
-/// begin with 4, as cards do.
+/// Every tenth article number has the check digit of a card number too, and those of Germany begin
+/// with 4, as cards do.
 #[tokio::test]
-async fn a_letter_before_it_keeps_an_article_number_from_being_taken_for_a_card_number() {
+async fn an_article_number_is_a_sku() {
     let server = TestServer::start().await;
-    for (sku, status) in [
-        ("4006381333931", 200),
-        ("4006380000094", 400),
-        ("ean4006380000094", 200),
-    ] {
+    for sku in ["4006381333931", "4006380000094", "4000000000006"] {
         let path = format!("/inventory/{sku}");
-        let answer = server
-            .client
-            .put(&path, &Uuid::now_v7().to_string(), &level(1))
-            .await;
-        assert_eq!(answer.status, status, "{sku}: {answer:?}");
+        let key = Uuid::now_v7().to_string();
+        let answer = server.client.put(&path, &key, &level(1)).await;
+        assert_eq!(answer.status, 200, "{sku}: {answer:?}");
         let items = json!([{"sku": sku, "quantity": 1, "unit_amount": 1}]);
         let order = json!({"currency": "eur", "items": items});
         let ordered = server.client.post_new("/orders", &order).await;
-        assert_eq!(ordered.status == 201, status == 200, "{sku}: {ordered:?}");
+        assert_eq!(ordered.status, 201, "{sku}: {ordered:?}");
     }
 }
 
