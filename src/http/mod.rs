@@ -21,6 +21,7 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
+mod protective_headers;
 pub mod rate_limit;
 pub mod refunds;
 pub mod reply;

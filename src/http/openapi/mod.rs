@@ -8,10 +8,8 @@ mod errors;
 mod headers;
 mod operations;
 mod request_bodies;
+mod served;
 
-use std::sync::LazyLock;
-
-use actix_web::HttpResponse;
 use sha2::{Digest, Sha256};
 use utoipa::{
     Modify, OpenApi,
@@ -23,6 +21,7 @@ use utoipa::{
     },
 };
 
+pub use self::served::{ServedDocument, show};
 use self::{
     cards::CardExamples, errors::SharedErrors, headers::ReplyHeaders, operations::operations,
     request_bodies::RequestBodies,
@@ -86,13 +85,6 @@ struct Document;
 /// The document, as `openapi/openapi.json` holds it.
 pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
-}
-
-static SERVED_DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(document);
-
-/// The document, for programs.
-pub async fn show() -> HttpResponse {
-    HttpResponse::Ok().json(&*SERVED_DOCUMENT)
 }
 
 struct SecuritySchemes;
