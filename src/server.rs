@@ -13,7 +13,10 @@ use crate::{
     commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
     config::{Config, ProcessorConfig},
     database::Database,
-    http::{self, App, api_keys::ApiKeys, middleware::outermost, rate_limit::RateLimit},
+    http::{
+        self, App, api_keys::ApiKeys, middleware::outermost, openapi::ServedDocument,
+        rate_limit::RateLimit,
+    },
     idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
     processor::{HttpProcessor, HttpProcessorError},
     store,
@@ -218,9 +221,11 @@ fn http_server(
     config: &Config,
 ) -> std::io::Result<actix_web::dev::Server> {
     let data = web::Data::new(app);
+    let document = web::Data::new(ServedDocument::prepare()?);
     let mut server = HttpServer::new(move || {
         ActixApp::new()
             .app_data(data.clone())
+            .app_data(document.clone())
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))
             .configure(http::routes)

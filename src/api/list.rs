@@ -8,7 +8,7 @@ pub struct List<T> {
     /// Always `list`.
     #[schema(example = "list")]
     pub object: &'static str,
-    /// Newest first; the requests of a workflow oldest first.
+    /// Newest first; the requests of a workflow oldest first, levels of inventory by their sku.
     pub data: Vec<T>,
     /// Whether there are more beyond this page.
     pub has_more: bool,

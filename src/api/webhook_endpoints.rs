@@ -1,14 +1,16 @@
 //! Webhook endpoints as clients send and see them.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     error::{ApiError, ErrorCode},
-    params::{DESCRIPTION_MAX_CHARS, Fields, Params},
+    params::{DESCRIPTION_MAX_CHARS, Fields, Params, is_empty},
 };
 use crate::domain::{
+    change::Change,
     event::EventType,
-    metadata::Metadata,
+    metadata::{Metadata, MetadataChange},
     webhook_endpoint::{
         ENDPOINTS_MAX, EVERY_EVENT, NewWebhookEndpoint, UrlRefusal, WebhookEndpoint, check_url,
     },
@@ -17,6 +19,7 @@ use crate::domain::{
 /// The longest URL that proxies and servers commonly take.
 const URL_MAX_CHARS: usize = 2048;
 
+const ENABLED_EVENTS: &str = "enabled_events";
 const ENABLED_EVENTS_MAX: usize = 100;
 const EVENT_TYPE_MAX_CHARS: usize = 100;
 
@@ -31,20 +34,62 @@ impl CreateWebhookEndpointParams {
     /// Checks them. With `allow_private`, the URL may name an address that is not public.
     pub fn parse(params: &Params, allow_private: bool) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
-        let Some(url) = fields.text("url", URL_MAX_CHARS)? else {
-            return Err(fields.missing("url"));
-        };
-        check_url(&url, allow_private)
-            .map_err(|refusal| fields.invalid("url", explain(refusal)))?;
         let new = NewWebhookEndpoint {
-            url,
-            enabled_events: enabled_events(&mut fields)?,
+            url: url(&mut fields, allow_private)?.ok_or_else(|| fields.missing("url"))?,
+            enabled_events: enabled_events(&mut fields)?
+                .ok_or_else(|| fields.missing(ENABLED_EVENTS))?,
             description: fields.text("description", DESCRIPTION_MAX_CHARS)?,
             metadata: fields.metadata()?,
         };
         fields.finish()?;
         Ok(Self { new })
     }
+}
+
+/// The parameters of `POST /webhook_endpoints/{id}`. `None`: it stays as it is.
+#[derive(Debug, Clone)]
+pub struct UpdateWebhookEndpointParams {
+    /// Where to send events.
+    pub url: Option<String>,
+    /// Which events.
+    pub enabled_events: Option<Vec<String>>,
+    /// For people.
+    pub description: Change<String>,
+    /// The client's own names.
+    pub metadata: MetadataChange,
+    /// Whether to send nothing for now.
+    pub disabled: Option<bool>,
+}
+
+impl UpdateWebhookEndpointParams {
+    /// Checks them. With `allow_private`, the URL may name an address that is not public.
+    pub fn parse(params: &Params, allow_private: bool) -> Result<Self, ApiError> {
+        let mut fields = params.fields()?;
+        let unsets = |value: &Value| is_empty(value) || value.as_array().is_some_and(Vec::is_empty);
+        for name in ["url", ENABLED_EVENTS, "disabled"] {
+            // Every endpoint has these, so an update can't unset them.
+            if fields.take_given(name).is_some_and(unsets) {
+                return Err(fields.invalid(name, "Must not be empty."));
+            }
+        }
+        let update = Self {
+            url: url(&mut fields, allow_private)?,
+            enabled_events: enabled_events(&mut fields)?,
+            description: fields.text_change("description", DESCRIPTION_MAX_CHARS)?,
+            metadata: fields.metadata_change()?,
+            disabled: fields.boolean("disabled")?,
+        };
+        fields.finish()?;
+        Ok(update)
+    }
+}
+
+fn url(fields: &mut Fields<'_>, allow_private: bool) -> Result<Option<String>, ApiError> {
+    let url = fields.text("url", URL_MAX_CHARS)?;
+    if let Some(url) = &url {
+        check_url(url, allow_private).map_err(|refusal| fields.invalid("url", explain(refusal)))?;
+    }
+    Ok(url)
 }
 
 fn explain(refusal: UrlRefusal) -> &'static str {
@@ -63,18 +108,15 @@ fn explain(refusal: UrlRefusal) -> &'static str {
     }
 }
 
-fn enabled_events(fields: &mut Fields<'_>) -> Result<Vec<String>, ApiError> {
-    const NAME: &str = "enabled_events";
-    let names = fields.texts(NAME, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
-    if names.is_empty() {
-        return Err(fields.missing(NAME));
-    }
+/// `None` where the list is absent or empty.
+fn enabled_events(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, ApiError> {
+    let names = fields.texts(ENABLED_EVENTS, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
     let unknown = |name: &String| name != EVERY_EVENT && EventType::parse(name).is_none();
     match names.iter().position(unknown) {
-        None => Ok(names),
+        None => Ok((!names.is_empty()).then_some(names)),
         Some(index) => {
             let message = "Must be * or a type of event, such as charge.succeeded.";
-            Err(fields.invalid_element(NAME, index, message))
+            Err(fields.invalid_element(ENABLED_EVENTS, index, message))
         }
     }
 }
@@ -118,8 +160,8 @@ pub struct WebhookEndpointView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "whsec_3kTq9v…")]
     pub secret: Option<String>,
-    /// Always `enabled`.
-    #[schema(example = "enabled")]
+    /// `enabled`, or `disabled`: nothing is sent there.
+    #[schema(example = "enabled", pattern = "^(enabled|disabled)$")]
     pub status: &'static str,
     /// Where events are sent.
     #[schema(example = "https://example.com/webhooks")]
@@ -164,7 +206,11 @@ impl From<&WebhookEndpoint> for WebhookEndpointView {
             livemode: false,
             metadata: endpoint.metadata.clone(),
             secret: None,
-            status: "enabled",
+            status: if endpoint.disabled {
+                "disabled"
+            } else {
+                "enabled"
+            },
             url: endpoint.url.clone(),
         }
     }
@@ -173,7 +219,7 @@ impl From<&WebhookEndpoint> for WebhookEndpointView {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::api::params::Encoding;

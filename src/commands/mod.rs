@@ -29,4 +29,4 @@ pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};
-pub use webhook_endpoints::CreateWebhookEndpoint;
+pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};

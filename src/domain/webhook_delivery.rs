@@ -67,6 +67,16 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Not made at `at`, in unix seconds, because the endpoint was disabled.
+    pub fn at_disabled_endpoint(at: i64) -> Self {
+        Self {
+            at,
+            response_status: None,
+            error: Some("not sent: the endpoint is disabled".to_owned()),
+            duration_ms: 0,
+        }
+    }
+
     /// Only a 2xx is a receipt.
     pub fn succeeded(&self) -> bool {
         self.response_status

@@ -65,6 +65,8 @@ pub struct WebhookEndpoint {
     pub description: Option<String>,
     /// The client's own names.
     pub metadata: Metadata,
+    /// Whether nothing is sent there for now.
+    pub disabled: bool,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }

@@ -2,17 +2,23 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
+    list,
     parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, last_segment, no_query},
+    request::{Caller, MutatingRequest, last_segment, no_query, query_params},
 };
-use crate::{api::inventory::InventoryView, commands::SetInventory, domain::inventory::sku, store};
+use crate::{
+    api::{inventory::InventoryView, list::List},
+    commands::SetInventory,
+    domain::{inventory::sku, order::ITEM_TEXT_MAX_CHARS},
+    store,
+};
 
 /// A level of inventory.
 #[derive(Deserialize, ToSchema)]
@@ -96,4 +102,55 @@ pub async fn retrieve(
         .await?
         .ok_or_else(|| HttpError::missing("sku"))?;
     Ok(HttpResponse::Ok().json(InventoryView::from(&inventory)))
+}
+
+/// Which part of the inventory.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes a query; `list.rs` reads it")]
+struct LevelsQuery {
+    /// Levels on a page.
+    #[param(minimum = 1, maximum = 100, default = 10)]
+    limit: Option<i64>,
+    /// The page after this sku.
+    #[param(max_length = 255)]
+    starting_after: Option<String>,
+    /// The page before this sku. Not together with starting_after.
+    #[param(max_length = 255)]
+    ending_before: Option<String>,
+}
+
+errors! {
+    ListInventoryErrors: Reading []
+}
+
+/// List the inventory
+///
+/// In the order of the bytes of the stock-keeping units, which for ASCII is that of its characters.
+#[utoipa::path(
+    get, path = "/inventory", tag = "Inventory", operation_id = "listInventory",
+    params(LevelsQuery),
+    responses(
+        (status = 200, description = "A page, in the order of the skus.", body = List<InventoryView>),
+        ListInventoryErrors,
+    ),
+)]
+pub async fn list(
+    app: web::Data<App>,
+    caller: Caller,
+    request: HttpRequest,
+) -> Result<HttpResponse, HttpError> {
+    let params = query_params(&request)?;
+    let mut fields = params.fields()?;
+    let page = list::name_page(&mut fields, ITEM_TEXT_MAX_CHARS)?;
+    fields.finish()?;
+    let (account, cursor) = (caller.account, page.cursor.clone());
+    let listed = app
+        .read(move |connection| {
+            Box::pin(async move { store::inventory::list(connection, account, &page).await })
+        })
+        .await?;
+    let views = listed.map(|page| page.map(|inventory| InventoryView::from(&inventory)));
+    let what = "the sku of a level";
+    list::name_reply(caller.dialect, "/inventory", &cursor, what, views)
 }

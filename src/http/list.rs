@@ -13,12 +13,15 @@ use crate::{
         list::List,
         params::{Fields, TextOrFields},
     },
-    store::page::{Cursor, Listed, Page},
+    store::page::{Cursor, Listed, NameCursor, NamePage, Page},
 };
 
 const LIMIT_DEFAULT: i64 = 10;
 /// Most objects on a page of any list.
 pub(super) const LIMIT_MAX: i64 = 100;
+
+const STARTING_AFTER: &str = "starting_after";
+const ENDING_BEFORE: &str = "ending_before";
 
 /// Longest id that is worth parsing, in characters; one has about 30.
 const ID_MAX_CHARS: usize = 255;
@@ -31,19 +34,14 @@ pub fn page(
     fields: &mut Fields<'_>,
     parse_id: impl Fn(&str) -> Option<Uuid>,
 ) -> Result<Page, ApiError> {
-    let limit = fields
-        .integer("limit", 1..=LIMIT_MAX)?
-        .unwrap_or(LIMIT_DEFAULT);
-    let after = cursor(fields, "starting_after", &parse_id)?;
-    let before = cursor(fields, "ending_before", &parse_id)?;
+    let limit = limit(fields)?;
+    let after = cursor(fields, STARTING_AFTER, &parse_id)?;
+    let before = cursor(fields, ENDING_BEFORE, &parse_id)?;
     let cursor = match (after, before) {
         (None, None) => Cursor::Newest,
         (Some(id), None) => Cursor::StartingAfter(id),
         (None, Some(id)) => Cursor::EndingBefore(id),
-        (Some(_), Some(_)) => {
-            let message = "Must not be combined with starting_after.";
-            return Err(fields.invalid("ending_before", message));
-        }
+        (Some(_), Some(_)) => return Err(two_cursors(fields)),
     };
     let (created_from, created_before) = created(fields)?;
     Ok(Page {
@@ -52,6 +50,30 @@ pub fn page(
         created_from,
         created_before,
     })
+}
+
+/// Reads `limit`, `starting_after` and `ending_before` of a list by name; a name has at most
+/// `chars_max` characters.
+pub fn name_page(fields: &mut Fields<'_>, chars_max: usize) -> Result<NamePage, ApiError> {
+    let limit = limit(fields)?;
+    let after = fields.text(STARTING_AFTER, chars_max)?;
+    let before = fields.text(ENDING_BEFORE, chars_max)?;
+    let cursor = match (after, before) {
+        (None, None) => NameCursor::First,
+        (Some(name), None) => NameCursor::StartingAfter(name),
+        (None, Some(name)) => NameCursor::EndingBefore(name),
+        (Some(_), Some(_)) => return Err(two_cursors(fields)),
+    };
+    Ok(NamePage { limit, cursor })
+}
+
+fn limit(fields: &mut Fields<'_>) -> Result<i64, ApiError> {
+    let limit = fields.integer("limit", 1..=LIMIT_MAX)?;
+    Ok(limit.unwrap_or(LIMIT_DEFAULT))
+}
+
+fn two_cursors(fields: &Fields<'_>) -> ApiError {
+    fields.invalid(ENDING_BEFORE, "Must not be combined with starting_after.")
 }
 
 type Moment = Option<DateTime<Utc>>;
@@ -108,13 +130,15 @@ fn cursor(
     };
     match parse_id(&text) {
         Some(id) => Ok(Some(id)),
-        None => Err(unknown_cursor(name)),
+        None => Err(unknown_cursor(name, AN_OBJECT)),
     }
 }
 
-/// A cursor must name an object of the caller's own.
-fn unknown_cursor(name: &str) -> ApiError {
-    let message = "Must be the id of an object in this list.";
+const AN_OBJECT: &str = "the id of an object";
+
+/// A cursor must name an object of the caller's own; `what` says how it names one.
+fn unknown_cursor(name: &str, what: &str) -> ApiError {
+    let message = format!("Must be {what} in this list.");
     ApiError::new(ErrorCode::ParameterInvalid, message).with_param(name.to_owned())
 }
 
@@ -126,13 +150,36 @@ pub fn reply<T: Serialize>(
     cursor: Cursor,
     listed: Option<Listed<T>>,
 ) -> Result<HttpResponse, HttpError> {
-    let Some(Listed { data, has_more }) = listed else {
-        return Err(unknown_cursor(match cursor {
-            Cursor::EndingBefore(_) => "ending_before",
-            Cursor::StartingAfter(_) | Cursor::Newest => "starting_after",
-        })
-        .into());
+    let param = match cursor {
+        Cursor::EndingBefore(_) => ENDING_BEFORE,
+        Cursor::StartingAfter(_) | Cursor::Newest => STARTING_AFTER,
     };
+    let listed = listed.ok_or_else(|| unknown_cursor(param, AN_OBJECT))?;
+    page_reply(dialect, path, listed)
+}
+
+/// The reply with one page of the list by name at `path`, as [`reply`]; `what` is what the names
+/// are.
+pub fn name_reply<T: Serialize>(
+    dialect: Dialect,
+    path: &str,
+    cursor: &NameCursor,
+    what: &str,
+    listed: Option<Listed<T>>,
+) -> Result<HttpResponse, HttpError> {
+    let param = match cursor {
+        NameCursor::EndingBefore(_) => ENDING_BEFORE,
+        NameCursor::StartingAfter(_) | NameCursor::First => STARTING_AFTER,
+    };
+    let listed = listed.ok_or_else(|| unknown_cursor(param, what))?;
+    page_reply(dialect, path, listed)
+}
+
+fn page_reply<T: Serialize>(
+    dialect: Dialect,
+    path: &str,
+    Listed { data, has_more }: Listed<T>,
+) -> Result<HttpResponse, HttpError> {
     let url = format!("{}{path}", dialect.prefix());
     Ok(HttpResponse::Ok().json(List::new(data, has_more, url)))
 }

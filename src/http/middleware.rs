@@ -1,7 +1,7 @@
 //! The middleware around all others: what holds for every reply, the framework's own included.
 //!
-//! Promise: every reply carries a fresh `Request-Id`, every error is the envelope, a panic
-//! included, and mutating requests get their key and preference echoed.
+//! Promise: every reply carries a fresh `Request-Id` and the protective headers, every error is the
+//! envelope, a panic included, and mutating requests get their key and preference echoed.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -18,7 +18,7 @@ use actix_web::{
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::error::HttpError;
+use super::{error::HttpError, protective_headers};
 use crate::{
     api::card_numbers::holds_card_number,
     domain::ids::RequestId,
@@ -69,6 +69,7 @@ fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName
     for (name, value) in echoes {
         headers.insert(name, value);
     }
+    protective_headers::add(headers);
 }
 
 /// What a reply to a mutating request repeats of it: the key in the form it was sent, if it is one

@@ -21,6 +21,7 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
+mod protective_headers;
 pub mod rate_limit;
 pub mod refunds;
 pub mod reply;
@@ -109,6 +110,7 @@ fn payments(config: &mut ServiceConfig) {
                 .route(get().to(checkouts::list)),
         )
         .service(allow("/checkouts/{id}", "GET, HEAD").route(get().to(checkouts::retrieve)))
+        .service(allow("/inventory", "GET, HEAD").route(get().to(inventory::list)))
         .service(
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))
@@ -127,7 +129,8 @@ fn records(config: &mut ServiceConfig) {
                 .route(get().to(webhook_endpoints::list)),
         )
         .service(
-            allow("/webhook_endpoints/{id}", "GET, HEAD, DELETE")
+            allow("/webhook_endpoints/{id}", "GET, HEAD, POST, DELETE")
+                .route(web::post().to(webhook_endpoints::update))
                 .route(web::delete().to(webhook_endpoints::delete))
                 .route(get().to(webhook_endpoints::retrieve)),
         )

@@ -8,7 +8,7 @@ use actix_web::{
 };
 use utoipa_swagger_ui::Config;
 
-use super::error::HttpError;
+use super::{error::HttpError, pages::layout::AN_HOUR};
 use crate::{
     api::error::{ApiError, ErrorCode},
     idempotency::Failure,
@@ -42,6 +42,8 @@ pub(super) async fn file(request: HttpRequest) -> Result<HttpResponse, HttpError
     response.content_type(file.content_type.as_str());
     if file.content_type == ContentType::html().essence_str() {
         response.insert_header((header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY));
+    } else {
+        response.insert_header((header::CACHE_CONTROL, AN_HOUR));
     }
     Ok(response.body(file.bytes.into_owned()))
 }

@@ -24,7 +24,7 @@ use crate::{
         webhook_deliveries::WebhookDeliveryView,
         webhook_endpoints::{DeletedWebhookEndpointView, WebhookEndpointView},
     },
-    commands::CreateWebhookEndpoint,
+    commands::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
     domain::{
         event::EventType,
         ids::{WebhookDeliveryId, WebhookEndpointId},
@@ -100,6 +100,70 @@ pub async fn create(
     let allow_private = app.webhooks_allow_private;
     run(&app, request, |origin, params| CreateWebhookEndpoint {
         origin,
+        params,
+        allow_private,
+    })
+    .await
+}
+
+/// What may change of a webhook endpoint.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = UpdateWebhookEndpoint, example = json!({"disabled": true}))]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the body; `parse` reads it")]
+struct UpdateWebhookEndpointBody {
+    /// Where to send events, deliveries that are pending included.
+    #[schema(
+        required = false,
+        max_length = 2048,
+        format = "uri",
+        example = "https://example.com/webhooks"
+    )]
+    url: String,
+    /// Types of the events from now on; `*` is all of them.
+    #[schema(required = false, min_items = 1, max_items = 100)]
+    enabled_events: Vec<EnabledEvent>,
+    /// For people.
+    #[schema(max_length = 1000)]
+    description: Option<String>,
+    /// Your own names; an empty or null value unsets one.
+    metadata: Option<BTreeMap<String, Option<String>>>,
+    /// `true`: send nothing there for now. `false`: send new events again.
+    #[schema(required = false)]
+    disabled: bool,
+}
+
+errors! {
+    UpdateWebhookEndpointErrors: Mutating [ResourceMissing]
+}
+
+/// Update a webhook endpoint
+///
+/// What the request doesn't mention stays, and so does the secret. A disabled endpoint gets no
+/// deliveries of new events, and a delivery that falls due meanwhile fails without being sent.
+/// Enabled again, it gets the events from then on.
+#[utoipa::path(
+    post, path = "/webhook_endpoints/{id}", tag = "Webhooks",
+    operation_id = "updateWebhookEndpoint",
+    params(
+        ("id" = String, Path, description = "The endpoint's id: we_…"),
+        MutatingHeaders,
+    ),
+    request_body = UpdateWebhookEndpointBody,
+    responses(
+        (status = 200, description = "The endpoint, without its secret.", body = WebhookEndpointView),
+        UpdateWebhookEndpointErrors,
+    ),
+)]
+pub async fn update(
+    app: web::Data<App>,
+    id: web::Path<String>,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
+    let (id, allow_private) = (id.into_inner(), app.webhooks_allow_private);
+    run(&app, request, |origin, params| UpdateWebhookEndpoint {
+        origin,
+        id,
         params,
         allow_private,
     })

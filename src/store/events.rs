@@ -71,8 +71,8 @@ pub struct NewEvent<'a> {
     pub idempotency_key: &'a str,
 }
 
-/// Writes an event, and its delivery to every endpoint of the account that subscribes to it, in one
-/// statement, so that both commit or neither does. Locks nothing that exists but the account and
+/// Writes an event, and its delivery to every endpoint of the account that subscribes to it and is
+/// not disabled, in one statement, so that both commit or neither does. Locks nothing that exists but the account and
 /// those endpoints, against their removal; marking an endpoint as deleted doesn't wait for it.
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
@@ -97,6 +97,7 @@ pub async fn insert(
           FROM event
           JOIN webhook_endpoints AS endpoint ON endpoint.account_id = event.account_id
          WHERE endpoint.deleted_at IS NULL
+           AND NOT endpoint.disabled
            AND endpoint.enabled_events && ARRAY['*', event.type]
         ",
         account_id.0,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
+use super::page::{Listed, NameCursor, NamePage};
 use crate::domain::{ids::AccountId, inventory::Inventory};
 
 struct Row {
@@ -38,6 +39,70 @@ pub async fn find(
     .fetch_optional(connection)
     .await
     .map(|row| row.map(Inventory::from))
+}
+
+/// One page of the account's levels, in the order of their skus; `None` if its cursor names none of
+/// them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    page: &NamePage,
+) -> Result<Option<Listed<Inventory>>, sqlx::Error> {
+    if let Some(sku) = page.cursor.name()
+        && find(&mut *connection, account_id, sku).await?.is_none()
+    {
+        return Ok(None);
+    }
+    // Each statement has the one bound that it needs, so that it begins in the primary key where
+    // the page does, and stops where the page ends. No sku is empty.
+    let rows = match &page.cursor {
+        NameCursor::First => after(connection, account_id, "", page.rows()).await?,
+        NameCursor::StartingAfter(sku) => after(connection, account_id, sku, page.rows()).await?,
+        NameCursor::EndingBefore(sku) => {
+            sqlx::query_as!(
+                Row,
+                "
+                SELECT sku, quantity, updated_at
+                  FROM inventory
+                 WHERE account_id = $1 AND sku < $2
+                 ORDER BY sku DESC
+                 LIMIT $3
+                ",
+                account_id.0,
+                sku,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        }
+    };
+    Ok(Some(
+        page.cut(rows.into_iter().map(Inventory::from).collect()),
+    ))
+}
+
+/// Up to `count` levels with skus after `sku`.
+async fn after(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    sku: &str,
+    count: i64,
+) -> Result<Vec<Row>, sqlx::Error> {
+    sqlx::query_as!(
+        Row,
+        "
+        SELECT sku, quantity, updated_at
+          FROM inventory
+         WHERE account_id = $1 AND sku > $2
+         ORDER BY sku
+         LIMIT $3
+        ",
+        account_id.0,
+        sku,
+        count,
+    )
+    .fetch_all(connection)
+    .await
 }
 
 /// Sets a level, whatever it was. Locks it.

@@ -44,10 +44,40 @@ impl Cursor {
     }
 }
 
+/// A page of a list that is in the order of its objects' names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePage {
+    /// 1 to 100 objects.
+    pub limit: i64,
+    /// Where the page lies.
+    pub cursor: NameCursor,
+}
+
+/// Where a page of a list by name lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameCursor {
+    /// At the first name.
+    First,
+    /// Right after this name.
+    StartingAfter(String),
+    /// Right before this name: the names before it, still in their order.
+    EndingBefore(String),
+}
+
+impl NameCursor {
+    /// The name that the cursor names.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::First => None,
+            Self::StartingAfter(name) | Self::EndingBefore(name) => Some(name),
+        }
+    }
+}
+
 /// Objects of one page, and whether there are more beyond it.
 #[derive(Debug)]
 pub struct Listed<T> {
-    /// Newest first.
+    /// In the order of the list.
     pub data: Vec<T>,
     /// More in the direction of the page.
     pub has_more: bool,
@@ -96,17 +126,38 @@ impl Page {
     }
 
     /// Cuts the extra row off, and turns a page that was read towards newer objects around.
-    pub(super) fn cut<T>(&self, mut rows: Vec<T>) -> Listed<T> {
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let has_more = rows.len() > limit;
-        rows.truncate(limit);
-        if matches!(self.cursor, Cursor::EndingBefore(_)) {
-            rows.reverse();
-        }
-        Listed {
-            data: rows,
-            has_more,
-        }
+    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
+        cut(
+            rows,
+            self.limit,
+            matches!(self.cursor, Cursor::EndingBefore(_)),
+        )
+    }
+}
+
+impl NamePage {
+    /// What to ask the database for, as [`Page::rows`].
+    pub(super) fn rows(&self) -> i64 {
+        self.limit + 1
+    }
+
+    /// Cuts the extra row off, and turns a page that was read towards the first name around.
+    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
+        let is_turned = matches!(self.cursor, NameCursor::EndingBefore(_));
+        cut(rows, self.limit, is_turned)
+    }
+}
+
+fn cut<T>(mut rows: Vec<T>, limit: i64, is_turned: bool) -> Listed<T> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    if is_turned {
+        rows.reverse();
+    }
+    Listed {
+        data: rows,
+        has_more,
     }
 }
 

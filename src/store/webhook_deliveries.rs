@@ -98,6 +98,8 @@ pub struct Claimed {
     pub at: DateTime<Utc>,
     /// Where to send it.
     pub url: String,
+    /// Whether the endpoint is disabled, so that nothing may be sent there.
+    pub disabled: bool,
     /// What to sign with; `None` if the endpoint has been deleted.
     pub secret: Option<Secret>,
 }
@@ -174,7 +176,7 @@ pub async fn claim(
                     WHERE sibling.account_id = delivery.account_id
                       AND sibling.event_id = delivery.event_id) AS "event_deliveries!",
                   jsonb_array_length(delivery.attempts) AS "attempts!",
-                  now() AS "at!", endpoint.url, endpoint.secret
+                  now() AS "at!", endpoint.url, endpoint.disabled, endpoint.secret
         "#,
         claim,
         interval(lease)?,
@@ -192,6 +194,7 @@ pub async fn claim(
         attempts: row.attempts,
         at: row.at,
         url: row.url,
+        disabled: row.disabled,
         secret: row.secret.map(Secret::of),
     }))
 }

@@ -15,6 +15,7 @@ struct Row {
     id: Uuid,
     created_at: DateTime<Utc>,
     description: Option<String>,
+    disabled: bool,
     enabled_events: Vec<String>,
     metadata: Json<Metadata>,
     url: String,
@@ -28,6 +29,7 @@ impl From<Row> for WebhookEndpoint {
             enabled_events: row.enabled_events,
             description: row.description,
             metadata: row.metadata.0,
+            disabled: row.disabled,
             created_at: row.created_at,
         }
     }
@@ -41,7 +43,7 @@ macro_rules! endpoint_rows {
             Row,
             $before
                 + r#"
-                  id, created_at, description, enabled_events,
+                  id, created_at, description, disabled, enabled_events,
                   metadata AS "metadata: Json<Metadata>", url
                   "#
                 + $after $(+ $more)*,
@@ -126,6 +128,54 @@ pub async fn find(
     .fetch_optional(connection)
     .await
     .map(|row| row.map(WebhookEndpoint::from))
+}
+
+/// One endpoint of the account. No other transaction changes or deletes it until this one ends;
+/// events are written meanwhile.
+pub async fn lock(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: WebhookEndpointId,
+) -> Result<Option<WebhookEndpoint>, sqlx::Error> {
+    endpoint_rows!(
+        "SELECT",
+        "
+          FROM webhook_endpoints
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL
+           FOR NO KEY UPDATE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await
+    .map(|row| row.map(WebhookEndpoint::from))
+}
+
+/// Writes what a client may change of an endpoint, as it is in `endpoint`. The caller holds its
+/// lock, so that no change in between is lost.
+pub async fn update(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    endpoint: &WebhookEndpoint,
+) -> Result<WebhookEndpoint, sqlx::Error> {
+    endpoint_rows!(
+        "
+        UPDATE webhook_endpoints
+           SET url = $3, enabled_events = $4, description = $5, metadata = $6, disabled = $7
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        endpoint.id.0,
+        endpoint.url,
+        &endpoint.enabled_events,
+        endpoint.description,
+        Json(&endpoint.metadata) as _,
+        endpoint.disabled,
+    )
+    .fetch_one(tx)
+    .await
+    .map(WebhookEndpoint::from)
 }
 
 /// Marks an endpoint as deleted and erases its secret. `false`: the account has none with this id.

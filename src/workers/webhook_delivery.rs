@@ -155,7 +155,10 @@ impl Worker {
                 account_id,
                 id,
                 claim,
-                attempt: None,
+                // A deleted endpoint needs no reason: its deliveries are not listed.
+                attempt: claimed
+                    .disabled
+                    .then(|| Attempt::at_disabled_endpoint(claimed.at.timestamp())),
                 next: Next::Failed,
             });
             return Ok(true);
@@ -218,7 +221,7 @@ struct Message {
 }
 
 /// One short transaction: the claim, and the contents of the attempt; nothing if the endpoint is
-/// gone.
+/// gone or disabled.
 async fn claim_next(
     connection: &mut PgConnection,
     claim: Uuid,
@@ -232,7 +235,9 @@ async fn claim_next(
         return Ok(None);
     };
     let mut message = None;
-    if let Some(secret) = claimed.secret.take() {
+    if !claimed.disabled
+        && let Some(secret) = claimed.secret.take()
+    {
         let event = store::events::find(&mut tx, claimed.account_id, claimed.event_id).await?;
         let mut event = event.ok_or(sqlx::Error::RowNotFound)?;
         // As it was when the event was written, so that every attempt sends the same bytes.

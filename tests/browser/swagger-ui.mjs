@@ -23,7 +23,7 @@ const browser = await chromium.launch({
   ],
 });
 const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
-page.setDefaultTimeout(15_000);
+page.setDefaultTimeout(30_000);
 
 const errors = [];
 page.on('pageerror', (error) => errors.push(error.message));
@@ -34,6 +34,12 @@ page.on('request', (request) => {
   const isInlined = request.url().startsWith('data:');
   if (!isInlined && new URL(request.url()).origin !== url) elsewhere.push(request.url());
 });
+
+// What the browser keeps for this origin beyond the page.
+async function kept() {
+  const stored = () => JSON.stringify([{ ...localStorage }, { ...sessionStorage }]);
+  return (await page.evaluate(stored)) + JSON.stringify(await page.context().cookies());
+}
 
 // Opens a tag, which shows its operations.
 async function open(tag) {
@@ -116,8 +122,14 @@ try {
   const { body: order } = await execute(orders, '/orders');
   assert.match(order.id, /^or_/);
 
+  // The API key is in the page alone, and what an earlier Swagger UI has kept of it is removed.
+  assert.ok(!(await kept()).includes(apiKey), 'the API key is kept');
+  await page.evaluate((key) => localStorage.setItem('authorized', JSON.stringify({ key })), apiKey);
+
   // A page that is loaded again has fresh keys: a colleague's charge is never replayed.
   await page.reload();
+  await page.locator('.auth-wrapper .authorize.unlocked').waitFor();
+  assert.ok(!(await kept()).includes(apiKey), 'the API key is still kept');
   await open('Charges');
   await tryOut('Charges-createCharge');
   assert.notEqual(await key.inputValue(), firstKey);

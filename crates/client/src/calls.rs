@@ -24,7 +24,7 @@ use super::{
     operation::{Method, Operation},
     requests::{
         Capture, ChargeUpdate, MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund,
-        NewWebhookEndpoint, Payment,
+        NewWebhookEndpoint, Payment, WebhookEndpointUpdate,
     },
     sending::{Message, Reply, send},
 };
@@ -198,6 +198,11 @@ impl Client {
         self.read(named("/inventory", sku)?).await
     }
 
+    /// Lists levels of inventory, in the order of their skus, which are its cursors.
+    pub async fn list_inventory(&self, query: &ListQuery) -> Result<Page<Inventory>, Error> {
+        self.read(query.after("/inventory")).await
+    }
+
     /// Reads an event.
     pub async fn retrieve_event(&self, id: &str) -> Result<Event, Error> {
         self.read(below("/events", id, "")?).await
@@ -220,6 +225,16 @@ impl Client {
     /// Reads a webhook endpoint.
     pub async fn retrieve_webhook_endpoint(&self, id: &str) -> Result<WebhookEndpoint, Error> {
         self.read(below("/webhook_endpoints", id, "")?).await
+    }
+
+    /// Changes where events are sent, which, and whether any. A delivery that falls due while the
+    /// endpoint is disabled fails.
+    pub fn update_webhook_endpoint(
+        &self,
+        id: &str,
+        update: &WebhookEndpointUpdate,
+    ) -> Result<Request<WebhookEndpoint>, Error> {
+        self.change(below("/webhook_endpoints", id, "")?, update)
     }
 
     /// Lists webhook endpoints.

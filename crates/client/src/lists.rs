@@ -8,7 +8,7 @@ use serde::Deserialize;
 pub struct ListQuery {
     /// 1 to 100. Default: 10.
     pub limit: Option<u32>,
-    /// What comes after this id: older.
+    /// What comes after this id: older. A list of levels of inventory takes a sku.
     pub starting_after: Option<String>,
     /// What comes before it: newer.
     pub ending_before: Option<String>,
@@ -64,7 +64,7 @@ pub(super) fn with_query(
     }
 }
 
-/// A page of a list, newest first.
+/// A page of a list, newest first; of levels of inventory, in the order of their skus.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Page<T> {
     /// The objects.

@@ -212,7 +212,7 @@ pub struct WebhookEndpoint {
     pub metadata: Metadata,
     /// What events are signed with: only in the answer to its creation.
     pub secret: Option<WebhookSecret>,
-    /// `enabled`
+    /// `enabled` or `disabled`.
     pub status: String,
     /// Where.
     pub url: String,

@@ -170,3 +170,23 @@ pub struct NewWebhookEndpoint {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
 }
+
+/// A change to a webhook endpoint: what is `None` stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct WebhookEndpointUpdate {
+    /// https or http, and not a private address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// `charge.succeeded`, …, or `*` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled_events: Option<Vec<String>>,
+    /// For people; an empty one is removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// `true` sends nothing there for now, `false` sends new events again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<bool>,
+}

@@ -8,10 +8,8 @@ mod errors;
 mod headers;
 mod operations;
 mod request_bodies;
+mod served;
 
-use std::sync::LazyLock;
-
-use actix_web::HttpResponse;
 use sha2::{Digest, Sha256};
 use utoipa::{
     Modify, OpenApi,
@@ -23,6 +21,7 @@ use utoipa::{
     },
 };
 
+pub use self::served::{ServedDocument, show};
 use self::{
     cards::CardExamples, errors::SharedErrors, headers::ReplyHeaders, operations::operations,
     request_bodies::RequestBodies,
@@ -65,10 +64,11 @@ use crate::api::error::Envelope;
         crate::http::checkouts::create, crate::http::checkouts::list,
         crate::http::checkouts::retrieve,
         crate::http::inventory::set, crate::http::inventory::retrieve,
+        crate::http::inventory::list,
         crate::http::events::list, crate::http::events::retrieve,
         crate::http::webhook_endpoints::create, crate::http::webhook_endpoints::list,
-        crate::http::webhook_endpoints::retrieve, crate::http::webhook_endpoints::delete,
-        crate::http::webhook_endpoints::list_deliveries,
+        crate::http::webhook_endpoints::retrieve, crate::http::webhook_endpoints::update,
+        crate::http::webhook_endpoints::delete, crate::http::webhook_endpoints::list_deliveries,
         crate::http::idempotency_keys::retrieve, crate::http::idempotency_keys::look_up,
         crate::http::workflows::list, crate::http::workflows::look_up,
         crate::http::health::livez, crate::http::health::readyz,
@@ -86,13 +86,6 @@ struct Document;
 /// The document, as `openapi/openapi.json` holds it.
 pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
-}
-
-static SERVED_DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(document);
-
-/// The document, for programs.
-pub async fn show() -> HttpResponse {
-    HttpResponse::Ok().json(&*SERVED_DOCUMENT)
 }
 
 struct SecuritySchemes;

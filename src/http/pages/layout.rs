@@ -11,7 +11,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base
                       form-action 'none'; frame-ancestors 'none'";
 
 /// For files that change with a release only.
-const AN_HOUR: &str = "public, max-age=3600";
+pub(in crate::http) const AN_HOUR: &str = "public, max-age=3600";
 
 /// A whole page.
 pub(super) fn page(title: &str, body: &Markup) -> HttpResponse {

@@ -79,8 +79,12 @@ window.onload = async () => {
     docExpansion: 'none',
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
-    persistAuthorization: true,
+    // An API key in localStorage would outlive the visit, and every script of this origin could read
+    // it. So the key is gone when the page is loaded again.
+    persistAuthorization: false,
     // The badge would send the document to a server elsewhere.
     validatorUrl: 'none',
   });
+  // Where Swagger UI keeps the API key while `persistAuthorization` is on, as it once was.
+  localStorage.removeItem('authorized');
 };

@@ -3,7 +3,7 @@
 use charge_once::http::openapi;
 use charge_once_client::{
     Capture, ChargeUpdate, Client, Error, ListQuery, MetadataUpdate, NewCharge, NewCheckout,
-    NewOrder, NewRefund, NewWebhookEndpoint, Payment,
+    NewOrder, NewRefund, NewWebhookEndpoint, Payment, WebhookEndpoint, WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 
@@ -251,20 +251,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
     let page = client.list_refunds_of_charge(&charge.id, &all).await;
     assert_eq!(page.unwrap().data, [refund]);
 
-    let new_endpoint = NewWebhookEndpoint {
-        description: Some("The warehouse".to_owned()),
-        metadata: metadata("web"),
-        ..an_endpoint()
-    };
-    let endpoint = client.create_webhook_endpoint(&new_endpoint).unwrap();
-    let mut endpoint = endpoint.send().await.unwrap();
-    let secret = endpoint.secret.take().expect("only here");
-    assert!(secret.reveal().starts_with("whsec_"));
-    assert_eq!(format!("{secret:?}"), "whsec_…");
-    let retrieved = client.retrieve_webhook_endpoint(&endpoint.id).await;
-    assert_eq!(retrieved.unwrap(), endpoint);
-    let page = client.list_webhook_endpoints(&all).await;
-    assert_eq!(page.unwrap().data, [endpoint.clone()]);
+    let endpoint = call_webhook_endpoints(&client).await;
 
     let new_order = NewOrder {
         client_order_id: Some("web-6735".to_owned()),
@@ -340,6 +327,49 @@ async fn every_call_of_the_api_has_a_typed_function() {
     }
 }
 
+/// An endpoint for canceled orders.
+async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
+    let new_endpoint = NewWebhookEndpoint {
+        description: Some("The warehouse".to_owned()),
+        metadata: [("channel".to_owned(), "web".to_owned())].into(),
+        ..an_endpoint()
+    };
+    let endpoint = client.create_webhook_endpoint(&new_endpoint).unwrap();
+    let mut endpoint = endpoint.send().await.unwrap();
+    let secret = endpoint.secret.take().expect("only here");
+    assert!(secret.reveal().starts_with("whsec_"));
+    assert_eq!(format!("{secret:?}"), "whsec_…");
+    let retrieved = client.retrieve_webhook_endpoint(&endpoint.id).await;
+    assert_eq!(retrieved.unwrap(), endpoint);
+    let page = client.list_webhook_endpoints(&ListQuery::default()).await;
+    assert_eq!(page.unwrap().data, [endpoint.clone()]);
+    let disabled = WebhookEndpointUpdate {
+        url: Some("https://example.invalid/moved".to_owned()),
+        enabled_events: Some(vec!["*".to_owned()]),
+        description: Some(String::new()),
+        metadata: [("channel".to_owned(), String::new())].into(),
+        disabled: Some(true),
+    };
+    let enabled = WebhookEndpointUpdate {
+        enabled_events: Some(endpoint.enabled_events.clone()),
+        disabled: Some(false),
+        ..WebhookEndpointUpdate::default()
+    };
+    let mut updated = endpoint;
+    for (update, status) in [(disabled, "disabled"), (enabled, "enabled")] {
+        let request = client.update_webhook_endpoint(&updated.id, &update);
+        updated = request.unwrap().send().await.unwrap();
+        assert_eq!(updated.status, status);
+        assert_eq!(
+            Some(&updated.enabled_events),
+            update.enabled_events.as_ref()
+        );
+    }
+    assert_eq!(updated.url, "https://example.invalid/moved");
+    assert_eq!((&updated.description, updated.metadata.len()), (&None, 0));
+    updated
+}
+
 async fn call_checkouts(client: &Client) {
     let set = client.set_inventory("mug", 5).unwrap().send().await;
     assert_eq!(set.unwrap().quantity, 5);
@@ -382,6 +412,8 @@ async fn call_checkouts(client: &Client) {
     }
     let left = client.retrieve_inventory("mug").await.unwrap();
     assert_eq!(left.quantity, 3);
+    let page = client.list_inventory(&ListQuery::default()).await.unwrap();
+    assert_eq!((page.data, page.has_more), (vec![left], false));
 }
 
 /// Every operation of the document was asked for, but those by path that are there by query too.

@@ -137,6 +137,14 @@ async fn trouble_is_retried_and_never_before_the_service_wants_it() {
             "{}",
         ),
         Act::Answer("408 Request Timeout", ""),
+        Act::Answer(
+            "408 Request Timeout\r\nstripe-should-retry: true",
+            r#"{"error":{"type":"invalid_request_error","code":"request_timeout","message":"…"}}"#,
+        ),
+        Act::Answer(
+            "409 Conflict\r\nstripe-should-retry: true",
+            r#"{"error":{"type":"invalid_request_error","code":"resource_busy","message":"…"}}"#,
+        ),
         Act::Answer("502 Bad Gateway", "<html>"),
         Act::Answer("400 Bad Request\r\nstripe-should-retry: true", "{}"),
         // A proxy between client and service may answer so; the service never does.
@@ -146,11 +154,11 @@ async fn trouble_is_retried_and_never_before_the_service_wants_it() {
     let clock = TestClock::default();
     let client = builder(proxy.url(), &clock).build().unwrap();
     payment(&client).send().await.unwrap();
-    assert_all_alike(&proxy.seen(), 7);
-    let jitter_max = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0].map(Duration::from_secs_f64);
-    let asked_for = [7, 3, 0, 0, 0, 0].map(Duration::from_secs);
+    assert_all_alike(&proxy.seen(), 9);
+    let jitter_max = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0].map(Duration::from_secs_f64);
+    let asked_for = [7, 3, 0, 0, 0, 0, 0, 0].map(Duration::from_secs);
     let pauses = clock.pauses();
-    assert_eq!(pauses.len(), 6);
+    assert_eq!(pauses.len(), 8);
     for ((pause, least), jitter) in pauses.iter().zip(asked_for).zip(jitter_max) {
         assert!(*pause >= least && *pause <= least + jitter, "{pauses:?}");
     }

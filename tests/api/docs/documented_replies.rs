@@ -22,11 +22,22 @@ fn assert_headers_are_documented(document: &Value, documented: &Value, answer: &
             (name.to_lowercase(), required)
         })
         .collect();
+    // HTTP's own, and those that every reply has, for browsers and caches.
+    let undocumented = [
+        "content-type",
+        "content-length",
+        "date",
+        "connection",
+        "cache-control",
+        "content-security-policy",
+        "referrer-policy",
+        "x-content-type-options",
+    ];
     let observed: BTreeSet<&str> = answer
         .headers
         .keys()
         .map(|name| name.as_str())
-        .filter(|name| !["content-type", "content-length", "date", "connection"].contains(name))
+        .filter(|name| !undocumented.contains(name))
         .collect();
     for name in &observed {
         assert!(documented.contains_key(*name), "{name}: {answer:?}");

@@ -290,6 +290,33 @@ async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
 }
 
 #[tokio::test]
+async fn what_is_busy_says_to_retry_and_the_same_key_does_it_then() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let created = client.charge("key-1").await;
+    let mut locked = server.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM charges FOR UPDATE")
+        .execute(&mut *locked)
+        .await
+        .unwrap();
+    let refund = serde_json::json!({"charge": created.id()});
+    let busy = client.post("/refunds", "key-2", &refund).await;
+    assert_eq!(
+        (busy.status.as_u16(), busy.code().as_str()),
+        (409, "resource_busy")
+    );
+    assert_eq!(busy.header("stripe-should-retry"), Some("true"));
+    assert_eq!(busy.header("original-request"), None, "nothing is stored");
+    assert_eq!(server.database.records().await, 1);
+    locked.rollback().await.unwrap();
+    let refunded = client.post("/refunds", "key-2", &refund).await;
+    assert_eq!(
+        (refunded.status.as_u16(), refunded.is_replay()),
+        (201, false)
+    );
+}
+
+#[tokio::test]
 async fn an_internal_error_is_opaque_and_says_to_retry() {
     let server = TestServer::start().await;
     server.client.charge("key-1").await;

@@ -65,6 +65,10 @@ const FIRST_RELEASE: &[(&str, &str)] = &[
         "migrations/0010_manual_resolutions.sql",
         "a93cb822f5e54653f68d4e49f0b0dfa658017b6d8ca776e2eafaf59942f5e0ff",
     ),
+    (
+        "migrations/0013_disabled_webhook_endpoints.sql",
+        "a537c4dc854d3234ef19c3bb7320374314085a9ba3105935dd718c498cbd373f",
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.

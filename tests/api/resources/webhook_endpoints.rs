@@ -316,7 +316,7 @@ async fn methods_that_an_endpoint_does_not_have_are_405() {
     let server = TestServer::start().await;
     for (path, allow) in [
         ("/webhook_endpoints", "GET, HEAD, POST"),
-        ("/v1/webhook_endpoints/we_1", "GET, HEAD, DELETE"),
+        ("/v1/webhook_endpoints/we_1", "GET, HEAD, POST, DELETE"),
         ("/webhook_endpoints/we_1/deliveries", "GET, HEAD"),
     ] {
         let answer = Answer::of(server.client.request(Method::PUT, path)).await;

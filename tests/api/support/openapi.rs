@@ -61,6 +61,13 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
             let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
             client.post("/orders", &key(), &order).await.id()
         }
+        (true, "/web") => {
+            let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
+            client
+                .post("/webhook_endpoints", &key(), &endpoint)
+                .await
+                .id()
+        }
         (true, other) => panic!("no object for {other}"),
     };
     let path = path.replace("{id}", &id).replace("{sku}", "mug");

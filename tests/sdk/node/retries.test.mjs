@@ -4,7 +4,18 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { Network, Server, chargesOf, client, ids, isReplay, order, unique } from './support.mjs';
+import {
+  Network,
+  Server,
+  chargesOf,
+  client,
+  eventually,
+  ids,
+  isInFlight,
+  isReplay,
+  order,
+  unique,
+} from './support.mjs';
 
 test('a reply lost after the commit is replayed to the retry under an automatic key', async (t) => {
   const parameters = order();
@@ -106,6 +117,34 @@ test('a duplicate that is told 409 is retried by the SDK', async (t) => {
   assert.ok(isReplay(second));
   assert.equal((await first).id, second.id);
   assert.equal((await chargesOf(parameters)).length, 1);
+});
+
+test('a body that stalls is 408 and retried by the SDK', async (t) => {
+  const parameters = order();
+  const network = await Network.start({ loseBodies: 1 });
+  t.after(() => network.close());
+  const charge = await client(network.url).charges.create(parameters);
+  assert.deepEqual(network.statuses, [408, 201]);
+  assert.ok(!isReplay(charge));
+  assert.deepEqual(ids(await chargesOf(parameters)), [charge.id]);
+});
+
+test('a busy resource is 409 and retried by the SDK', async (t) => {
+  const item = { quantity: 1, unit_amount: 2000 };
+  const made = await client().rawRequest('POST', '/v1/orders', { currency: 'usd', items: [item] });
+  const [path, idempotencyKey] = [`/v1/orders/${made.id}`, unique('key')];
+  const network = await Network.start({});
+  t.after(() => network.close());
+  // The payment locks its order for two seconds, longer than an update waits for it.
+  const slow = { source: 'tok_slow' };
+  const paid = client().rawRequest('POST', `${path}/pay`, slow, { idempotencyKey });
+  await eventually('the payment is under way', () => isInFlight(idempotencyKey));
+  const patient = client(network.url, { maxNetworkRetries: 4 });
+  const updated = await patient.rawRequest('POST', path, { metadata: { channel: 'web' } });
+  assert.equal((await paid).status, 'paid');
+  assert.equal(network.statuses[0], 409);
+  assert.equal(network.statuses.at(-1), 200);
+  assert.deepEqual([updated.status, updated.metadata.channel], ['paid', 'web']);
 });
 
 test('an outage frees the key for the retry', async (t) => {

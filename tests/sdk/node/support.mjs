@@ -1,5 +1,6 @@
 // Support for all tests: clients, private servers, and a network that loses replies.
 
+import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -43,6 +44,15 @@ export const ids = (objects) => objects.map(({ id }) => id);
 
 export const isReplay = (object) =>
   object.lastResponse.headers['idempotent-replayed'] === 'true';
+
+/** Whether a server is working on the request with this key. */
+export const isInFlight = (key) =>
+  client()
+    .rawRequest('GET', `/v1/idempotency-keys/${key}`)
+    .then(
+      ({ status }) => status === 'in_flight',
+      () => false,
+    );
 
 /** For lists that must hold a test's own objects and no others. */
 export function apiKeyOfANewAccount() {
@@ -90,20 +100,25 @@ export class Server {
   }
 }
 
-/** A TCP proxy in front of a server, which loses what it is told to. */
+/**
+ * A TCP proxy in front of a server, which loses what it is told to. `statuses` are those of the
+ * replies that came through.
+ */
 export class Network {
   lost = 0;
+  statuses = [];
   cuts = new Set();
 
   static async start({
     url = URL_OF_SERVER,
     loseReplies = 0,
     loseRequests = 0,
+    loseBodies = 0,
     whenLost = () => {},
   }) {
     const network = new Network();
     const { hostname, port } = new URL(url);
-    const toLose = { replies: loseReplies, requests: loseRequests };
+    const toLose = { replies: loseReplies, requests: loseRequests, bodies: loseBodies };
     network.listener = net.createServer((fromClient) => {
       const fromServer = net.connect({ host: hostname, port });
       const cut = () => {
@@ -112,10 +127,27 @@ export class Network {
         network.cuts.delete(cut);
       };
       network.cuts.add(cut);
+      let isWithoutBody = false;
+      const pass = (bytes, target, what) => {
+        const text = bytes.toString('latin1');
+        if (what === 'replies') {
+          if (text.startsWith('HTTP/1.1 ')) network.statuses.push(Number(text.slice(9, 12)));
+          target.write(bytes);
+        } else if (toLose.bodies > 0) {
+          // The head arrives, and the server waits for the body until it answers and closes.
+          toLose.bodies -= 1;
+          isWithoutBody = true;
+          const end = text.indexOf('\r\n\r\n') + 4;
+          assert.ok(end > 4, 'the head is in one piece');
+          target.write(bytes.subarray(0, end));
+        } else if (!isWithoutBody) {
+          target.write(bytes);
+        }
+      };
       const forward = (source, target, what) => {
         source.on('data', (bytes) => {
           if (toLose[what] === 0) {
-            target.write(bytes);
+            pass(bytes, target, what);
             return;
           }
           toLose[what] -= 1;

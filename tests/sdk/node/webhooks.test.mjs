@@ -62,12 +62,16 @@ test('a delivered event verifies, and a tampered or stale one does not', { skip 
   refused(body, signature, secret, ...aged(360));
 });
 
-test('an endpoint is created, retrieved, listed and deleted', { skip }, async () => {
+test('an endpoint is created, retrieved, updated, listed and deleted', { skip }, async () => {
   const stripe = client(undefined, { apiKey: apiKeyOfANewAccount() });
   const wanted = { url: 'https://example.com/hook', enabled_events: ['*'], description: 'mine' };
   const { id } = await stripe.webhookEndpoints.create(wanted);
   const found = await stripe.webhookEndpoints.retrieve(id);
   assert.deepEqual([found.url, found.enabled_events], [wanted.url, ['*']]);
+  for (const [disabled, status] of [[true, 'disabled'], [false, 'enabled']]) {
+    const updated = await stripe.webhookEndpoints.update(id, { disabled, description: status });
+    assert.deepEqual([updated.status, updated.description], [status, status]);
+  }
   const listed = await stripe.webhookEndpoints.list().autoPagingToArray({ limit: 50 });
   assert.deepEqual(ids(listed), [id]);
   const deleted = await stripe.webhookEndpoints.del(id);

@@ -58,6 +58,15 @@ def is_replay(charge):
     return headers(charge).get("idempotent-replayed") == "true"
 
 
+def is_in_flight(key):
+    """Whether a server is working on the request with this key."""
+    try:
+        found = client().raw_request("get", f"/v1/idempotency-keys/{key}").data
+    except stripe.InvalidRequestError:
+        return False
+    return found["status"] == "in_flight"
+
+
 def api_key_of_a_new_account():
     """For lists that must hold a test's own objects and no others."""
     command = [PROGRAM, "api-key", "create", "--account", unique("account")]
@@ -105,15 +114,20 @@ class Server:
 
 
 class Network:
-    """A TCP proxy in front of a server, which loses what it is told to."""
+    """A TCP proxy in front of a server, which loses what it is told to. `statuses` are those of the
+    replies that came through."""
 
-    def __init__(self, url=URL, lose_replies=0, lose_requests=0, when_lost=lambda: None):
+    def __init__(
+        self, url=URL, lose_replies=0, lose_requests=0, lose_bodies=0, when_lost=lambda: None
+    ):
         host, _, port = url.removeprefix("http://").rpartition(":")
         self.server = (host, int(port))
         self.replies_to_lose = lose_replies
         self.requests_to_lose = lose_requests
+        self.bodies_to_lose = lose_bodies
         self.when_lost = when_lost
         self.lost = 0
+        self.statuses = []
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
@@ -141,18 +155,17 @@ class Network:
             from_client.close()
             return
         ways = [
-            (from_client, from_server, "requests_to_lose"),
-            (from_server, from_client, "replies_to_lose"),
+            (from_client, from_server, self._pass_request),
+            (from_server, from_client, self._pass_reply),
         ]
         for way in ways:
             threading.Thread(target=self._forward, args=way, daemon=True).start()
 
-    def _forward(self, source, target, to_lose):
+    def _forward(self, source, target, passes):
         try:
             while data := source.recv(65536):
-                if self._loses(to_lose):
+                if not passes(source, target, data):
                     break
-                target.sendall(data)
         except OSError:
             pass
         for end in (source, target):
@@ -161,6 +174,28 @@ class Network:
             except OSError:
                 pass
             end.close()
+
+    def _pass_request(self, client, server, data):
+        if self._loses("requests_to_lose"):
+            return False
+        if not self._loses("bodies_to_lose"):
+            server.sendall(data)
+            return True
+        # The head arrives, and the server waits for the body until it answers and closes.
+        head, end, _ = data.partition(b"\r\n\r\n")
+        assert end, "the head is in one piece"
+        server.sendall(head + end)
+        while client.recv(65536):
+            pass
+        return False
+
+    def _pass_reply(self, server, client, data):
+        if self._loses("replies_to_lose"):
+            return False
+        if data.startswith(b"HTTP/1.1 "):
+            self.statuses.append(int(data[9:12]))
+        client.sendall(data)
+        return True
 
     def _loses(self, to_lose):
         with self.lock:

@@ -11,7 +11,9 @@ from support import (
     Server,
     charges_of,
     client,
+    eventually,
     headers,
+    is_in_flight,
     is_replay,
     order,
     unique,
@@ -104,6 +106,33 @@ class Retries(unittest.TestCase):
             self.assertTrue(is_replay(second))
             self.assertEqual(first.result().id, second.id)
         self.assertEqual(len(charges_of(parameters)), 1)
+
+    def test_a_body_that_stalls_is_408_and_retried_by_the_sdk(self):
+        parameters, options = order(), {"idempotency_key": unique("key")}
+        with Network(lose_bodies=1) as network:
+            charge = client(network.url).v1.charges.create(parameters, options)
+        self.assertEqual(network.statuses, [408, 201])
+        self.assertFalse(is_replay(charge))
+        self.assertEqual(charges_of(parameters), [charge])
+
+    def test_a_busy_resource_is_409_and_retried_by_the_sdk(self):
+        item = {"quantity": 1, "unit_amount": 2000}
+        made = client().raw_request("post", "/v1/orders", currency="usd", items=[item])
+        path, key = f"/v1/orders/{made.data['id']}", unique("key")
+        with Network() as network, ThreadPoolExecutor(1) as threads:
+            # The payment locks its order for two seconds, longer than an update waits for it.
+            paid = threads.submit(
+                client().raw_request, "post", f"{path}/pay", source="tok_slow", idempotency_key=key
+            )
+            eventually("the payment is under way", lambda: is_in_flight(key))
+            patient = client(network.url, max_network_retries=4)
+            updated = patient.raw_request("post", path, metadata={"channel": "web"})
+            self.assertEqual(paid.result().data["status"], "paid")
+        self.assertEqual(network.statuses[0], 409)
+        self.assertEqual(network.statuses[-1], 200)
+        self.assertNotIn("idempotent-replayed", updated.headers)
+        order_now = updated.data
+        self.assertEqual((order_now["status"], order_now["metadata"]), ("paid", {"channel": "web"}))
 
     def test_an_outage_frees_the_key_for_the_retry(self):
         parameters, options = order(), {"idempotency_key": unique("key")}

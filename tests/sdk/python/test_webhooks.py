@@ -82,13 +82,17 @@ class Webhooks(unittest.TestCase):
         with self.assertRaises(stripe.SignatureVerificationError):
             stripe.Webhook.construct_event(body, signature, secret)
 
-    def test_an_endpoint_is_created_retrieved_listed_and_deleted(self):
+    def test_an_endpoint_is_created_retrieved_updated_listed_and_deleted(self):
         v1 = client(api_key=api_key_of_a_new_account()).v1
         wanted = {"url": "https://example.com/hook", "enabled_events": ["*"]}
         endpoint = v1.webhook_endpoints.create({**wanted, "description": "mine"})
         self.assertIs(type(endpoint), stripe.WebhookEndpoint)
         found = v1.webhook_endpoints.retrieve(endpoint.id)
         self.assertEqual((found.url, found.enabled_events), (wanted["url"], ["*"]))
+        for disabled, status in ((True, "disabled"), (False, "enabled")):
+            change = {"disabled": disabled, "description": status}
+            updated = v1.webhook_endpoints.update(endpoint.id, change)
+            self.assertEqual((updated.status, updated.description), (status, status))
         listed = v1.webhook_endpoints.list().auto_paging_iter()
         self.assertEqual([endpoint.id for endpoint in listed], [endpoint.id])
         deleted = v1.webhook_endpoints.delete(endpoint.id)

@@ -1,0 +1,62 @@
+//! `POST /webhook_endpoints/{id}`: change where events are sent, which, and whether any.
+//!
+//! Locks    the endpoint, but not against events that are being written
+//! Writes   url, enabled_events, description, metadata, disabled
+//! Emits    nothing
+//! Refuses  parameters that are unknown or wrong; a URL that can't be sent to
+
+use sqlx::PgConnection;
+
+use crate::commands::{
+    Origin,
+    replies::{OK, missing},
+};
+use crate::{
+    api::{
+        error::ApiError,
+        params::Params,
+        webhook_endpoints::{UpdateWebhookEndpointParams, WebhookEndpointView},
+    },
+    domain::ids::WebhookEndpointId,
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Updates a webhook endpoint. Its secret stays, and is not shown.
+pub struct UpdateWebhookEndpoint {
+    /// The request's origin.
+    pub origin: Origin,
+    /// The endpoint, as the path names it.
+    pub id: String,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+    /// Whether the URL may name an address that is not public.
+    pub allow_private: bool,
+}
+
+impl Command for UpdateWebhookEndpoint {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let update = UpdateWebhookEndpointParams::parse(&self.params, self.allow_private)?;
+        let account = self.origin.account;
+        let gone = || missing("id", WebhookEndpointId::PREFIX);
+        let id = WebhookEndpointId::parse(&self.id).ok_or_else(gone)?;
+        let before = store::webhook_endpoints::lock(tx, account, id)
+            .await?
+            .ok_or_else(gone)?;
+        let mut endpoint = before.clone();
+        endpoint.url = update.url.unwrap_or(endpoint.url);
+        endpoint.enabled_events = update.enabled_events.unwrap_or(endpoint.enabled_events);
+        endpoint.description = update.description.apply(endpoint.description);
+        endpoint.metadata = update
+            .metadata
+            .apply(endpoint.metadata)
+            .map_err(ApiError::from)?;
+        endpoint.disabled = update.disabled.unwrap_or(endpoint.disabled);
+        if endpoint != before {
+            endpoint = store::webhook_endpoints::update(tx, account, &endpoint).await?;
+        }
+        let view = WebhookEndpointView::from(&endpoint);
+        self.origin
+            .reply(OK, "webhook_endpoints", id.to_string(), &view)
+    }
+}

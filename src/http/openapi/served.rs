@@ -1,0 +1,114 @@
+//! The document as programs get it.
+//!
+//! Promise: it is rendered and compressed once, when the server starts; a request only picks the
+//! form that it accepts, or is told that it has the document already.
+
+use std::{
+    io::{self, Write},
+    sync::LazyLock,
+};
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{
+        ACCEPT_ENCODING, AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, ETAG, Encoding,
+        EntityTag, Header, IfNoneMatch, VARY,
+    },
+    web::{self, Bytes},
+};
+use flate2::{Compression, write::GzEncoder};
+use sha2::{Digest, Sha256};
+use utoipa::openapi::OpenApi;
+
+use super::document;
+
+/// The document in both of its forms.
+pub struct ServedDocument {
+    plain: Representation,
+    gzip: Representation,
+}
+
+struct Representation {
+    body: Bytes,
+    tag: EntityTag,
+}
+
+impl Representation {
+    fn new(body: Vec<u8>) -> Self {
+        // A digest of the bytes, so that the two forms have different tags (RFC 9110, 8.8.3.3).
+        let tag = EntityTag::new_strong(hex::encode(Sha256::digest(&body)));
+        Self {
+            body: body.into(),
+            tag,
+        }
+    }
+}
+
+static SERVED: LazyLock<io::Result<ServedDocument>> =
+    LazyLock::new(|| ServedDocument::of(&document()));
+
+impl ServedDocument {
+    /// The one of this process: the first call renders and compresses it.
+    pub fn prepare() -> io::Result<&'static Self> {
+        SERVED
+            .as_ref()
+            .map_err(|error| io::Error::new(error.kind(), error.to_string()))
+    }
+
+    fn of(document: &OpenApi) -> io::Result<Self> {
+        let plain = serde_json::to_vec(document)?;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&plain)?;
+        Ok(Self {
+            gzip: Representation::new(encoder.finish()?),
+            plain: Representation::new(plain),
+        })
+    }
+
+    /// Whether to compress. A client that accepts neither form gets the plain one, which is better
+    /// than nothing (RFC 9110, 12.5.3).
+    fn wants_gzip(request: &HttpRequest) -> bool {
+        let supported = [Encoding::gzip(), Encoding::identity()];
+        AcceptEncoding::parse(request)
+            .ok()
+            .and_then(|accepted| accepted.negotiate(supported.iter()))
+            == Some(Encoding::gzip())
+    }
+}
+
+/// The document, for programs.
+pub async fn show(
+    served: web::Data<&'static ServedDocument>,
+    request: HttpRequest,
+) -> HttpResponse {
+    let is_gzip = ServedDocument::wants_gzip(&request);
+    let Representation { body, tag } = if is_gzip { &served.gzip } else { &served.plain };
+    let is_known = has(&request, tag);
+    let mut response = if is_known {
+        HttpResponse::NotModified()
+    } else {
+        HttpResponse::Ok()
+    };
+    // It changes with a release: a copy may be kept, and is asked about before each use.
+    response
+        .insert_header((CACHE_CONTROL, "no-cache"))
+        .insert_header((ETAG, tag.to_string()))
+        .insert_header((VARY, ACCEPT_ENCODING.as_str()));
+    if is_known {
+        return response.finish();
+    }
+    response.content_type("application/json");
+    if is_gzip {
+        response.insert_header((CONTENT_ENCODING, "gzip"));
+    }
+    response.body(body.clone())
+}
+
+/// Whether the client has the representation with this tag (RFC 9110, 13.1.2).
+fn has(request: &HttpRequest, tag: &EntityTag) -> bool {
+    match IfNoneMatch::parse(request) {
+        Ok(IfNoneMatch::Any) => true,
+        Ok(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,237 @@
+//! The headers that limit what browsers and caches do: every reply has them, errors included.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{
+    harness::{API_KEY, Answer, IMPATIENT, TestServer, charge},
+    openapi::{document, operations},
+    records::hold_key,
+    webhooks::endpoint,
+    wire::{JSON, send_raw, send_slowly},
+};
+
+const NO_STORE: &str = "no-store";
+
+/// For files that change with a release only.
+const AN_HOUR: &str = "public, max-age=3600";
+
+fn assert_protected(answer: &Answer, cache_control: &str, what: &str) {
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", cache_control),
+    ] {
+        let values: Vec<_> = answer.headers.get_all(name).iter().collect();
+        assert_eq!(values, [value], "{what}: {name} of {answer:?}");
+    }
+    let policy = answer.header("content-security-policy").expect(what);
+    assert!(
+        policy.starts_with("default-src 'none';"),
+        "{what}: {policy}"
+    );
+    for rule in [
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ] {
+        assert!(
+            policy.split("; ").any(|part| part == rule),
+            "{what}: {policy}"
+        );
+    }
+    // The proxy that terminates TLS says how long browsers must use it.
+    assert_eq!(answer.header("strict-transport-security"), None, "{what}");
+}
+
+#[tokio::test]
+async fn every_operation_of_the_document_answers_with_them_in_both_dialects() {
+    let server = TestServer::start().await;
+    let document = document();
+    let mut statuses = std::collections::BTreeSet::new();
+    for (path, method, _) in operations(&document) {
+        for id in ["ch_unknown", "search"] {
+            let path = path.replace("{id}", id).replace("{sku}", "mug");
+            let path = path
+                .replace("{key}", "key-1")
+                .replace("{name}", "checkout-1");
+            for path in [path.clone(), format!("/v1{path}")] {
+                let what = format!("{method} {path}");
+                let key = uuid::Uuid::now_v7().to_string();
+                let request = || server.client.bare(method.clone(), &path);
+                for request in [
+                    request(),
+                    request().bearer_auth(API_KEY),
+                    request()
+                        .bearer_auth(API_KEY)
+                        .header("idempotency-key", &key)
+                        .json(&json!({"quantity": 1})),
+                ] {
+                    let answer = Answer::of(request).await;
+                    assert_protected(&answer, NO_STORE, &what);
+                    statuses.insert(answer.status.as_u16());
+                }
+            }
+        }
+    }
+    let met: Vec<_> = statuses.into_iter().collect();
+    assert_eq!(met, [200, 400, 401, 404]);
+}
+
+#[tokio::test]
+async fn pages_files_and_health_have_them_and_only_files_may_be_kept() {
+    let server = TestServer::start().await;
+    let cases = [
+        ("/", NO_STORE),
+        ("/livez", NO_STORE),
+        ("/readyz", NO_STORE),
+        ("/errors", NO_STORE),
+        ("/swagger-ui", NO_STORE),
+        ("/swagger-ui/", NO_STORE),
+        ("/swagger-ui/index.html", NO_STORE),
+        ("/swagger-ui/swagger-initializer.js", NO_STORE),
+        ("/swagger-ui/swagger-ui.css", AN_HOUR),
+        ("/swagger-ui/swagger-ui-bundle.js", AN_HOUR),
+        ("/style.css", AN_HOUR),
+        ("/favicon.svg", AN_HOUR),
+        ("/favicon.ico", AN_HOUR),
+        ("/openapi.json", "no-cache"),
+    ];
+    for (path, cache_control) in cases {
+        for accept in ["text/html", "*/*"] {
+            for method in [Method::GET, Method::HEAD] {
+                let request = server.client.bare(method, path).header("accept", accept);
+                let answer = Answer::of(request).await;
+                assert_eq!(answer.status, 200, "{path}");
+                assert_protected(&answer, cache_control, path);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn refusals_of_every_kind_have_them() {
+    let server = TestServer::start_with(&[("RATE_LIMIT", "1000")]).await;
+    let client = &server.client;
+    let mut declined = charge();
+    declined["source"] = "tok_chargeDeclined".into();
+    let mut outage = charge();
+    outage["source"] = "tok_outage".into();
+    let held = hold_key(&server.database, "held").await;
+    let in_use = client.charge("held").await;
+    held.rollback().await.unwrap();
+    client.charge("reused").await;
+    let answers = [
+        (400, client.get("/charges?limit=0").await),
+        (401, Answer::of(client.bare(Method::GET, "/charges")).await),
+        (402, client.post_new("/charges", &declined).await),
+        (404, client.get("/nothing").await),
+        (404, client.get("/v1").await),
+        (404, client.get("/swagger-ui/nothing.js").await),
+        (404, client.get("/%ff%00").await),
+        (405, Answer::of(client.bare(Method::PUT, "/")).await),
+        (
+            405,
+            Answer::of(client.bare(Method::PATCH, "/charges")).await,
+        ),
+        (409, in_use),
+        (
+            413,
+            client
+                .post_raw("/charges", "large", JSON, &vec![b' '; 70_000])
+                .await,
+        ),
+        (
+            415,
+            client
+                .post_raw("/charges", "text", "text/plain", b"x")
+                .await,
+        ),
+        (422, client.post("/orders", "reused", &charge()).await),
+        (503, client.post_new("/charges", &outage).await),
+    ];
+    for (status, answer) in &answers {
+        assert_eq!(answer.status, *status, "{answer:?}");
+        assert_protected(answer, NO_STORE, answer.status.as_str());
+    }
+    sqlx::query("UPDATE idempotency_keys SET headers = '[[\"no header name\", \"x\"]]'")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    let defect = client.charge("reused").await;
+    assert_eq!(defect.status, 500);
+    assert_protected(&defect, NO_STORE, "500");
+    sqlx::raw_sql("ALTER TABLE _sqlx_migrations RENAME TO gone")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    let unready = Answer::of(client.bare(Method::GET, "/readyz")).await;
+    assert_eq!(unready.status, 503);
+    assert_protected(&unready, NO_STORE, "/readyz");
+}
+
+fn assert_text_is_protected(reply: &str) {
+    for line in [
+        "cache-control: no-store\r\n",
+        "x-content-type-options: nosniff\r\n",
+        "referrer-policy: no-referrer\r\n",
+        "frame-ancestors 'none'\r\n",
+    ] {
+        assert!(reply.contains(line), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_has_them() {
+    let server = TestServer::start().await;
+    let request = b"GET /swagger-ui HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let reply = send_raw(&server.client, request).await;
+    assert!(reply.starts_with("HTTP/1.1 308 "), "{reply}");
+    assert_text_is_protected(&reply);
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_refused_with_them() {
+    let server = TestServer::start_with(IMPATIENT).await;
+    let headers = format!(
+        "Authorization: Bearer {API_KEY}\r\nContent-Type: {JSON}\r\nIdempotency-Key: key-1\r\n"
+    );
+    let reply = send_slowly(&server.client, "/charges", &headers).await;
+    assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
+    assert_text_is_protected(&reply);
+}
+
+#[tokio::test]
+async fn an_account_over_its_limit_gets_them() {
+    let server = TestServer::start_with(&[("RATE_LIMIT", "1")]).await;
+    server.client.get("/charges").await;
+    let limited = server.client.get("/charges").await;
+    assert_eq!(limited.status, 429);
+    assert_protected(&limited, NO_STORE, "429");
+}
+
+#[tokio::test]
+async fn a_secret_is_never_kept_by_a_cache_and_the_headers_by_no_record() {
+    let server = TestServer::start().await;
+    let body = endpoint("https://example.com/webhooks");
+    let create = || server.client.post("/webhook_endpoints", "key-1", &body);
+    let created = create().await;
+    assert!(created.json()["secret"].is_string());
+    assert_protected(&created, NO_STORE, "the first reply");
+    let replay = create().await;
+    assert_protected(&replay, NO_STORE, "the replay");
+    replay.assert_replays(&created);
+    let stored: String = sqlx::query_scalar("SELECT headers::text FROM idempotency_keys")
+        .fetch_one(&server.database.pool)
+        .await
+        .unwrap();
+    assert!(stored.contains("location"), "{stored}");
+    for name in [
+        "cache-control",
+        "content-security-policy",
+        "referrer-policy",
+        "x-content-type-options",
+    ] {
+        assert!(!stored.contains(name), "{stored}");
+    }
+}

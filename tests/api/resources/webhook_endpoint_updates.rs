@@ -1,0 +1,438 @@
+//! `POST /webhook_endpoints/{id}`: where events are sent, which, and whether any.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, TestServer, charge},
+    racers::{all_at_once, until_definite},
+    webhook_receiver::Receiver,
+    webhooks::{DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, verifies},
+    wire::{FORM, error},
+};
+
+const URL: &str = "https://example.com/webhooks";
+
+/// The path of a new endpoint with a description and metadata.
+async fn created(client: &Client) -> String {
+    let body = json!({
+        "url": URL, "enabled_events": ["charge.succeeded"], "description": "Bookkeeping",
+        "metadata": {"team": "finance"},
+    });
+    let created = client.post_new("/webhook_endpoints", &body).await;
+    assert_eq!(created.status, 201);
+    format!("/webhook_endpoints/{}", created.id())
+}
+
+#[tokio::test]
+async fn any_of_the_parameters_changes_and_the_others_stay() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let path = created(client).await;
+    let mut expected = client.get(&path).await.json();
+    assert_eq!(expected["status"], "enabled");
+    let steps: &[(&str, &str, Value)] = &[
+        ("{}", "url", json!(URL)),
+        (r#"{"disabled":true}"#, "status", json!("disabled")),
+        (r#"{"disabled":true}"#, "status", json!("disabled")),
+        (
+            r#"{"url":"https://example.com/new"}"#,
+            "url",
+            json!("https://example.com/new"),
+        ),
+        (
+            r#"{"enabled_events":["*"]}"#,
+            "enabled_events",
+            json!(["*"]),
+        ),
+        (r#"{"description":"Stock"}"#, "description", json!("Stock")),
+        (r#"{"description":null}"#, "description", Value::Null),
+        (
+            r#"{"metadata":{"a":"1","team":""}}"#,
+            "metadata",
+            json!({"a": "1"}),
+        ),
+        ("disabled=false", "status", json!("enabled")),
+        (
+            "enabled_events[]=order.paid&enabled_events[]=refund.created",
+            "enabled_events",
+            json!(["order.paid", "refund.created"]),
+        ),
+        ("metadata[b]=2", "metadata", json!({"a": "1", "b": "2"})),
+        ("metadata=", "metadata", json!({})),
+        ("description=Stock", "description", json!("Stock")),
+        ("description=", "description", Value::Null),
+        ("", "url", json!("https://example.com/new")),
+    ];
+    for (number, (body, member, value)) in steps.iter().enumerate() {
+        let media_type = match body.starts_with('{') {
+            true => "application/json",
+            false => FORM,
+        };
+        let key = format!("step-{number}");
+        let path = match number % 2 {
+            0 => path.clone(),
+            _ => format!("/v1{path}"),
+        };
+        let updated = client
+            .post_raw(&path, &key, media_type, body.as_bytes())
+            .await;
+        expected[*member] = value.clone();
+        assert_eq!(
+            (updated.status.as_u16(), updated.json()),
+            (200, expected.clone()),
+            "{body}"
+        );
+        assert_eq!(updated.header("location"), None, "{body}");
+        assert_eq!(client.get(&path).await.json(), expected, "{body}");
+    }
+    let all = json!({
+        "url": URL, "enabled_events": ["charge.failed"], "description": "All",
+        "metadata": {"c": "3"}, "disabled": true,
+    });
+    let updated = client.post_new(&path, &all).await.json();
+    for name in ["url", "enabled_events", "description", "metadata"] {
+        assert_eq!(updated[name], all[name], "{name}");
+    }
+    assert_eq!(updated["status"], "disabled");
+    assert!(updated.get("secret").is_none());
+    // An endpoint has no events of its own.
+    assert_eq!(
+        server.database.count("SELECT count(*) FROM events").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn an_update_is_replayed_and_its_key_belongs_to_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let path = created(client).await;
+    let first = client
+        .post(&path, "key-1", &json!({"disabled": true}))
+        .await;
+    assert_eq!((first.status.as_u16(), first.is_replay()), (200, false));
+    client.post_new(&path, &json!({"disabled": false})).await;
+    let late = client
+        .post(&path, "key-1", &json!({"disabled": true}))
+        .await;
+    late.assert_replays(&first);
+    assert_eq!(
+        client.get(&path).await.json()["status"],
+        "enabled",
+        "nothing is undone"
+    );
+
+    let other = created(client).await;
+    for (path, body) in [
+        (&path, json!({"disabled": false})),
+        (&path, json!({})),
+        (&other, json!({"disabled": true})),
+    ] {
+        let reused = client.post(path, "key-1", &body).await;
+        assert_eq!(
+            error(&reused),
+            (422, "idempotency_key_reused".into()),
+            "{body}"
+        );
+        let reused = client.post(&format!("/v1{path}"), "key-1", &body).await;
+        assert_eq!(
+            error(&reused),
+            (400, "idempotency_key_reused".into()),
+            "{body}"
+        );
+    }
+    let keyless = client
+        .request(reqwest::Method::POST, &path)
+        .json(&json!({"disabled": true}));
+    let keyless = Answer::of(keyless).await;
+    assert_eq!(error(&keyless), (400, "idempotency_key_required".into()));
+    for path in [&path, &other] {
+        assert_eq!(client.get(path).await.json()["status"], "enabled");
+    }
+}
+
+#[tokio::test]
+async fn wrong_updates_of_an_endpoint_are_stored_refusals_that_name_the_field() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let path = created(client).await;
+    let before = client.get(&path).await;
+    let (invalid, unknown) = ("parameter_invalid", "parameter_unknown");
+    let cases = [
+        (json!({"url": "example.com"}), invalid, "url"),
+        (json!({"url": "ftp://example.com/"}), invalid, "url"),
+        (json!({"url": "https://user@example.com/"}), invalid, "url"),
+        (json!({"url": "http://127.0.0.1/"}), invalid, "url"),
+        (
+            json!({"url": format!("{URL}/{}", "a".repeat(2048))}),
+            invalid,
+            "url",
+        ),
+        (json!({"url": ""}), invalid, "url"),
+        (json!({"url": null}), invalid, "url"),
+        (json!({"url": 1}), invalid, "url"),
+        (json!({"enabled_events": []}), invalid, "enabled_events"),
+        (json!({"enabled_events": null}), invalid, "enabled_events"),
+        (json!({"enabled_events": "*"}), invalid, "enabled_events"),
+        (
+            json!({"enabled_events": vec!["*"; 101]}),
+            invalid,
+            "enabled_events",
+        ),
+        (
+            json!({"enabled_events": ["*", "charge.stolen"]}),
+            invalid,
+            "enabled_events[1]",
+        ),
+        (json!({"disabled": "true"}), invalid, "disabled"),
+        (json!({"disabled": 1}), invalid, "disabled"),
+        (json!({"disabled": null}), invalid, "disabled"),
+        (
+            json!({"description": "d".repeat(1001)}),
+            invalid,
+            "description",
+        ),
+        (json!({"metadata": {"a": 1}}), invalid, "metadata[a]"),
+        (json!({"secret": "whsec_mine"}), unknown, "secret"),
+        (json!({"status": "disabled"}), unknown, "status"),
+        (json!({"disabld": true}), unknown, "disabld"),
+        // What is right beside it changes nothing.
+        (json!({"disabled": true, "url": "nowhere"}), invalid, "url"),
+    ];
+    for (number, (body, code, param)) in cases.iter().enumerate() {
+        let key = format!("key-{number}");
+        let refused = client.post(&path, &key, body).await;
+        let expected = (400, (*code).to_owned(), Some((*param).to_owned()));
+        assert_eq!(refused.refusal(), expected, "{body}");
+        client
+            .post(&path, &key, body)
+            .await
+            .assert_replays(&refused);
+    }
+    for body in [
+        "disabled=TRUE",
+        "disabled=1",
+        "disabled=",
+        "url=",
+        "enabled_events=",
+    ] {
+        let key = format!("form-{body}").replace(',', "");
+        let refused = client.post_raw(&path, &key, FORM, body.as_bytes()).await;
+        let (name, _) = body.split_once('=').unwrap();
+        let expected = (400, invalid.to_owned(), Some(name.to_owned()));
+        assert_eq!(refused.refusal(), expected, "{body}");
+    }
+    assert_eq!(client.get(&path).await.body, before.body);
+}
+
+#[tokio::test]
+async fn another_accounts_endpoint_and_a_deleted_one_are_not_updated() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (path, gone) = (created(client).await, created(client).await);
+    let id = gone.rsplit('/').next().unwrap();
+    assert_eq!(delete(client, id).await.status, 200);
+    let before = client.get(&path).await;
+    let other = client_of_account(&server, "other").await;
+    let body = json!({"disabled": true, "url": "https://example.com/stolen"});
+    let missing = (404, "resource_missing".to_owned(), Some("id".to_owned()));
+    for (client, path) in [
+        (&other, path.as_str()),
+        (client, &gone),
+        (client, "/webhook_endpoints/we_1"),
+        (client, "/webhook_endpoints/search"),
+    ] {
+        assert_eq!(
+            client.post_new(path, &body).await.refusal(),
+            missing,
+            "{path}"
+        );
+    }
+    assert_eq!(client.get(&path).await.body, before.body);
+    let changed = "SELECT count(*) FROM webhook_endpoints WHERE disabled OR url LIKE '%stolen'";
+    assert_eq!(server.database.count(changed).await, 0);
+}
+
+#[tokio::test]
+async fn a_private_address_is_accepted_by_an_update_only_where_it_is_allowed() {
+    for (allowed, status) in [("false", 400), ("true", 200)] {
+        let server = TestServer::start_with(&[("WEBHOOK_ALLOW_PRIVATE", allowed)]).await;
+        let path = created(&server.client).await;
+        let body = json!({"url": "http://192.168.1.1/hook"});
+        let answer = server.client.post_new(&path, &body).await;
+        assert_eq!(answer.status.as_u16(), status, "{allowed}");
+    }
+}
+
+#[tokio::test]
+async fn updates_of_one_endpoint_at_once_lose_none_of_each_other() {
+    let server = TestServer::start().await;
+    let path = created(&server.client).await;
+    let answers = all_at_once(20, |number| {
+        let (client, path) = (server.client.clone(), path.clone());
+        async move {
+            let body = json!({"metadata": {format!("k{number}"): "v"}});
+            until_definite(&client, &path, &body).await
+        }
+    })
+    .await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    let metadata = server.client.get(&path).await.json()["metadata"].take();
+    assert_eq!(metadata.as_object().unwrap().len(), 21);
+}
+
+#[tokio::test]
+async fn a_disabled_endpoint_gets_no_new_events_and_enabled_again_those_from_then_on() {
+    let server = TestServer::start_with(QUICK).await;
+    let client = &server.client;
+    let (mut paused, mut other) = (Receiver::start().await, Receiver::start().await);
+    let endpoint = Endpoint::at(client, &paused.url()).await;
+    Endpoint::at(client, &other.url()).await;
+    let path = format!("/webhook_endpoints/{}", endpoint.id);
+    client.post_new(&path, &json!({"disabled": true})).await;
+
+    let missed = client.charge("missed").await.id();
+    let received = other.next().await;
+    let event = received.event();
+    assert_eq!(event["data"]["object"]["id"], missed.as_str());
+    assert_eq!(
+        event["pending_webhooks"], 1,
+        "the disabled endpoint does not count"
+    );
+    received.answer(200).await;
+    assert_eq!(endpoint.deliveries(client).await, [] as [Value; 0]);
+    // It is not lost: the event is there.
+    let kept = client
+        .get(&format!("/events/{}", event["id"].as_str().unwrap()))
+        .await;
+    assert_eq!(kept.status, 200);
+
+    client.post_new(&path, &json!({"disabled": false})).await;
+    let told = client.charge("told").await.id();
+    let received = paused.next().await;
+    assert_eq!(received.event()["data"]["object"]["id"], told.as_str());
+    assert!(
+        verifies(&endpoint.secret, received.signature(), &received.body),
+        "its secret stayed"
+    );
+    received.answer(200).await;
+    other.next().await.answer(200).await;
+    everything_is_delivered(&server.database).await;
+    assert_eq!(paused.connections(), 1);
+    assert_eq!(server.database.count(DELIVERIES).await, 3);
+}
+
+#[tokio::test]
+async fn a_delivery_that_falls_due_while_its_endpoint_is_disabled_fails_and_says_why() {
+    let server = TestServer::start_with(QUICK).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    let path = format!("/webhook_endpoints/{}", endpoint.id);
+    client.charge("key-1").await;
+    // The first attempt is under way, so the endpoint is disabled before the second is due.
+    let received = receiver.next().await;
+    client.post_new(&path, &json!({"disabled": true})).await;
+    received.answer(500).await;
+    let failed = |delivery: &Value| delivery["status"] == "failed";
+    let delivery = endpoint
+        .newest_delivery(client, "the delivery fails", failed)
+        .await;
+    let attempts = delivery["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), 2, "{delivery}");
+    assert_eq!(attempts[0]["response_status"], 500);
+    assert_eq!(attempts[1]["response_status"], Value::Null);
+    assert_eq!(attempts[1]["error"], "not sent: the endpoint is disabled");
+    assert_eq!(receiver.connections(), 1, "nothing was sent");
+
+    // It stays failed: an endpoint that is enabled again gets what happens from then on.
+    client.post_new(&path, &json!({"disabled": false})).await;
+    client.charge("key-2").await;
+    receiver.next().await.answer(200).await;
+    everything_is_delivered(&server.database).await;
+    assert_eq!(receiver.connections(), 2);
+    assert!(failed(&endpoint.deliveries(client).await[1]));
+}
+
+#[tokio::test]
+async fn a_delivery_that_falls_due_after_its_endpoint_is_enabled_again_is_sent() {
+    let server = TestServer::start_with(QUICK).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    let path = format!("/webhook_endpoints/{}", endpoint.id);
+    client.charge("key-1").await;
+    let received = receiver.next().await;
+    for disabled in [true, false] {
+        client.post_new(&path, &json!({"disabled": disabled})).await;
+    }
+    received.answer(500).await;
+    receiver.next().await.answer(200).await;
+    endpoint.newest_succeeds(client).await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_under_way_when_its_endpoint_is_disabled_counts() {
+    let server = TestServer::start_with(QUICK).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    let received = receiver.next().await;
+    let path = format!("/webhook_endpoints/{}", endpoint.id);
+    client.post_new(&path, &json!({"disabled": true})).await;
+    received.answer(200).await;
+    endpoint.newest_succeeds(client).await;
+}
+
+#[tokio::test]
+async fn pending_deliveries_go_to_the_new_url_and_new_events_are_chosen_by_the_new_types() {
+    let server = TestServer::start_with(QUICK).await;
+    let client = &server.client;
+    let (mut old, mut new) = (Receiver::start().await, Receiver::start().await);
+    let endpoint = Endpoint::with(
+        client,
+        &json!({"url": old.url(), "enabled_events": ["charge.succeeded"]}),
+    )
+    .await;
+    let path = format!("/webhook_endpoints/{}", endpoint.id);
+    client.charge("key-1").await;
+    let received = old.next().await;
+    let body = json!({"url": new.url(), "enabled_events": ["charge.failed"]});
+    assert_eq!(client.post_new(&path, &body).await.status, 200);
+    received.answer(500).await;
+    let moved = new.next().await;
+    assert_eq!(moved.event()["type"], "charge.succeeded");
+    moved.answer(200).await;
+
+    client.charge("key-2").await;
+    let mut declined = charge();
+    declined["source"] = "tok_chargeDeclined".into();
+    client.post_new("/charges", &declined).await;
+    let received = new.next().await;
+    assert_eq!(received.event()["type"], "charge.failed");
+    received.answer(200).await;
+    everything_is_delivered(&server.database).await;
+    assert_eq!((old.connections(), new.connections()), (1, 2));
+}
+
+#[tokio::test]
+async fn disabled_endpoints_count_against_the_limit_and_are_listed() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for _ in 0..16 {
+        let path = created(client).await;
+        client.post_new(&path, &json!({"disabled": true})).await;
+    }
+    let refused = client.post_new("/webhook_endpoints", &endpoint(URL)).await;
+    assert_eq!(error(&refused), (400, "parameter_invalid".into()));
+    let list = client.get("/webhook_endpoints?limit=100").await.json();
+    let listed = list["data"].as_array().unwrap();
+    assert_eq!(listed.len(), 16);
+    assert!(
+        listed
+            .iter()
+            .all(|endpoint| endpoint["status"] == "disabled")
+    );
+}
