@@ -2,9 +2,11 @@
 
 mod bodies;
 mod check_order;
+mod connections;
 mod headers;
 mod messages;
 mod pages;
+mod pipelining;
 mod rate_limit;
 mod requests;
 mod routes;
