@@ -9,6 +9,7 @@
 //!
 //! | folder | what it does | what it must not do |
 //! |---|---|---|
+//! | [`connections`] | one request at a time, within deadlines | answer requests |
 //! | [`http`] | reads requests, renders replies | SQL |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
@@ -25,6 +26,8 @@
 pub mod cli;
 
 pub mod server;
+
+pub mod connections;
 
 pub mod http;
 

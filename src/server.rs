@@ -5,13 +5,17 @@
 
 use std::{future::Future, net::TcpListener, time::Duration};
 
-use actix_web::{App as ActixApp, HttpServer, middleware::from_fn, web};
+use actix_web::{App as ActixApp, middleware::from_fn, web};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tracing_actix_web::TracingLogger;
 
 use crate::{
     commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
     config::{Config, ProcessorConfig},
+    connections::{
+        self,
+        capacity::{Files, connections_per_worker},
+    },
     database::Database,
     http::{
         self, App, api_keys::ApiKeys, middleware::outermost, openapi::ServedDocument,
@@ -27,15 +31,8 @@ use crate::{
     },
 };
 
-/// Longer than the idle time of common client pools, so that a client rarely reuses a connection
-/// that the server is closing.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-
-/// For the head of a request. The body has a limit of its own.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Open connections per worker thread. Beyond it, new connections wait in the kernel's backlog.
-const CONNECTIONS_PER_WORKER_MAX: usize = 10_000;
+/// Actix takes no more worker threads.
+const WORKERS_MAX: usize = 512;
 
 /// The server could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
@@ -219,24 +216,29 @@ fn http_server(
     listener: TcpListener,
     app: App,
     config: &Config,
-) -> std::io::Result<actix_web::dev::Server> {
+) -> std::io::Result<actix_server::Server> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = config.workers.unwrap_or_else(cores).min(WORKERS_MAX);
+    let files = Files {
+        workers,
+        pool_connections: config.pool_connections,
+        calls_processor: config.processor.is_some(),
+    };
+    let settings = connections::Settings {
+        timeouts: config.connections,
+        workers,
+        connections_per_worker: connections_per_worker(&files),
+        drain_timeout: config.drain_timeout,
+    };
     let data = web::Data::new(app);
     let document = web::Data::new(ServedDocument::prepare()?);
-    let mut server = HttpServer::new(move || {
+    let app = move || {
         ActixApp::new()
             .app_data(data.clone())
             .app_data(document.clone())
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))
             .configure(http::routes)
-    })
-    .keep_alive(KEEP_ALIVE)
-    .client_request_timeout(HEAD_TIMEOUT)
-    .max_connections(CONNECTIONS_PER_WORKER_MAX)
-    .shutdown_timeout(config.drain_timeout.as_secs().max(1))
-    .disable_signals();
-    if let Some(workers) = config.workers {
-        server = server.workers(workers);
-    }
-    Ok(server.listen(listener)?.run())
+    };
+    connections::server(listener, app, settings)
 }

@@ -4,6 +4,7 @@
 //! `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
 //! once, and each one names its variable and what the value should be.
 
+mod connections;
 mod database;
 mod log;
 mod names;
@@ -18,6 +19,7 @@ use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use self::{processor::Calls, source::Source};
 
 pub use self::{
+    connections::ConnectionTimeouts,
     database::{DEFAULT_DEV_API_KEY, DatabaseLocation},
     log::Log,
     processor::{ProcessorConfig, ProcessorService},
@@ -50,6 +52,8 @@ pub struct Config {
     pub pool_connections: u32,
     /// The timeout ladder.
     pub timeouts: Timeouts,
+    /// When connections end.
+    pub connections: ConnectionTimeouts,
     /// `BODY_LIMIT`, bytes.
     pub body_limit: usize,
     /// `RATE_LIMIT`, requests per second; `None` is no limit.
@@ -98,6 +102,7 @@ impl Config {
         let timeouts = Timeouts::read(&source);
         let calls = Calls::read(&source, timeouts.as_ref());
         let processor = ProcessorConfig::read(&source, calls.as_ref());
+        let connections = ConnectionTimeouts::read(&source);
         let body_limit = source.number(
             "BODY_LIMIT",
             1024..=1_048_576,
@@ -108,7 +113,7 @@ impl Config {
             0..=1_000_000,
             "a number of requests per second, 0 to 1000000",
         );
-        let workers = source.number("WORKERS", 0..=1024, "a number from 0 to 1024");
+        let workers = source.number("WORKERS", 0..=512, "a number from 0 to 512");
         let migrate_on_start = source.truth("MIGRATE_ON_START");
         let drain_timeout = source.duration("DRAIN_TIMEOUT");
         let webhooks = Webhooks::read(&source);
@@ -126,6 +131,7 @@ impl Config {
                 in_flight_wait_v1: in_flight_wait_v1?,
                 pool_connections: pool_connections?,
                 timeouts: timeouts?,
+                connections: connections?,
                 body_limit: body_limit?,
                 rate_limit: NonZeroU32::new(rate_limit?),
                 workers: workers.map(|workers| (workers > 0).then_some(workers))?,
@@ -260,6 +266,11 @@ mod tests {
             ("RATE_LIMIT", "-1"),
             ("RATE_LIMIT", "1000001"),
             ("WORKERS", "many"),
+            // Actix takes no more.
+            ("WORKERS", "513"),
+            ("KEEP_ALIVE_TIMEOUT", "0s"),
+            ("REQUEST_HEAD_TIMEOUT", "2h"),
+            ("REPLY_WRITE_TIMEOUT", "slow"),
             ("MIGRATE_ON_START", "1"),
             ("DRAIN_TIMEOUT", ""),
             ("WEBHOOK_ALLOW_PRIVATE", "yes"),

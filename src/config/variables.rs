@@ -146,9 +146,28 @@ pub const VARIABLES: &[Variable] = &[
          Beyond it the reply is 429. 0 means no limit.",
     ),
     variable(
+        "KEEP_ALIVE_TIMEOUT",
+        Some("75s"),
+        "How long a connection stays open between two requests. Longer than a proxy's idle \
+         timeout for connections to charge-once; at most 1h.",
+    ),
+    variable(
+        "REQUEST_HEAD_TIMEOUT",
+        Some("5s"),
+        "How long a request's head may take to arrive, from its first byte on; then 408. A new \
+         connection has as long until that byte, and the rest of a body after the reply. At \
+         most 1h.",
+    ),
+    variable(
+        "REPLY_WRITE_TIMEOUT",
+        Some("60s"),
+        "How long a client may take to read a reply, from the moment its connection is full; at \
+         most 1h.",
+    ),
+    variable(
         "WORKERS",
         Some("0"),
-        "HTTP worker threads; 0 means one for each core.",
+        "HTTP worker threads, at most 512; 0 means one for each core.",
     ),
     variable(
         "MIGRATE_ON_START",

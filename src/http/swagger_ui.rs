@@ -1,10 +1,14 @@
 //! Swagger UI, compiled in.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header::{self, ContentType},
+    web::Bytes,
 };
 use utoipa_swagger_ui::Config;
 
@@ -45,7 +49,12 @@ pub(super) async fn file(request: HttpRequest) -> Result<HttpResponse, HttpError
     } else {
         response.insert_header((header::CACHE_CONTROL, AN_HOUR));
     }
-    Ok(response.body(file.bytes.into_owned()))
+    // Compiled in, so that every reply sends the same bytes.
+    let bytes = match file.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    Ok(response.body(bytes))
 }
 
 /// `/swagger-ui` without its slash would resolve the page's relative files wrongly.

@@ -66,6 +66,22 @@ fn nothing_in_a_lower_layer_names_a_higher_one() {
     assert_names_none_of("domain", &["crate::store", "crate::api", "crate::"]);
 }
 
+/// It can be copied in front of any application for Actix.
+#[test]
+fn connections_know_nothing_of_what_is_asked_on_them() {
+    let above = [
+        "crate::http",
+        "crate::api",
+        "crate::commands",
+        "crate::idempotency",
+        "crate::store",
+        "crate::domain",
+        "crate::database",
+        "crate::server",
+    ];
+    assert_names_none_of("connections", &above);
+}
+
 #[test]
 fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
     assert_names_none_of(

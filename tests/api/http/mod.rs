@@ -2,10 +2,12 @@
 
 mod bodies;
 mod check_order;
+mod connections;
 mod headers;
 mod messages;
 mod openapi_document;
 mod pages;
+mod pipelining;
 mod protective_headers;
 mod rate_limit;
 mod requests;

@@ -93,7 +93,18 @@ impl ServerProcess {
         database: &TestDatabase,
         variables: &[(&str, &str)],
     ) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_charge-once"))
+        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+        Self::start_by(program, log, database, variables)
+    }
+
+    /// By another command, which becomes the server.
+    pub fn start_by(
+        mut command: Command,
+        log: impl Into<Stdio>,
+        database: &TestDatabase,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let mut child = command
             .env("BIND_ADDRESS", "127.0.0.1:0")
             .env("DATABASE_URL", &database.url)
             .env("DEV_API_KEY", API_KEY)

@@ -1,0 +1,103 @@
+//! How many connections this process has file descriptors for.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Most connections of a worker thread: about half a gigabyte for those that send a head slowly.
+const PER_WORKER_MAX: u64 = 10_000;
+
+/// Below this many connections, a few idle clients keep the others out.
+const FEW: u64 = 1_000;
+
+/// Files beside connections: standard streams, logs, listeners, probes of the database, webhooks.
+const OTHER_FILES: u64 = 128;
+
+/// Files of a worker thread's event loop.
+const FILES_PER_WORKER: u64 = 8;
+
+/// What the process does with files, beside accepting connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Files {
+    /// Worker threads.
+    pub workers: usize,
+    /// Size of the pool of connections to the database.
+    pub pool_connections: u32,
+    /// Whether a request may open a connection to the card processor.
+    pub calls_processor: bool,
+}
+
+/// Raises the limit on open files as far as the process may, and derives the most connections of each
+/// worker thread from it.
+pub fn connections_per_worker(files: &Files) -> usize {
+    let limit = raised_file_limit();
+    let connections = connections(limit, files);
+    tracing::debug!(open_files = limit, connections, "connections are limited");
+    if connections < FEW {
+        tracing::warn!(
+            open_files = limit,
+            connections,
+            "few connections fit into the limit on open files: raise the hard limit to 65536, with \
+             `ulimit -Hn`, LimitNOFILE of systemd, or --ulimit nofile of Docker"
+        );
+    }
+    let per_worker = connections / workers(files);
+    usize::try_from(per_worker).unwrap_or(usize::MAX).max(1)
+}
+
+/// The soft limit, after it was raised to the hard one. The soft one is low for programs that use
+/// `select`.
+fn raised_file_limit() -> u64 {
+    // Without any limit, the most per worker counts.
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return u64::MAX;
+    };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        // macOS refuses more than the kernel has.
+        Err(_) => soft,
+    }
+}
+
+fn workers(files: &Files) -> u64 {
+    (files.workers as u64).max(1)
+}
+
+/// Connections of all workers together.
+fn connections(file_limit: u64, files: &Files) -> u64 {
+    let own = OTHER_FILES + FILES_PER_WORKER * workers(files) + u64::from(files.pool_connections);
+    let left = file_limit.saturating_sub(own);
+    let files_each = if files.calls_processor { 2 } else { 1 };
+    (left / files_each).min(PER_WORKER_MAX * workers(files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_all_other_files_fit_into_the_limit() {
+        let files = |workers, pool_connections, calls_processor| Files {
+            workers,
+            pool_connections,
+            calls_processor,
+        };
+        for (limit, files, expected) in [
+            (1024, files(2, 10, false), 870),
+            (1024, files(2, 10, true), 435),
+            (4096, files(4, 100, false), 3836),
+            (1_048_576, files(2, 10, false), 20_000),
+            (u64::MAX, files(1, 10, true), 10_000),
+            (64, files(2, 10, false), 0),
+        ] {
+            assert_eq!(connections(limit, &files), expected, "{limit}, {files:?}");
+        }
+    }
+
+    #[test]
+    fn the_soft_limit_is_raised_to_the_hard_one() {
+        let limit = raised_file_limit();
+        let after = getrlimit(Resource::RLIMIT_NOFILE);
+        if cfg!(target_os = "linux") {
+            assert_eq!(after, Ok((limit, limit)));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The connections of clients: how many, for how long, and one request at a time.
+//!
+//! Promise: a connection ends when its client stops sending or reading, whatever it has sent before,
+//! and a request is answered before the next one on its connection is read.
+//!
+//! Actix's dispatcher parses requests and writes replies. Its timers end a slow first head and an idle
+//! connection, and nothing else, so they are off, and [`stream::Connection`] between the socket and
+//! the dispatcher has its own.
+
+pub mod capacity;
+mod chunked;
+mod deadline;
+mod replies;
+mod requests;
+mod stream;
+
+use std::{fmt, io, net::TcpListener, time::Duration};
+
+use actix_http::{HttpService, KeepAlive, Request, Response, error::DispatchError};
+use actix_server::Server;
+use actix_service::{
+    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_service,
+    map_config,
+};
+use actix_web::{
+    Error,
+    body::BoxBody,
+    dev::{AppConfig, ServiceResponse},
+    rt::net::TcpStream,
+};
+
+use self::{
+    replies::{OpenReply, Replies, ReplyBody},
+    stream::Connection,
+};
+use crate::config::ConnectionTimeouts;
+
+/// How long the dispatcher waits for a client that it has told to close the connection.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How connections are served.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// When a connection ends.
+    pub timeouts: ConnectionTimeouts,
+    /// Worker threads; each runs an application of its own.
+    pub workers: usize,
+    /// Beyond it, new connections wait in the kernel's backlog.
+    pub connections_per_worker: usize,
+    /// How long requests may take to finish after the server was asked to stop.
+    pub drain_timeout: Duration,
+}
+
+/// Serves an application, as `actix_web::HttpServer` does, on connections with limits.
+pub fn server<F, A, S>(listener: TcpListener, app: F, settings: Settings) -> io::Result<Server>
+where
+    F: Fn() -> A + Send + Clone + 'static,
+    A: IntoServiceFactory<S, Request>,
+    S: ServiceFactory<
+            Request,
+            Config = AppConfig,
+            Response = ServiceResponse<BoxBody>,
+            Error = Error,
+            InitError: fmt::Debug,
+            Service: Service<Request, Future: 'static>,
+        > + 'static,
+{
+    let address = listener.local_addr()?;
+    let server = Server::build()
+        .workers(settings.workers)
+        .max_concurrent_connections(settings.connections_per_worker)
+        .shutdown_timeout(settings.drain_timeout.as_secs().max(1))
+        .disable_signals();
+    let stopping = server.graceful_shutdown_signal();
+    let server = server.listen("charge-once", listener, move || {
+        let stopping = stopping.clone();
+        let app = map_config(app(), |()| AppConfig::default());
+        let app = apply_fn_factory(app, |request: Request, app: &S::Service| {
+            let open = OpenReply(request.conn_data::<Replies>().cloned());
+            let answer = app.call(request);
+            async move {
+                let response = match answer.await {
+                    Ok(response) => Response::from(response),
+                    Err(error) => Response::from(error.error_response()),
+                };
+                Ok(response.map_body(|_, body| ReplyBody::new(body, open)))
+            }
+        });
+        let http = HttpService::build()
+            .keep_alive(KeepAlive::Os)
+            .client_request_timeout(Duration::ZERO)
+            .client_disconnect_timeout(DISCONNECT_TIMEOUT)
+            .local_addr(address)
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            .on_connect_ext(|connection: &Connection<TcpStream>, data| {
+                data.insert(connection.replies().clone());
+            })
+            .h1(app);
+        let accept = fn_service(move |socket: TcpStream| async move {
+            let client = socket.peer_addr().ok();
+            Ok::<_, DispatchError>((Connection::new(socket, settings.timeouts), client))
+        });
+        accept.and_then(http)
+    })?;
+    Ok(server.run())
+}

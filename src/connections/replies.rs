@@ -1,0 +1,118 @@
+//! When the reply to a request has left the dispatcher.
+//!
+//! Promise: the connection learns of the end of each reply that the application made, whether its
+//! body was sent or dropped. Its buffers hold [`PIECE_MAX`] of a body, however large it is.
+
+use std::{
+    cell::Cell,
+    error::Error,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use actix_web::{
+    body::{BodySize, BoxBody, MessageBody},
+    web::Bytes,
+};
+
+/// Largest piece of a body that the dispatcher gets at once, in bytes. It copies each piece into its
+/// buffer, where a slow reader would keep all of a large file.
+const PIECE_MAX: usize = 32 * 1024;
+
+/// Whether the dispatcher has taken the last byte of a reply. The connection and its requests share
+/// it; they live on one thread.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Replies(Rc<Cell<bool>>);
+
+impl Replies {
+    /// Whether a reply has ended since this was asked last.
+    pub(super) fn take_ended(&self) -> bool {
+        self.0.take()
+    }
+}
+
+/// A reply that has not ended. It ends with this value.
+#[derive(Debug)]
+pub(super) struct OpenReply(pub(super) Option<Replies>);
+
+impl Drop for OpenReply {
+    fn drop(&mut self) {
+        if let Some(replies) = &self.0 {
+            replies.0.set(true);
+        }
+    }
+}
+
+/// A reply's body in pieces. The dispatcher drops it as soon as the reply has been encoded.
+pub(super) struct ReplyBody {
+    body: BoxBody,
+    /// What is left of the body's last chunk.
+    rest: Bytes,
+    _open: OpenReply,
+}
+
+impl ReplyBody {
+    pub(super) fn new(body: BoxBody, open: OpenReply) -> Self {
+        Self {
+            body,
+            rest: Bytes::new(),
+            _open: open,
+        }
+    }
+}
+
+impl MessageBody for ReplyBody {
+    type Error = Box<dyn Error>;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let this = self.get_mut();
+        if this.rest.is_empty() {
+            match Pin::new(&mut this.body).poll_next(cx) {
+                Poll::Ready(Some(Ok(chunk))) => this.rest = chunk,
+                end @ (Poll::Ready(None | Some(Err(_))) | Poll::Pending) => return end,
+            }
+        }
+        let piece = this.rest.split_to(this.rest.len().min(PIECE_MAX));
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use futures_util::{FutureExt, future::poll_fn};
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_sent_in_pieces_and_its_end_is_told_when_it_is_dropped() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(2 * PIECE_MAX + 1).collect();
+        let replies = Replies::default();
+        let open = OpenReply(Some(replies.clone()));
+        let mut body = ReplyBody::new(BoxBody::new(bytes.clone()), open);
+        assert_eq!(body.size(), BodySize::Sized(bytes.len() as u64));
+
+        let mut next = || poll_fn(|cx| Pin::new(&mut body).poll_next(cx)).now_or_never();
+        let mut received = Vec::new();
+        for length in [PIECE_MAX, PIECE_MAX, 1] {
+            let piece = next().unwrap().unwrap().unwrap();
+            assert_eq!(piece.len(), length);
+            received.extend(piece);
+        }
+        assert!(next().unwrap().is_none());
+        assert_eq!(received, bytes);
+
+        assert!(!replies.take_ended());
+        drop(body);
+        assert!(replies.take_ended());
+        assert!(!replies.take_ended());
+    }
+}

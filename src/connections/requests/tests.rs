@@ -1,0 +1,195 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// What passes of each request, when `pieces` arrive one by one, every reply comes at once, and
+/// the dispatcher has `room`.
+fn requests_of(pieces: &[&[u8]], room: usize) -> Result<Vec<Vec<u8>>, HeadTooLarge> {
+    let mut requests = Requests::default();
+    let mut held = Vec::new();
+    let mut seen = vec![Vec::new()];
+    for piece in pieces {
+        held.extend_from_slice(piece);
+        loop {
+            let count = requests.take(&held, room)?;
+            assert!(count <= room);
+            seen.last_mut().unwrap().extend(held.drain(..count));
+            if requests.is_whole() {
+                requests.begin_next();
+                seen.push(Vec::new());
+            } else if count == 0 {
+                break;
+            }
+        }
+    }
+    seen.retain(|request| !request.is_empty());
+    Ok(seen)
+}
+
+const PLAIN: &[u8] = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+const SIZED: &[u8] = b"POST /charges HTTP/1.1\r\nHost: x\r\ncontent-LENGTH:  5 \r\n\r\nHEAD ";
+const EMPTY: &[u8] = b"POST /charges HTTP/1.1\r\nContent-Length: 0\r\nHost: x\r\n\r\n";
+const BARE: &[u8] = b"GET / HTTP/1.0\nHost: x\n\n";
+const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n\
+    0a \r\n0\r\n\r\nGET /\r\n1;x=\"y\"\r\n\n\r\n000\r\nTrailer: y\r\n\r\n";
+const NO_CHUNK: &[u8] = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+
+const WELL_FORMED: [&[u8]; 6] = [PLAIN, SIZED, EMPTY, BARE, CHUNKED, NO_CHUNK];
+
+#[test]
+fn a_request_ends_where_the_next_begins_wherever_the_two_are_cut() {
+    for first in WELL_FORMED {
+        for second in WELL_FORMED {
+            let both = [first, second].concat();
+            for cut in 0..=both.len() {
+                let (a, b) = both.split_at(cut);
+                let requests = requests_of(&[a, b], usize::MAX).unwrap();
+                assert_eq!(requests, [first, second], "{cut}");
+            }
+            let bytes: Vec<&[u8]> = both.chunks(1).collect();
+            assert_eq!(requests_of(&bytes, 1).unwrap(), [first, second]);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_requests_cut_anywhere_stay_what_they_are(
+        picks in vec(0..WELL_FORMED.len(), 1..12),
+        body in vec(any::<u8>(), 0..300),
+        chunk in 1_usize..40,
+        cuts in vec(1_usize..90, 1..40),
+        room in 1_usize..200,
+    ) {
+        let sized = format!("PUT / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
+        let sized = [sized.as_bytes(), body.as_slice()].concat();
+        let mut chunked = b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for chunk in body.chunks(chunk) {
+            chunked.extend(format!("{:X}\r\n", chunk.len()).as_bytes());
+            chunked.extend(chunk);
+            chunked.extend(b"\r\n");
+        }
+        chunked.extend(b"0\r\n\r\n");
+        let mut sent: Vec<&[u8]> = picks.iter().map(|pick| WELL_FORMED[*pick]).collect();
+        sent.extend([sized.as_slice(), &chunked, PLAIN]);
+        let stream = sent.concat();
+
+        let mut pieces = Vec::new();
+        let mut rest = stream.as_slice();
+        for cut in cuts.iter().cycle() {
+            let (piece, behind) = rest.split_at((*cut).min(rest.len()));
+            pieces.push(piece);
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(requests_of(&pieces, room).unwrap(), sent);
+    }
+
+    #[test]
+    fn any_bytes_at_all_are_taken_in_order_or_wait(
+        bytes in vec(any::<u8>(), 0..400),
+        head in prop_oneof![Just(CHUNKED), Just(SIZED), Just(b"".as_slice())],
+        cut in 0_usize..400,
+    ) {
+        let stream = [head, &bytes].concat();
+        let (a, b) = stream.split_at(cut.min(stream.len()));
+        let requests = requests_of(&[a, b], usize::MAX).unwrap().concat();
+        prop_assert!(stream.starts_with(&requests));
+    }
+}
+
+#[test]
+fn a_head_passes_when_it_is_whole_and_a_body_as_it_comes() {
+    let mut requests = Requests::default();
+    let (head, body) = SIZED.split_at(SIZED.len() - 5);
+    for length in 0..head.len() {
+        assert_eq!(requests.take(&head[..length], usize::MAX), Ok(0));
+        assert!(requests.is_in_head());
+    }
+    assert_eq!(requests.take(head, usize::MAX), Ok(head.len()));
+    assert!(!requests.is_in_head() && !requests.is_whole());
+    assert_eq!(requests.take(&body[..2], usize::MAX), Ok(2));
+    // The next request waits.
+    let rest = [&body[2..], PLAIN].concat();
+    assert_eq!(requests.take(&rest, usize::MAX), Ok(3));
+    assert!(requests.is_whole());
+    assert_eq!(requests.take(PLAIN, usize::MAX), Ok(0));
+    requests.begin_next();
+    assert_eq!(requests.take(PLAIN, usize::MAX), Ok(PLAIN.len()));
+}
+
+/// Actix refuses these, or closes the connection after its reply.
+#[test]
+fn what_is_strange_passes_as_it_is() {
+    for head in [
+        "\u{16}\u{3}\u{1}",
+        "GET /livez\r\n",
+        "GET / HTTP/2.0\r\n",
+        "GET / HTTP/1.1\r\nHost\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length:\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+        "GET / HTTP/1.1\r\nUpgrade: WebSocket\r\n\r\n",
+        "CONNECT x:1 HTTP/1.1\r\n\r\n",
+    ] {
+        let stream = [head.as_bytes(), PLAIN, PLAIN].concat();
+        assert_eq!(
+            requests_of(&[&stream], usize::MAX),
+            Ok(vec![stream.clone()]),
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn a_head_is_bounded_whether_it_comes_at_once_or_byte_by_byte() {
+    let head_of = |length: usize| {
+        let start = "GET /livez HTTP/1.1\r\nX: ";
+        let end = "\r\n\r\n";
+        let value = "x".repeat(length - start.len() - end.len());
+        format!("{start}{value}{end}").into_bytes()
+    };
+    let largest = head_of(HEAD_MAX);
+    let larger = head_of(HEAD_MAX + 1);
+    for size in [1000, 20_000] {
+        let pieces: Vec<&[u8]> = largest.chunks(size).collect();
+        assert_eq!(requests_of(&pieces, 100), Ok(vec![largest.clone()]));
+        let pieces: Vec<&[u8]> = larger.chunks(size).collect();
+        assert_eq!(requests_of(&pieces, 100), Err(HeadTooLarge));
+    }
+    // A head without an end is refused as soon as it is too large.
+    assert_eq!(requests_of(&[&larger[..HEAD_MAX]], 100), Err(HeadTooLarge));
+}
+
+#[test]
+fn empty_lines_are_counted_when_they_are_whole() {
+    for (received, length) in [
+        (&b""[..], 0),
+        (b"\r", 0),
+        (b"\r\n", 2),
+        (b"\n\r\n\r", 3),
+        (b"\r\n\nGET", 3),
+        (b"GET\r\n", 0),
+        (b"\r\r\n", 0),
+    ] {
+        assert_eq!(empty_lines(received), length, "{received:?}");
+    }
+}

@@ -1,0 +1,254 @@
+//! Clients that hold a connection and do nothing: it ends, whatever they did before.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    pin::pin,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use tokio::net::TcpSocket;
+
+use crate::support::{
+    connection::{Connection, request},
+    harness::{Client, PATIENCE, ServerProcess, TestDatabase, TestServer},
+};
+
+/// So short that the client of a test waits for them.
+const SHORT: &[(&str, &str)] = &[
+    ("KEEP_ALIVE_TIMEOUT", "1s"),
+    ("REQUEST_HEAD_TIMEOUT", "400ms"),
+    ("REPLY_WRITE_TIMEOUT", "1s"),
+];
+
+fn livez() -> String {
+    request("GET", "/livez", "", "")
+}
+
+/// A new connection, and one that has served a request.
+async fn new_and_used(client: &Client) -> [Connection; 2] {
+    let new = Connection::open(client).await;
+    let mut used = Connection::open(client).await;
+    used.send(livez()).await;
+    used.reply().await;
+    [new, used]
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_arrive_in_time_is_408() {
+    let server = TestServer::start_with(SHORT).await;
+    for mut connection in new_and_used(&server.client).await {
+        connection.send("GET /li").await;
+        let refusal = connection.rest().await;
+        assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+    }
+    // Nor does a byte now and then help.
+    for mut connection in new_and_used(&server.client).await {
+        connection.send("GET /livez?").await;
+        let refusal = connection.drip("x").await;
+        assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+    }
+    // Behind a request in the same write.
+    let mut connection = Connection::open(&server.client).await;
+    connection.send(livez() + "GET /li").await;
+    connection.reply().await;
+    let refusal = connection.rest().await;
+    assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_ends_without_a_reply() {
+    let server = TestServer::start_with(SHORT).await;
+    for mut connection in new_and_used(&server.client).await {
+        assert_eq!(connection.rest().await, "");
+    }
+    for mut connection in new_and_used(&server.client).await {
+        // Empty lines are no request (RFC 9112, section 2.2).
+        assert_eq!(connection.drip("\r\n").await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_its_time() {
+    let server = TestServer::start_with(&[("REQUEST_HEAD_TIMEOUT", "300ms")]).await;
+    let [_, mut used] = new_and_used(&server.client).await;
+    // Three times as long as a head may take.
+    assert!(
+        tokio::time::timeout(Duration::from_millis(900), used.rest())
+            .await
+            .is_err()
+    );
+    used.send(livez()).await;
+    assert!(used.reply().await.0.starts_with("HTTP/1.1 200 "));
+}
+
+/// How a body does not end.
+#[derive(Debug, Clone, Copy)]
+enum Sending {
+    Nothing,
+    Chunks,
+    OneHugeChunk,
+}
+
+/// No handler reads these bodies, so none ends them by its own limit.
+#[tokio::test]
+async fn a_body_that_nobody_reads_and_that_never_ends_ends_the_connection() {
+    let server = TestServer::start_with(SHORT).await;
+    let client = &server.client;
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let sized = "Content-Length: 1000000000000\r\n";
+    let mut cases = Vec::new();
+    for (method, path, status) in [
+        ("GET", "/livez", "200"),
+        ("POST", "/nothing", "404"),
+        ("PUT", "/charges", "405"),
+        ("POST", "/charges", "415"),
+    ] {
+        for headers in [chunked, sized] {
+            let head = request(method, path, headers, "");
+            for sending in [Sending::Nothing, Sending::Chunks, Sending::OneHugeChunk] {
+                cases.push((head.clone(), status, sending));
+            }
+        }
+    }
+    let all = cases.into_iter().map(|(head, status, sending)| async move {
+        let mut connection = Connection::open(client).await;
+        connection.send(&head).await;
+        let received = match sending {
+            Sending::Nothing => connection.rest().await,
+            Sending::Chunks => connection.drip("1\r\nx\r\n").await,
+            Sending::OneHugeChunk => {
+                connection.send("fffffffffff\r\n").await;
+                connection.flood().await
+            }
+        };
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(received.starts_with(&expected), "{head}: {received}");
+        assert_eq!(
+            received.matches("HTTP/1.1").count(),
+            1,
+            "{head}: {received}"
+        );
+    });
+    join_all(all).await;
+}
+
+#[tokio::test]
+async fn a_reply_that_is_not_read_ends_the_connection() {
+    let database = TestDatabase::create().await;
+    let log = [SHORT, &[("RUST_LOG", "charge_once=debug")]].concat();
+    let mut server = ServerProcess::start_logging_to(Stdio::piped(), &database, &log);
+    // Many large replies, because the kernels of both sides hold some.
+    let file = request("GET", "/swagger-ui/swagger-ui-bundle.js", "", "");
+    let whole = server.client.get("/swagger-ui/swagger-ui-bundle.js").await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let socket = socket.connect(server.client.address).await.unwrap();
+    let mut connection = Connection::over(socket);
+    connection.send(file.repeat(20)).await;
+
+    logged(&mut server, "its client did not read in time").await;
+    let received = connection.rest().await;
+    assert!(received.starts_with("HTTP/1.1 200 "));
+    assert!(received.len() < 20 * whole.body.len(), "{}", received.len());
+}
+
+/// The next line of the server's log with this text.
+async fn logged(server: &mut ServerProcess, text: &'static str) -> String {
+    let log = BufReader::new(server.child.stderr.take().unwrap());
+    let line = tokio::task::spawn_blocking(move || {
+        let mut lines = log.lines().map_while(Result::ok);
+        lines.find(|line| line.contains(text))
+    });
+    let line = tokio::time::timeout(PATIENCE, line).await;
+    line.expect("a line of the log").unwrap().expect(text)
+}
+
+/// Resident memory of a process, in kilobytes: now, or the most that it ever had.
+fn memory_kb(server: &ServerProcess, line: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).ok()?;
+    let value = status.lines().find_map(|text| text.strip_prefix(line))?;
+    value.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
+    const CLIENTS: u64 = 500;
+    const SENT: usize = 120_000;
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    // The largest head of all is served.
+    let padding = "x".repeat(16 * 1024 - livez().len() - "X: \r\n".len());
+    let largest = request("GET", "/livez", &format!("X: {padding}\r\n"), "");
+    let mut connection = Connection::open(&server.client).await;
+    connection.send(largest).await;
+    assert!(connection.reply().await.0.starts_with("HTTP/1.1 200 "));
+
+    let before = memory_kb(&server, "VmRSS:");
+    let half = request("GET", "/livez", &format!("X: {}", "x".repeat(SENT)), "");
+    let half = half.trim_end();
+    let refusals = join_all((0..CLIENTS).map(|_| async {
+        let mut connection = Connection::open(&server.client).await;
+        connection.send(half).await;
+        connection.rest().await
+    }));
+    for refusal in refusals.await {
+        assert!(refusal.starts_with("HTTP/1.1 431 "), "{refusal}");
+    }
+    // Only Linux tells.
+    if let (Some(before), Some(most)) = (before, memory_kb(&server, "VmHWM:")) {
+        let half_of_all = CLIENTS * SENT as u64 / 1000 / 2;
+        assert!(most - before < half_of_all, "{before} kB, then {most} kB");
+    }
+}
+
+/// It has 118 connections: 256 less what the process needs for everything else.
+#[tokio::test]
+async fn idle_clients_keep_others_out_of_a_process_with_few_files_for_a_short_time_only() {
+    let database = TestDatabase::create().await;
+    let mut few_files = Command::new("sh");
+    few_files.args(["-c", "ulimit -n 256 && exec \"$0\""]);
+    few_files.arg(env!("CARGO_BIN_EXE_charge-once"));
+    let variables = [SHORT, &[("WORKERS", "1"), ("POOL_CONNECTIONS", "2")]].concat();
+    let mut server = ServerProcess::start_by(few_files, Stdio::piped(), &database, &variables);
+    let warning = logged(&mut server, "raise the hard limit").await;
+    assert!(warning.contains("118"), "{warning}");
+
+    let mut clients = Vec::new();
+    for _ in 0..300 {
+        let mut connection = Connection::open(&server.client).await;
+        connection.send(livez() + "GET /li").await;
+        clients.push(connection);
+    }
+    let mut answered = pin!(tokio::time::timeout(PATIENCE, server.client.get("/livez")));
+    let mut most_files = 0;
+    let answered = loop {
+        // Only Linux tells.
+        if let Ok(files) = fs::read_dir(format!("/proc/{}/fd", server.child.id())) {
+            most_files = most_files.max(files.count());
+        }
+        let pause = Duration::from_millis(20);
+        if let Ok(answered) = tokio::time::timeout(pause, &mut answered).await {
+            break answered;
+        }
+    };
+    assert_eq!(answered.expect("a free connection").status, 200);
+    assert!(most_files < 200, "{most_files} files");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_closes_idle_connections_at_once() {
+    let server = TestServer::start().await;
+    let [mut new, mut used] = new_and_used(&server.client).await;
+    let mut half = Connection::open(&server.client).await;
+    half.send("GET /li").await;
+    let started = Instant::now();
+    server.stop().await;
+    for connection in [&mut new, &mut used, &mut half] {
+        assert_eq!(connection.rest().await, "");
+    }
+    // Their own limits are 5 s and 75 s.
+    assert!(started.elapsed() < Duration::from_secs(4));
+}
