@@ -1,4 +1,4 @@
-//! What merchants and programs write and is no card: a million of each kind must pass.
+//! What merchants and programs write and is no card: a million of most kinds must pass.
 //!
 //! Every run tests the same ones: they are counted up, or random from a fixed seed.
 
@@ -10,8 +10,11 @@ use rand::{RngExt, SeedableRng};
 
 use super::{holds_card_number, tests::TEST_CARDS};
 
-/// How many of each kind must pass.
+/// How many must pass of the kinds that are read quickly.
 const SAMPLES: u64 = 1_000_000;
+
+/// How many must pass of the others.
+const FEWER_SAMPLES: u64 = 200_000;
 
 /// Spreads the sample over all numbers below `below`. The factor is the golden ratio of 64 bits, so
 /// neighbors are far apart and all digits vary.
@@ -56,11 +59,14 @@ fn a_million_article_numbers_pass() {
 /// `20261121-0042`, up to ten digits after the date.
 #[test]
 fn a_million_order_numbers_with_a_date_pass() {
+    const SEPARATORS: [&str; 6] = [" ", "-", ".", "/", "", "\u{2013}"];
     for sample in 0..SAMPLES {
         let (year, month, day) = (2000 + sample % 60, 1 + sample % 12, 1 + sample % 28);
         let width = usize::try_from(4 + sample % 7).unwrap();
         let number = spread(sample, 10_u64.pow(u32::try_from(width).unwrap()));
-        let separator = [" ", "-", ".", "/", "", "\u{2013}"][usize::try_from(sample % 6).unwrap()];
+        let separator = SEPARATORS
+            .get(usize::try_from(sample % 6).unwrap())
+            .unwrap();
         let text = format!("{year}{month:02}{day:02}{separator}{number:0width$}");
         assert!(!holds_card_number(&text), "{text}");
     }
@@ -131,7 +137,7 @@ fn in_fours(text: &str) -> String {
 }
 
 #[test]
-fn a_million_ibans_pass_in_fours_and_in_one_word() {
+fn many_ibans_pass_in_fours_and_in_one_word() {
     // Country, letters of the bank, digits after it. Those of PK, VG and RO end like a card.
     const FORMS: [(&str, &str, u32); 12] = [
         ("BE", "", 12),
@@ -153,12 +159,15 @@ fn a_million_ibans_pass_in_fours_and_in_one_word() {
         iban("GB", "WEST", 12_345_698_765_432, 14),
         "GB82WEST12345698765432"
     );
+    const STARTS: [u128; 6] = [4000, 5100, 6200, 3700, 2221, 0];
     let mut like_a_card = 0;
-    for (sample, (country, bank, digits)) in (0..SAMPLES).zip(FORMS.into_iter().cycle()) {
+    for (sample, (country, bank, digits)) in (0..FEWER_SAMPLES).zip(FORMS.into_iter().cycle()) {
         // Cards' prefixes, and others. The digits after them are spread too.
-        let start = [4000, 5100, 6200, 3700, 2221, 0][usize::try_from(sample / 12 % 6).unwrap()];
+        let start = STARTS
+            .get(usize::try_from(sample / 12 % 6).unwrap())
+            .unwrap();
         let after = 10_u128.pow(digits - 4);
-        let account = start * after + u128::from(spread(sample, u64::MAX)) % after;
+        let account = *start * after + u128::from(spread(sample, u64::MAX)) % after;
         let text = iban(country, bank, account, digits);
         if sample % 7 == 0 {
             assert!(!holds_card_number(&text), "{text}");
@@ -169,13 +178,13 @@ fn a_million_ibans_pass_in_fours_and_in_one_word() {
         assert!(!holds_card_number(&text), "{text}");
     }
     // Without its head, such an account is a card number.
-    assert!(like_a_card > SAMPLES / 1000, "{like_a_card}");
+    assert!(like_a_card > FEWER_SAMPLES / 1000, "{like_a_card}");
 }
 
 /// As the keys of programs that count: they have fewer digits than a card, or a prefix of none.
 #[test]
-fn a_million_numeric_keys_pass() {
-    for sample in 0..SAMPLES {
+fn many_numeric_keys_pass() {
+    for sample in 0..FEWER_SAMPLES {
         let text = match sample % 4 {
             // A counter, of every length.
             0 => spread(sample, 10_u64.pow(u32::try_from(1 + sample % 13).unwrap())).to_string(),
@@ -191,9 +200,9 @@ fn a_million_numeric_keys_pass() {
 }
 
 #[test]
-fn a_million_uuids_pass() {
+fn many_uuids_pass() {
     let mut random = StdRng::seed_from_u64(1);
-    for sample in 0..SAMPLES {
+    for sample in 0..FEWER_SAMPLES {
         let bytes: [u8; 16] = random.random();
         let builder = if sample % 2 == 0 {
             uuid::Builder::from_random_bytes(bytes)
@@ -232,14 +241,14 @@ fn a_uuid_with_the_digits_of_a_card_passes() {
 }
 
 #[test]
-fn a_million_ids_pass() {
+fn many_ids_pass() {
     const PREFIXES: [&str; 7] = ["ch_", "re_", "or_", "co_", "acct_", "evt_", "req_"];
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut random = StdRng::seed_from_u64(2);
     for prefix in PREFIXES
         .iter()
         .cycle()
-        .take(usize::try_from(SAMPLES).unwrap())
+        .take(usize::try_from(FEWER_SAMPLES).unwrap())
     {
         let mut bits: u128 = random.random();
         let mut text = String::with_capacity(32);
@@ -256,9 +265,9 @@ fn a_million_ids_pass() {
 /// From 2001 to 2040: outside that, microseconds since 1970 begin with the
 /// digits of a card scheme.
 #[test]
-fn a_million_timestamps_pass() {
+fn many_timestamps_pass() {
     let mut random = StdRng::seed_from_u64(3);
-    for sample in 0..SAMPLES {
+    for sample in 0..FEWER_SAMPLES {
         let nanoseconds: i64 = random.random_range(1_000_000_000..2_221_000_000);
         let nanoseconds = nanoseconds * 1_000_000_000 + random.random_range(0..1_000_000_000);
         let text = match sample % 5 {

@@ -19,7 +19,7 @@ async fn no_growing_table_refers_to_rows_that_all_requests_of_an_account_share()
 
 #[tokio::test]
 async fn a_locked_account_and_a_locked_endpoint_hold_up_no_charge() {
-    let server = TestServer::start_with(&QUICK).await;
+    let server = TestServer::start_with(QUICK).await;
     let receiver = Receiver::start().await;
     Endpoint::at(&server.client, &receiver.url()).await;
     let mut tx = server.database.pool.begin().await.unwrap();
