@@ -40,7 +40,7 @@ fn methods(item: &PathItem) -> String {
 const LIKENESS_MIN: f64 = 0.6;
 
 /// Longest path that is compared, in bytes. The time grows with the square of the length: a path of
-/// 16 kB takes more than eight seconds, and anybody may send one.
+/// 16 kB takes more than eight seconds, and strangers may send one.
 const COMPARED_MAX_BYTES: usize = 200;
 
 /// 404. The message names the nearest route by its pattern: the path may hold anything.
