@@ -3,9 +3,11 @@
 #   docker build -t charge-once .
 #   docker run -e DATABASE_URL=postgres://… -p 8080:8080 charge-once
 
-# The release of rust-toolchain.toml.
-FROM rust:1.95.0-bookworm AS build
+FROM rust:1-bookworm AS build
 WORKDIR /build
+
+# The compiler that every check runs with, whatever the base image has.
+COPY rust-toolchain.toml ./
 
 # Queries are checked against .sqlx/, so the build needs no database.
 ENV SQLX_OFFLINE=true
@@ -40,9 +42,9 @@ COPY src src
 RUN find src crates -name '*.rs' -exec touch {} + \
     && cargo build --release --locked
 
-# Debian 12 is bookworm, the release of the build image, for the same C library. TLS and its root certificates are
+# The Debian release of the build image, for the same C library. TLS and its root certificates are
 # compiled in, so no package is needed.
-FROM debian:12.12-slim
+FROM debian:bookworm-slim
 COPY --from=build /build/target/release/charge-once /usr/local/bin/charge-once
 
 # A number, so that Kubernetes can verify that it isn't root. The program owns and writes no file.

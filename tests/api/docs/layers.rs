@@ -326,17 +326,16 @@ fn read(name: &str) -> String {
 #[test]
 fn the_image_is_built_with_the_compiler_of_the_checks() {
     let toolchain = read("rust-toolchain.toml");
-    let channel = toolchain
-        .lines()
-        .find_map(|line| line.strip_prefix("channel = "));
-    let release = channel.unwrap().trim_matches('"');
-    let image = format!("FROM rust:{release}-bookworm AS build\n");
-    assert!(read("Dockerfile").contains(&image), "{image}");
+    assert!(toolchain.contains("\nchannel = \"1."), "{toolchain}");
+    let dockerfile = read("Dockerfile");
+    let copied = dockerfile.find("COPY rust-toolchain.toml ./\n");
+    let built = dockerfile.find("cargo build");
+    assert!(copied.is_some() && copied < built, "{dockerfile}");
 }
 
-/// A base image without a version changes under the same name.
+/// A base image without a release changes its major version under the same name.
 #[test]
-fn base_images_have_a_version() {
+fn base_images_name_their_release() {
     let (dockerfile, compose) = (read("Dockerfile"), read("docker-compose.yml"));
     let built = dockerfile
         .lines()
@@ -348,11 +347,7 @@ fn base_images_have_a_version() {
     assert!(images.len() >= 4, "{images:?}");
     for image in images {
         let (_, tag) = image.split_once(':').unwrap_or_default();
-        let version = tag.split(['-', ' ']).next().unwrap_or_default();
-        let numbers = version
-            .split('.')
-            .filter(|part| part.parse::<u32>().is_ok());
-        assert!(numbers.count() >= 2, "{image}");
+        assert!(!tag.is_empty() && !tag.starts_with("latest"), "{image}");
     }
 }
 
