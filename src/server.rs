@@ -11,7 +11,7 @@ use tracing_actix_web::TracingLogger;
 
 use crate::{
     commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
-    config::{Config, ProcessorConfig},
+    config::{Config, ProcessorConfig, WORKERS_MAX},
     connections::{
         self,
         capacity::{Files, connections_per_worker},
@@ -30,9 +30,6 @@ use crate::{
         webhook_sender::{Sender, SenderError},
     },
 };
-
-/// Actix takes no more worker threads.
-const WORKERS_MAX: usize = 512;
 
 /// The server could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
@@ -149,12 +146,15 @@ async fn drain(idempotency: &Idempotency, limit: Instant) {
 /// Without PROCESSOR_URL, no process continues the operations that began with it, and their objects
 /// stay busy.
 async fn tell_of_unfinished_operations(database: &Database) {
-    let unfinished =
-        database.read(|connection| Box::pin(store::operations::list_unfinished(connection)));
-    match unfinished.await {
-        Ok(unfinished) if unfinished.is_empty() => {}
-        Ok(unfinished) => tracing::error!(
-            operations = unfinished.len(),
+    let waiting =
+        database.snapshot(|connection| Box::pin(store::operations::list_waiting(connection)));
+    let counted = waiting
+        .await
+        .map(|all| all.unfinished.len() + all.refused.len());
+    match counted {
+        Ok(0) => {}
+        Ok(operations) => tracing::error!(
+            operations,
             "operations wait for a processor's answer: set PROCESSOR_URL again, or see \
              `charge-once operations list`"
         ),

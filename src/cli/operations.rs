@@ -26,7 +26,7 @@ use crate::{
     processor::{
         CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
     },
-    store::{self, operations::Unfinished},
+    store::{self, operations::Waiting},
 };
 
 pub use crate::domain::operation::Resolution;
@@ -128,19 +128,27 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
 }
 
 async fn show(database: &Database) -> Result<(), BoxError> {
-    let unfinished = list(database).await?;
-    if unfinished.is_empty() {
+    let Waiting {
+        unfinished,
+        refused,
+    } = list(database).await?;
+    if unfinished.is_empty() && refused.is_empty() {
         say("no operations are in flight");
     }
     for waiting in unfinished {
-        let standing = match (waiting.refused_to, waiting.in_doubt) {
-            (Some(checkout), _) => format!("refused, and {checkout} waits for it"),
-            (None, true) => format!("in doubt, taken over {} times", waiting.takeovers),
-            (None, false) => "not yet in doubt".to_owned(),
+        let standing = match waiting.in_doubt {
+            true => format!("in doubt, taken over {} times", waiting.takeovers),
+            false => "not yet in doubt".to_owned(),
         };
         print(&format!(
             "{}  {}  {}  {}  since {:.0}  {standing}",
             waiting.id, waiting.account, waiting.verb, waiting.charge, waiting.created_at,
+        ))?;
+    }
+    for refund in refused {
+        print(&format!(
+            "{}  {}  create_refund  {}  since {:.0}  refused, and {} waits for it",
+            refund.operation, refund.account, refund.charge, refund.created_at, refund.checkout,
         ))?;
     }
     Ok(())
@@ -180,11 +188,10 @@ impl From<Failure> for Error {
 
 /// The operations that wait for an answer, oldest first, and after them the refused refunds that
 /// checkouts wait for; at most 1000 of each.
-pub async fn list(database: &Database) -> Result<Vec<Unfinished>, Error> {
-    let unfinished = database
-        .read(|connection| Box::pin(store::operations::list_unfinished(connection)))
-        .await?;
-    Ok(unfinished)
+pub async fn list(database: &Database) -> Result<Waiting, Error> {
+    let listing =
+        database.snapshot(|connection| Box::pin(store::operations::list_waiting(connection)));
+    Ok(listing.await?)
 }
 
 /// Resolves an operation with a person's outcome. `false` if it is not in doubt, or if another
@@ -273,13 +280,15 @@ async fn refunded_elsewhere(
     person: String,
 ) -> Result<bool, Error> {
     let looking = database.read(move |connection| {
-        Box::pin(store::operations::waiting_for_refused_refund(
-            connection, id,
+        Box::pin(store::operations::list_refused_refunds(
+            connection,
+            Some(id),
         ))
     });
-    let Some((account, checkout)) = looking.await? else {
+    let Some(refused) = looking.await?.pop() else {
         return Ok(false);
     };
+    let (account, checkout) = (refused.account, refused.checkout);
     let path = format!("/checkouts/{checkout}/refunded_elsewhere");
     let request_id = RequestId(Uuid::now_v7()).to_string();
     let request = Request::reserved(account.0, path, request_id, Duration::ZERO)

@@ -29,6 +29,9 @@ pub use self::{
     webhooks::Webhooks,
 };
 
+/// Most worker threads. Actix takes no more.
+pub const WORKERS_MAX: usize = 512;
+
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -113,7 +116,7 @@ impl Config {
             0..=1_000_000,
             "a number of requests per second, 0 to 1000000",
         );
-        let workers = source.number("WORKERS", 0..=512, "a number from 0 to 512");
+        let workers = source.number("WORKERS", 0..=WORKERS_MAX, "a number from 0 to 512");
         let migrate_on_start = source.truth("MIGRATE_ON_START");
         let drain_timeout = source.duration("DRAIN_TIMEOUT");
         let webhooks = Webhooks::read(&source);

@@ -300,5 +300,5 @@ pub async fn list(
             })
         })
         .await?;
-    list::reply(dialect, "/charges", cursor, listed)
+    list::reply(dialect, "/charges", &cursor, list::AN_OBJECT, listed)
 }

@@ -164,5 +164,11 @@ pub async fn list(
         })
         .await?;
     let views = listed.map(|page| page.map(|checkout| CheckoutView::from(&checkout)));
-    list::reply(caller.dialect, "/checkouts", cursor, views)
+    list::reply(
+        caller.dialect,
+        "/checkouts",
+        &cursor,
+        list::AN_OBJECT,
+        views,
+    )
 }

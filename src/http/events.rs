@@ -116,5 +116,5 @@ pub async fn list(
         })
         .await?;
     let views = listed.map(|page| page.map(EventView::from));
-    list::reply(caller.dialect, "/events", cursor, views)
+    list::reply(caller.dialect, "/events", &cursor, list::AN_OBJECT, views)
 }

@@ -151,6 +151,11 @@ pub async fn list(
         })
         .await?;
     let views = listed.map(|page| page.map(|inventory| InventoryView::from(&inventory)));
-    let what = "the sku of a level";
-    list::name_reply(caller.dialect, "/inventory", &cursor, what, views)
+    list::reply(
+        caller.dialect,
+        "/inventory",
+        &cursor,
+        "the sku of a level",
+        views,
+    )
 }

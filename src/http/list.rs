@@ -13,7 +13,7 @@ use crate::{
         list::List,
         params::{Fields, TextOrFields},
     },
-    store::page::{Cursor, Listed, NameCursor, NamePage, Page},
+    store::page::{Cursor, Listed, NamePage, Page},
 };
 
 const LIMIT_DEFAULT: i64 = 10;
@@ -37,12 +37,7 @@ pub fn page(
     let limit = limit(fields)?;
     let after = cursor(fields, STARTING_AFTER, &parse_id)?;
     let before = cursor(fields, ENDING_BEFORE, &parse_id)?;
-    let cursor = match (after, before) {
-        (None, None) => Cursor::Newest,
-        (Some(id), None) => Cursor::StartingAfter(id),
-        (None, Some(id)) => Cursor::EndingBefore(id),
-        (Some(_), Some(_)) => return Err(two_cursors(fields)),
-    };
+    let cursor = one_of(fields, after, before)?;
     let (created_from, created_before) = created(fields)?;
     Ok(Page {
         limit,
@@ -58,12 +53,7 @@ pub fn name_page(fields: &mut Fields<'_>, chars_max: usize) -> Result<NamePage, 
     let limit = limit(fields)?;
     let after = fields.text(STARTING_AFTER, chars_max)?;
     let before = fields.text(ENDING_BEFORE, chars_max)?;
-    let cursor = match (after, before) {
-        (None, None) => NameCursor::First,
-        (Some(name), None) => NameCursor::StartingAfter(name),
-        (None, Some(name)) => NameCursor::EndingBefore(name),
-        (Some(_), Some(_)) => return Err(two_cursors(fields)),
-    };
+    let cursor = one_of(fields, after, before)?;
     Ok(NamePage { limit, cursor })
 }
 
@@ -72,8 +62,20 @@ fn limit(fields: &mut Fields<'_>) -> Result<i64, ApiError> {
     Ok(limit.unwrap_or(LIMIT_DEFAULT))
 }
 
-fn two_cursors(fields: &Fields<'_>) -> ApiError {
-    fields.invalid(ENDING_BEFORE, "Must not be combined with starting_after.")
+/// The place that at most one of the two parameters names.
+fn one_of<K>(
+    fields: &Fields<'_>,
+    after: Option<K>,
+    before: Option<K>,
+) -> Result<Cursor<K>, ApiError> {
+    match (after, before) {
+        (None, None) => Ok(Cursor::Start),
+        (Some(key), None) => Ok(Cursor::StartingAfter(key)),
+        (None, Some(key)) => Ok(Cursor::EndingBefore(key)),
+        (Some(_), Some(_)) => {
+            Err(fields.invalid(ENDING_BEFORE, "Must not be combined with starting_after."))
+        }
+    }
 }
 
 type Moment = Option<DateTime<Utc>>;
@@ -134,7 +136,8 @@ fn cursor(
     }
 }
 
-const AN_OBJECT: &str = "the id of an object";
+/// What the cursor of a list by id names.
+pub(super) const AN_OBJECT: &str = "the id of an object";
 
 /// A cursor must name an object of the caller's own; `what` says how it names one.
 fn unknown_cursor(name: &str, what: &str) -> ApiError {
@@ -142,44 +145,20 @@ fn unknown_cursor(name: &str, what: &str) -> ApiError {
     ApiError::new(ErrorCode::ParameterInvalid, message).with_param(name.to_owned())
 }
 
-/// The reply with one page of the list at `path`; `listed` is `None` where the cursor names
-/// nothing.
-pub fn reply<T: Serialize>(
+/// The reply with one page of the list at `path`. `listed` is `None` where the cursor names nothing,
+/// and `what` says what it should name.
+pub fn reply<K, T: Serialize>(
     dialect: Dialect,
     path: &str,
-    cursor: Cursor,
-    listed: Option<Listed<T>>,
-) -> Result<HttpResponse, HttpError> {
-    let param = match cursor {
-        Cursor::EndingBefore(_) => ENDING_BEFORE,
-        Cursor::StartingAfter(_) | Cursor::Newest => STARTING_AFTER,
-    };
-    let listed = listed.ok_or_else(|| unknown_cursor(param, AN_OBJECT))?;
-    page_reply(dialect, path, listed)
-}
-
-/// The reply with one page of the list by name at `path`, as [`reply`]; `what` is what the names
-/// are.
-pub fn name_reply<T: Serialize>(
-    dialect: Dialect,
-    path: &str,
-    cursor: &NameCursor,
+    cursor: &Cursor<K>,
     what: &str,
     listed: Option<Listed<T>>,
 ) -> Result<HttpResponse, HttpError> {
     let param = match cursor {
-        NameCursor::EndingBefore(_) => ENDING_BEFORE,
-        NameCursor::StartingAfter(_) | NameCursor::First => STARTING_AFTER,
+        Cursor::EndingBefore(_) => ENDING_BEFORE,
+        Cursor::StartingAfter(_) | Cursor::Start => STARTING_AFTER,
     };
-    let listed = listed.ok_or_else(|| unknown_cursor(param, what))?;
-    page_reply(dialect, path, listed)
-}
-
-fn page_reply<T: Serialize>(
-    dialect: Dialect,
-    path: &str,
-    Listed { data, has_more }: Listed<T>,
-) -> Result<HttpResponse, HttpError> {
+    let Listed { data, has_more } = listed.ok_or_else(|| unknown_cursor(param, what))?;
     let url = format!("{}{path}", dialect.prefix());
     Ok(HttpResponse::Ok().json(List::new(data, has_more, url)))
 }

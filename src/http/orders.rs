@@ -329,5 +329,5 @@ pub async fn list(
             })
         })
         .await?;
-    list::reply(caller.dialect, "/orders", cursor, listed)
+    list::reply(caller.dialect, "/orders", &cursor, list::AN_OBJECT, listed)
 }

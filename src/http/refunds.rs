@@ -247,5 +247,5 @@ async fn page(
             })
         })
         .await?;
-    list::reply(caller.dialect, path, cursor, listed)
+    list::reply(caller.dialect, path, &cursor, list::AN_OBJECT, listed)
 }

@@ -267,7 +267,13 @@ pub async fn list(
         })
         .await?;
     let views = listed.map(|page| page.map(|endpoint| WebhookEndpointView::from(&endpoint)));
-    list::reply(caller.dialect, "/webhook_endpoints", cursor, views)
+    list::reply(
+        caller.dialect,
+        "/webhook_endpoints",
+        &cursor,
+        list::AN_OBJECT,
+        views,
+    )
 }
 
 errors! {
@@ -314,7 +320,7 @@ pub async fn list_deliveries(
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
     let views = listed.map(|page| page.map(|delivery| WebhookDeliveryView::from(&delivery)));
-    list::reply(caller.dialect, &path, cursor, views)
+    list::reply(caller.dialect, &path, &cursor, list::AN_OBJECT, views)
 }
 
 fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, HttpError> {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     money::money,
-    page::{Cursor, Listed, Page},
+    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{
@@ -375,7 +375,7 @@ pub async fn list(
     page: &Page,
     filter: &Filter,
 ) -> Result<Option<Listed<Charge>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, ChargeId(cursor))
             .await?
             .is_none()
@@ -414,19 +414,15 @@ pub async fn list(
             .await?
         };
     }
-    macro_rules! filtered {
-        ($filter:tt) => {
-            match page.cursor {
-                Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC", $filter),
-                Cursor::EndingBefore(_) => rows!("ASC", $filter),
-            }
-        };
-    }
     let rows = match (&filter.customer, filter.order) {
-        (None, None) => filtered!("AND $6::text IS NULL AND $7::uuid IS NULL"),
-        (Some(_), None) => filtered!("AND customer = $6 AND $7::uuid IS NULL"),
+        (None, None) => in_order_of!(page, rows, "AND $6::text IS NULL AND $7::uuid IS NULL"),
+        (Some(_), None) => in_order_of!(page, rows, "AND customer = $6 AND $7::uuid IS NULL"),
         (_, Some(_)) => {
-            filtered!("AND ($6::text IS NULL OR customer = $6) AND order_id = $7")
+            in_order_of!(
+                page,
+                rows,
+                "AND ($6::text IS NULL OR customer = $6) AND order_id = $7"
+            )
         }
     };
     let charges: Result<_, _> = rows.into_iter().map(Charge::try_from).collect();

@@ -11,7 +11,7 @@ use super::{
     checkout_steps,
     items::{self, Item},
     money::money,
-    page::{Cursor, Listed, Page},
+    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{
@@ -356,7 +356,7 @@ pub async fn list(
     page: &Page,
     customer: Option<&str>,
 ) -> Result<Option<Listed<Checkout>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, CheckoutId(cursor))
             .await?
             .is_none()
@@ -394,17 +394,9 @@ pub async fn list(
             .await?
         };
     }
-    macro_rules! filtered {
-        ($filter:tt) => {
-            match page.cursor {
-                Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC", $filter),
-                Cursor::EndingBefore(_) => rows!("ASC", $filter),
-            }
-        };
-    }
     let rows = match customer {
-        None => filtered!("AND $6::text IS NULL"),
-        Some(_) => filtered!("AND customer = $6"),
+        None => in_order_of!(page, rows, "AND $6::text IS NULL"),
+        Some(_) => in_order_of!(page, rows, "AND customer = $6"),
     };
     let runs: Result<Vec<CheckoutRun>, _> = rows.into_iter().map(CheckoutRun::try_from).collect();
     let checkouts = runs?.into_iter().map(|run| run.checkout).collect();

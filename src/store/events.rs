@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
+use super::page::{Listed, Page, in_order_of};
 use crate::domain::{
     event::{Event, EventType},
     ids::{AccountId, EventId},
@@ -143,7 +143,7 @@ pub async fn list(
     page: &Page,
     filter: &Filter,
 ) -> Result<Option<Listed<Event>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, EventId(cursor))
             .await?
             .is_none()
@@ -180,17 +180,9 @@ pub async fn list(
             .await?
         };
     }
-    macro_rules! filtered {
-        ($filter:tt) => {
-            match page.cursor {
-                Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC", $filter),
-                Cursor::EndingBefore(_) => rows!("ASC", $filter),
-            }
-        };
-    }
     let rows = match filter.event_type {
-        None => filtered!("AND $6::text IS NULL"),
-        Some(_) => filtered!("AND type = $6"),
+        None => in_order_of!(page, rows, "AND $6::text IS NULL"),
+        Some(_) => in_order_of!(page, rows, "AND type = $6"),
     };
     Ok(Some(page.cut(rows.into_iter().map(Event::from).collect())))
 }

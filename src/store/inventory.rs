@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::page::{Listed, NameCursor, NamePage};
+use super::page::{Cursor, Listed, NamePage};
 use crate::domain::{ids::AccountId, inventory::Inventory};
 
 struct Row {
@@ -48,7 +48,7 @@ pub async fn list(
     account_id: AccountId,
     page: &NamePage,
 ) -> Result<Option<Listed<Inventory>>, sqlx::Error> {
-    if let Some(sku) = page.cursor.name()
+    if let Some(sku) = page.cursor.key()
         && find(&mut *connection, account_id, sku).await?.is_none()
     {
         return Ok(None);
@@ -56,9 +56,9 @@ pub async fn list(
     // Each statement has the one bound that it needs, so that it begins in the primary key where
     // the page does, and stops where the page ends. No sku is empty.
     let rows = match &page.cursor {
-        NameCursor::First => after(connection, account_id, "", page.rows()).await?,
-        NameCursor::StartingAfter(sku) => after(connection, account_id, sku, page.rows()).await?,
-        NameCursor::EndingBefore(sku) => {
+        Cursor::Start => after(connection, account_id, "", page.rows()).await?,
+        Cursor::StartingAfter(sku) => after(connection, account_id, sku, page.rows()).await?,
+        Cursor::EndingBefore(sku) => {
             sqlx::query_as!(
                 Row,
                 "

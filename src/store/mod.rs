@@ -2,7 +2,7 @@
 //!
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
-//! can't return another account's row. Only `api_keys`, `operations::list_unfinished` and
+//! can't return another account's row. Only `api_keys`, `operations::list_waiting`, `operations::list_refused_refunds` and
 //! `webhook_deliveries::claim` look at all accounts, for authentication, the command line and a
 //! worker.
 

@@ -280,46 +280,38 @@ pub struct Unfinished {
     pub in_doubt: bool,
     /// How often it was continued.
     pub takeovers: i32,
-    /// The canceled checkout that waits for this refund, which the processor refused to make.
-    pub refused_to: Option<CheckoutId>,
 }
 
-/// The operations of all accounts that wait for an answer, oldest first, and after them the refused
-/// refunds that checkouts wait for; at most 1000 of each. Takes no lock.
-pub async fn list_unfinished(
-    connection: &mut PgConnection,
-) -> Result<Vec<Unfinished>, sqlx::Error> {
-    // An OR of the two would read the whole table: each part walks an index of its own.
+/// What a person may have to look after.
+#[derive(Debug)]
+pub struct Waiting {
+    /// Operations that wait for an answer.
+    pub unfinished: Vec<Unfinished>,
+    /// Refunds that were refused and that checkouts wait for.
+    pub refused: Vec<RefusedRefund>,
+}
+
+/// All that waits, of all accounts, at most 1000 of each kind. Takes no lock.
+pub async fn list_waiting(connection: &mut PgConnection) -> Result<Waiting, sqlx::Error> {
+    Ok(Waiting {
+        unfinished: list_unfinished(connection).await?,
+        refused: list_refused_refunds(connection, None).await?,
+    })
+}
+
+/// Operations that wait for an answer, the oldest first.
+async fn list_unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
-        (SELECT operations.id AS "id!", operations.account_id AS "account_id!", verb AS "verb!",
-                charge_id AS "charge_id!", operations.created_at AS "created_at!",
-                coalesce(lease.in_doubt, true) AS "in_doubt!",
-                coalesce(lease.takeovers, 0) AS "takeovers!", NULL::uuid AS refused_to
-           FROM operations
-           LEFT JOIN idempotency_leases AS lease
-             ON lease.account_id = operations.account_id AND lease.operation = operations.id
-          WHERE completed_at IS NULL
-          ORDER BY operations.created_at
-          LIMIT 1000)
-        UNION ALL
-        (SELECT refused.id, refused.account_id, refused.verb, refused.charge_id,
-                refused.created_at, true, 0, checkouts.id
-           FROM checkouts
-          CROSS JOIN LATERAL (
-                SELECT id, account_id, verb, charge_id, created_at, outcome
-                  FROM operations
-                 WHERE account_id = checkouts.account_id AND checkout_id = checkouts.id
-                   AND verb = 'create_refund'
-                 ORDER BY id DESC
-                 LIMIT 1) AS refused
-          WHERE checkouts.status = 'in_progress' AND checkouts.refused_refunds > 0
-            AND refused.outcome = 'declined'
-            AND EXISTS (SELECT FROM checkout_steps AS step
-                         WHERE step.account_id = checkouts.account_id
-                           AND step.checkout_id = checkouts.id
-                           AND step.name = 'create_refund' AND step.state = 'pending')
-          LIMIT 1000)
+        SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
+               coalesce(lease.in_doubt, true) AS "in_doubt!",
+               coalesce(lease.takeovers, 0) AS "takeovers!"
+          FROM operations
+          LEFT JOIN idempotency_leases AS lease
+            ON lease.account_id = operations.account_id AND lease.operation = operations.id
+         WHERE completed_at IS NULL
+         ORDER BY operations.created_at
+         LIMIT 1000
         "#,
     )
     .fetch_all(connection)
@@ -332,40 +324,63 @@ pub async fn list_unfinished(
         created_at: row.created_at,
         in_doubt: row.in_doubt,
         takeovers: row.takeovers,
-        refused_to: row.refused_to.map(CheckoutId),
     });
     Ok(unfinished.collect())
 }
 
-/// The checkout that waits for a refund that the processor refused, and its account; `None` if no
-/// checkout waits for this operation. Takes no lock.
-pub async fn waiting_for_refused_refund(
+/// A refund that the processor refused to make, as an operator sees it.
+#[derive(Debug)]
+pub struct RefusedRefund {
+    /// The operation: the key that the processor got.
+    pub operation: Uuid,
+    /// The account that it belongs to.
+    pub account: AccountId,
+    /// The charge that is to be given back.
+    pub charge: ChargeId,
+    /// When the operation was written down.
+    pub created_at: DateTime<Utc>,
+    /// The canceled checkout that waits for the refund.
+    pub checkout: CheckoutId,
+}
+
+/// The refused refunds that checkouts of all accounts wait for, at most 1000: the one of this
+/// `operation`, or all of them. Takes no lock.
+pub async fn list_refused_refunds(
     connection: &mut PgConnection,
-    operation: Uuid,
-) -> Result<Option<(AccountId, CheckoutId)>, sqlx::Error> {
-    let found = sqlx::query!(
-        r#"
-        SELECT checkouts.account_id, checkouts.id
+    operation: Option<Uuid>,
+) -> Result<Vec<RefusedRefund>, sqlx::Error> {
+    let rows = sqlx::query!(
+        "
+        SELECT refused.id, refused.charge_id, refused.created_at, checkouts.account_id,
+               checkouts.id AS checkout_id
           FROM checkouts
          CROSS JOIN LATERAL (
-               SELECT id, outcome
+               SELECT id, charge_id, created_at, outcome
                  FROM operations
                 WHERE account_id = checkouts.account_id AND checkout_id = checkouts.id
                   AND verb = 'create_refund'
                 ORDER BY id DESC
                 LIMIT 1) AS refused
          WHERE checkouts.status = 'in_progress' AND checkouts.refused_refunds > 0
-           AND refused.id = $1 AND refused.outcome = 'declined'
+           AND refused.outcome = 'declined' AND ($1::uuid IS NULL OR refused.id = $1)
            AND EXISTS (SELECT FROM checkout_steps AS step
                         WHERE step.account_id = checkouts.account_id
                           AND step.checkout_id = checkouts.id
                           AND step.name = 'create_refund' AND step.state = 'pending')
-        "#,
+         LIMIT 1000
+        ",
         operation,
     )
-    .fetch_optional(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(found.map(|found| (AccountId(found.account_id), CheckoutId(found.id))))
+    let refused = rows.into_iter().map(|row| RefusedRefund {
+        operation: row.id,
+        account: AccountId(row.account_id),
+        charge: ChargeId(row.charge_id),
+        created_at: row.created_at,
+        checkout: CheckoutId(row.checkout_id),
+    });
+    Ok(refused.collect())
 }
 
 /// Writes the processor's answer down; fails if there is one already. Locks the operation.

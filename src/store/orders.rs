@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     items::{self, Item},
     money::money,
-    page::{Cursor, Listed, Page},
+    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{
@@ -291,7 +291,7 @@ pub async fn list(
     page: &Page,
     filter: &Filter,
 ) -> Result<Option<Listed<Order>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, OrderId(cursor))
             .await?
             .is_none()
@@ -330,19 +330,15 @@ pub async fn list(
             .await?
         };
     }
-    macro_rules! filtered {
-        ($filter:tt) => {
-            match page.cursor {
-                Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC", $filter),
-                Cursor::EndingBefore(_) => rows!("ASC", $filter),
-            }
-        };
-    }
     let rows = match (&filter.customer, &filter.client_order_id) {
-        (None, None) => filtered!("AND $6::text IS NULL AND $7::text IS NULL"),
-        (Some(_), None) => filtered!("AND customer = $6 AND $7::text IS NULL"),
+        (None, None) => in_order_of!(page, rows, "AND $6::text IS NULL AND $7::text IS NULL"),
+        (Some(_), None) => in_order_of!(page, rows, "AND customer = $6 AND $7::text IS NULL"),
         (_, Some(_)) => {
-            filtered!("AND ($6::text IS NULL OR customer = $6) AND client_order_id = $7")
+            in_order_of!(
+                page,
+                rows,
+                "AND ($6::text IS NULL OR customer = $6) AND client_order_id = $7"
+            )
         }
     };
     let orders: Result<_, _> = rows.into_iter().map(Order::try_from).collect();

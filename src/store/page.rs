@@ -23,56 +23,54 @@ pub struct Page {
     pub created_before: Option<DateTime<Utc>>,
 }
 
-/// Where a page lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cursor {
-    /// At the newest object.
-    Newest,
-    /// Right after this object: older ones.
-    StartingAfter(Uuid),
-    /// Right before this object: the next newer ones, still newest first.
-    EndingBefore(Uuid),
-}
-
-impl Cursor {
-    /// The object that the cursor names.
-    pub(super) fn id(self) -> Option<Uuid> {
-        match self {
-            Self::StartingAfter(id) | Self::EndingBefore(id) => Some(id),
-            Self::Newest => None,
-        }
-    }
-}
-
 /// A page of a list that is in the order of its objects' names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePage {
     /// 1 to 100 objects.
     pub limit: i64,
     /// Where the page lies.
-    pub cursor: NameCursor,
+    pub cursor: Cursor<String>,
 }
 
-/// Where a page of a list by name lies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NameCursor {
-    /// At the first name.
-    First,
-    /// Right after this name.
-    StartingAfter(String),
-    /// Right before this name: the names before it, still in their order.
-    EndingBefore(String),
+/// Where a page lies, by what the list is ordered by: ids, or names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor<K = Uuid> {
+    /// Where the list begins: at the newest object, or at the first name.
+    Start,
+    /// Right after this object.
+    StartingAfter(K),
+    /// Right before this object: the ones next to it, still in the order of the list.
+    EndingBefore(K),
 }
 
-impl NameCursor {
-    /// The name that the cursor names.
-    pub(super) fn name(&self) -> Option<&str> {
+impl<K> Cursor<K> {
+    /// The object that the cursor names.
+    pub(super) fn key(&self) -> Option<&K> {
         match self {
-            Self::First => None,
-            Self::StartingAfter(name) | Self::EndingBefore(name) => Some(name),
+            Self::StartingAfter(key) | Self::EndingBefore(key) => Some(key),
+            Self::Start => None,
         }
     }
+
+    /// Whether the page is read against the order of the list, because its end is given.
+    fn is_turned(&self) -> bool {
+        matches!(self, Self::EndingBefore(_))
+    }
 }
+
+/// Reads a page of a list that is newest first: `$rows!` is given the order, as SQL, and after it what
+/// else it takes. The two orders are two statements: each walks an index and stops.
+macro_rules! in_order_of {
+    ($page:expr, $rows:ident $(, $more:tt)*) => {
+        match $page.cursor {
+            $crate::store::page::Cursor::Start | $crate::store::page::Cursor::StartingAfter(_) => {
+                $rows!("DESC" $(, $more)*)
+            }
+            $crate::store::page::Cursor::EndingBefore(_) => $rows!("ASC" $(, $more)*),
+        }
+    };
+}
+pub(super) use in_order_of;
 
 /// Objects of one page, and whether there are more beyond it.
 #[derive(Debug)]
@@ -107,7 +105,7 @@ impl Page {
     pub(super) fn above(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::EndingBefore(id) => id,
-            Cursor::Newest | Cursor::StartingAfter(_) => Uuid::nil(),
+            Cursor::Start | Cursor::StartingAfter(_) => Uuid::nil(),
         };
         let created = self.created_from.map(|from| first_id(from - ID_SLACK));
         created.map_or(cursor, |created| created.max(cursor))
@@ -117,7 +115,7 @@ impl Page {
     pub(super) fn below(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::StartingAfter(id) => id,
-            Cursor::Newest | Cursor::EndingBefore(_) => Uuid::max(),
+            Cursor::Start | Cursor::EndingBefore(_) => Uuid::max(),
         };
         let created = self
             .created_before
@@ -143,8 +141,7 @@ impl NamePage {
 
     /// Cuts the extra row off, and turns a page that was read towards the first name around.
     pub(super) fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
-        let is_turned = matches!(self.cursor, NameCursor::EndingBefore(_));
-        cut(rows, self.limit, is_turned)
+        cut(rows, self.limit, self.cursor.is_turned())
     }
 }
 
@@ -190,13 +187,13 @@ mod tests {
 
     #[test]
     fn a_page_without_limits_holds_every_id() {
-        let page = page(Cursor::Newest, None, None);
+        let page = page(Cursor::Start, None, None);
         assert_eq!((page.above(), page.below()), (Uuid::nil(), Uuid::max()));
     }
 
     #[test]
     fn ids_of_the_wanted_time_are_on_the_page_and_those_far_from_it_are_not() {
-        let page = page(Cursor::Newest, Some(10_000), Some(20_000));
+        let page = page(Cursor::Start, Some(10_000), Some(20_000));
         let holds = |seconds| {
             let id = id_made_at(seconds);
             page.above() < id && id < page.below()
@@ -222,6 +219,6 @@ mod tests {
 
     #[test]
     fn a_time_before_1970_is_no_limit() {
-        assert_eq!(page(Cursor::Newest, Some(-5), None).above(), Uuid::nil());
+        assert_eq!(page(Cursor::Start, Some(-5), None).above(), Uuid::nil());
     }
 }

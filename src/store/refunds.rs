@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     money::money,
-    page::{Cursor, Listed, Page},
+    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{
@@ -298,7 +298,7 @@ pub async fn list(
     page: &Page,
     filter: &Filter,
 ) -> Result<Option<Listed<Refund>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, RefundId(cursor))
             .await?
             .is_none()
@@ -336,17 +336,9 @@ pub async fn list(
             .await?
         };
     }
-    macro_rules! filtered {
-        ($filter:tt) => {
-            match page.cursor {
-                Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC", $filter),
-                Cursor::EndingBefore(_) => rows!("ASC", $filter),
-            }
-        };
-    }
     let rows = match filter.charge {
-        None => filtered!("AND $6::uuid IS NULL"),
-        Some(_) => filtered!("AND charge_id = $6"),
+        None => in_order_of!(page, rows, "AND $6::uuid IS NULL"),
+        Some(_) => in_order_of!(page, rows, "AND charge_id = $6"),
     };
     let refunds: Result<_, _> = rows.into_iter().map(Refund::try_from).collect();
     Ok(Some(page.cut(refunds?)))

@@ -9,7 +9,7 @@ use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types:
 use uuid::Uuid;
 
 use super::{
-    page::{Cursor, Listed, Page},
+    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{
@@ -256,7 +256,7 @@ pub async fn list(
     endpoint_id: WebhookEndpointId,
     page: &Page,
 ) -> Result<Option<Listed<WebhookDelivery>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && !exists(&mut *connection, account_id, endpoint_id, cursor).await?
     {
         return Ok(None);
@@ -295,10 +295,7 @@ pub async fn list(
             .await?
         };
     }
-    let rows = match page.cursor {
-        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
-        Cursor::EndingBefore(_) => rows!("ASC"),
-    };
+    let rows = in_order_of!(page, rows);
     let deliveries: Result<_, _> = rows.into_iter().map(WebhookDelivery::try_from).collect();
     Ok(Some(page.cut(deliveries?)))
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Cursor, Listed, Page};
+use super::page::{Listed, Page, in_order_of};
 use crate::domain::{
     ids::{AccountId, WebhookEndpointId},
     metadata::Metadata,
@@ -205,14 +205,13 @@ pub async fn list(
     account_id: AccountId,
     page: &Page,
 ) -> Result<Option<Listed<WebhookEndpoint>>, sqlx::Error> {
-    if let Some(cursor) = page.cursor.id()
+    if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, WebhookEndpointId(cursor))
             .await?
             .is_none()
     {
         return Ok(None);
     }
-    // Two statements that differ in their order: each walks the primary key and stops.
     macro_rules! rows {
         ($order:tt) => {
             endpoint_rows!(
@@ -239,10 +238,7 @@ pub async fn list(
             .await?
         };
     }
-    let rows = match page.cursor {
-        Cursor::Newest | Cursor::StartingAfter(_) => rows!("DESC"),
-        Cursor::EndingBefore(_) => rows!("ASC"),
-    };
+    let rows = in_order_of!(page, rows);
     let endpoints = rows.into_iter().map(WebhookEndpoint::from).collect();
     Ok(Some(page.cut(endpoints)))
 }

@@ -36,7 +36,7 @@ use tokio::{
 };
 
 use crate::{
-    checks::{database, recovery},
+    checks::{database, evidence, processor, recovery},
     cluster::{DATABASE, PROCESSOR_DATABASE},
     history::History,
     load::Load,
@@ -178,7 +178,7 @@ async fn run(
         faults: &faults,
         probe,
         deliveries: world.received.deliveries(),
-        evidence: database::evidence(&world, &totals.violations).await,
+        evidence: evidence::rows(&world, &totals.violations).await,
     }
     .print(is_kept.then_some(&*folder));
     world.cluster.stop(is_kept).await?;
@@ -278,7 +278,7 @@ async fn watch_over(
             let accounts = database::account_ids(&pool, &load.accounts).await?;
             database::at_any_moment(&pool, &load.history, &accounts, &world.profile).await?;
             match world.profile.has_processor {
-                true => database::double_charges(&pool, &processors, &load.history).await,
+                true => processor::double_charges(&pool, &processors, &load.history).await,
                 false => Ok(()),
             }
         };
@@ -324,7 +324,7 @@ async fn check(
     recovery::deliveries(world, &pool, &accounts, history).await?;
     if let Some(processor) = &world.processor {
         let theirs = world.cluster.pool(PROCESSOR_DATABASE);
-        database::ledgers(&pool, &theirs, history).await?;
+        processor::ledgers(&pool, &theirs, history).await?;
         theirs.close().await;
         processor.stop().await;
     }

@@ -1,4 +1,4 @@
-//! What merchants and programs write and is no card: a million of most kinds must pass.
+//! What merchants and programs write and is no card: a million of each kind must pass.
 //!
 //! Every run tests the same ones: they are counted up, or random from a fixed seed.
 
@@ -10,11 +10,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::{holds_card_number, tests::TEST_CARDS};
 
-/// How many must pass of the kinds that are read quickly.
+/// How many of each kind must pass.
 const SAMPLES: u64 = 1_000_000;
-
-/// How many must pass of the others.
-const FEWER_SAMPLES: u64 = 200_000;
 
 /// Spreads the sample over all numbers below `below`. The factor is the golden ratio of 64 bits, so
 /// neighbors are far apart and all digits vary.
@@ -137,7 +134,7 @@ fn in_fours(text: &str) -> String {
 }
 
 #[test]
-fn many_ibans_pass_in_fours_and_in_one_word() {
+fn a_million_ibans_pass_in_fours_and_in_one_word() {
     // Country, letters of the bank, digits after it. Those of PK, VG and RO end like a card.
     const FORMS: [(&str, &str, u32); 12] = [
         ("BE", "", 12),
@@ -161,7 +158,7 @@ fn many_ibans_pass_in_fours_and_in_one_word() {
     );
     const STARTS: [u128; 6] = [4000, 5100, 6200, 3700, 2221, 0];
     let mut like_a_card = 0;
-    for (sample, (country, bank, digits)) in (0..FEWER_SAMPLES).zip(FORMS.into_iter().cycle()) {
+    for (sample, (country, bank, digits)) in (0..SAMPLES).zip(FORMS.into_iter().cycle()) {
         // Cards' prefixes, and others. The digits after them are spread too.
         let start = STARTS
             .get(usize::try_from(sample / 12 % 6).unwrap())
@@ -178,13 +175,13 @@ fn many_ibans_pass_in_fours_and_in_one_word() {
         assert!(!holds_card_number(&text), "{text}");
     }
     // Without its head, such an account is a card number.
-    assert!(like_a_card > FEWER_SAMPLES / 1000, "{like_a_card}");
+    assert!(like_a_card > SAMPLES / 1000, "{like_a_card}");
 }
 
 /// As the keys of programs that count: they have fewer digits than a card, or a prefix of none.
 #[test]
-fn many_numeric_keys_pass() {
-    for sample in 0..FEWER_SAMPLES {
+fn a_million_numeric_keys_pass() {
+    for sample in 0..SAMPLES {
         let text = match sample % 4 {
             // A counter, of every length.
             0 => spread(sample, 10_u64.pow(u32::try_from(1 + sample % 13).unwrap())).to_string(),
@@ -200,9 +197,9 @@ fn many_numeric_keys_pass() {
 }
 
 #[test]
-fn many_uuids_pass() {
+fn a_million_uuids_pass() {
     let mut random = StdRng::seed_from_u64(1);
-    for sample in 0..FEWER_SAMPLES {
+    for sample in 0..SAMPLES {
         let bytes: [u8; 16] = random.random();
         let builder = if sample % 2 == 0 {
             uuid::Builder::from_random_bytes(bytes)
@@ -241,14 +238,14 @@ fn a_uuid_with_the_digits_of_a_card_passes() {
 }
 
 #[test]
-fn many_ids_pass() {
+fn a_million_ids_pass() {
     const PREFIXES: [&str; 7] = ["ch_", "re_", "or_", "co_", "acct_", "evt_", "req_"];
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut random = StdRng::seed_from_u64(2);
     for prefix in PREFIXES
         .iter()
         .cycle()
-        .take(usize::try_from(FEWER_SAMPLES).unwrap())
+        .take(usize::try_from(SAMPLES).unwrap())
     {
         let mut bits: u128 = random.random();
         let mut text = String::with_capacity(32);
@@ -265,9 +262,9 @@ fn many_ids_pass() {
 /// From 2001 to 2040: outside that, microseconds since 1970 begin with the
 /// digits of a card scheme.
 #[test]
-fn many_timestamps_pass() {
+fn a_million_timestamps_pass() {
     let mut random = StdRng::seed_from_u64(3);
-    for sample in 0..FEWER_SAMPLES {
+    for sample in 0..SAMPLES {
         let nanoseconds: i64 = random.random_range(1_000_000_000..2_221_000_000);
         let nanoseconds = nanoseconds * 1_000_000_000 + random.random_range(0..1_000_000_000);
         let text = match sample % 5 {

@@ -4,7 +4,7 @@ use charge_once::{
     domain::ids::AccountId,
     store::{
         inventory::list,
-        page::{NameCursor, NamePage},
+        page::{Cursor, NamePage},
     },
 };
 use reqwest::Method;
@@ -218,9 +218,9 @@ async fn a_page_reads_its_own_levels_however_many_there_are() {
     let at = |number: usize| format!("sku-{number:05}");
     let expected = |from: usize| (from..from + 10).map(at).collect::<Vec<_>>();
     for (cursor, first) in [
-        (NameCursor::First, 1),
-        (NameCursor::StartingAfter(at(4000)), 4001),
-        (NameCursor::EndingBefore(at(1001)), 991),
+        (Cursor::Start, 1),
+        (Cursor::StartingAfter(at(4000)), 4001),
+        (Cursor::EndingBefore(at(1001)), 991),
     ] {
         let page = NamePage { limit: 10, cursor };
         let mut connection = database.pool.acquire().await.unwrap();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     accounts::client_of_account,
     harness::{Client, TestServer},
-    racers::{all_at_once, until_definite},
+    racers::twenty_names_at_once,
     resources::open_order,
 };
 
@@ -107,14 +107,7 @@ async fn a_charges_description_and_address_are_set_kept_and_unset() {
 async fn updates_at_once_lose_none_of_each_other() {
     let server = TestServer::start().await;
     for path in objects(&server.client).await {
-        let answers = all_at_once(20, |number| {
-            let (client, path) = (server.client.clone(), path.clone());
-            async move {
-                let body = json!({"metadata": {format!("k{number}"): "v"}});
-                until_definite(&client, &path, &body).await
-            }
-        })
-        .await;
+        let answers = twenty_names_at_once(&server.client, &path).await;
         assert!(answers.iter().all(|answer| answer.status == 200));
         let metadata = metadata(&server.client, &path).await;
         assert_eq!(metadata.as_object().unwrap().len(), 20, "{path}");

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::support::{
     accounts::client_of_account,
     harness::{Answer, Client, TestServer, charge},
-    racers::{all_at_once, until_definite},
-    webhook_receiver::Receiver,
+    racers::twenty_names_at_once,
+    webhook_receiver::{Received, Receiver},
     webhooks::{DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, verifies},
     wire::{FORM, error},
 };
@@ -269,14 +269,7 @@ async fn a_private_address_is_accepted_by_an_update_only_where_it_is_allowed() {
 async fn updates_of_one_endpoint_at_once_lose_none_of_each_other() {
     let server = TestServer::start().await;
     let path = created(&server.client).await;
-    let answers = all_at_once(20, |number| {
-        let (client, path) = (server.client.clone(), path.clone());
-        async move {
-            let body = json!({"metadata": {format!("k{number}"): "v"}});
-            until_definite(&client, &path, &body).await
-        }
-    })
-    .await;
+    let answers = twenty_names_at_once(&server.client, &path).await;
     assert!(answers.iter().all(|answer| answer.status == 200));
     let metadata = server.client.get(&path).await.json()["metadata"].take();
     assert_eq!(metadata.as_object().unwrap().len(), 21);
@@ -289,8 +282,7 @@ async fn a_disabled_endpoint_gets_no_new_events_and_enabled_again_those_from_the
     let (mut paused, mut other) = (Receiver::start().await, Receiver::start().await);
     let endpoint = Endpoint::at(client, &paused.url()).await;
     Endpoint::at(client, &other.url()).await;
-    let path = format!("/webhook_endpoints/{}", endpoint.id);
-    client.post_new(&path, &json!({"disabled": true})).await;
+    endpoint.disable(client, true).await;
 
     let missed = client.charge("missed").await.id();
     let received = other.next().await;
@@ -308,7 +300,7 @@ async fn a_disabled_endpoint_gets_no_new_events_and_enabled_again_those_from_the
         .await;
     assert_eq!(kept.status, 200);
 
-    client.post_new(&path, &json!({"disabled": false})).await;
+    endpoint.disable(client, false).await;
     let told = client.charge("told").await.id();
     let received = paused.next().await;
     assert_eq!(received.event()["data"]["object"]["id"], told.as_str());
@@ -323,17 +315,22 @@ async fn a_disabled_endpoint_gets_no_new_events_and_enabled_again_those_from_the
     assert_eq!(server.database.count(DELIVERIES).await, 3);
 }
 
+/// An endpoint to which the first attempt at a charge's event is under way.
+async fn attempt_under_way() -> (TestServer, Receiver, Endpoint, Received) {
+    let server = TestServer::start_with(QUICK).await;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
+    server.client.charge("key-1").await;
+    let received = receiver.next().await;
+    (server, receiver, endpoint, received)
+}
+
 #[tokio::test]
 async fn a_delivery_that_falls_due_while_its_endpoint_is_disabled_fails_and_says_why() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, endpoint, received) = attempt_under_way().await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    let path = format!("/webhook_endpoints/{}", endpoint.id);
-    client.charge("key-1").await;
-    // The first attempt is under way, so the endpoint is disabled before the second is due.
-    let received = receiver.next().await;
-    client.post_new(&path, &json!({"disabled": true})).await;
+    // Before the second attempt is due.
+    endpoint.disable(client, true).await;
     received.answer(500).await;
     let failed = |delivery: &Value| delivery["status"] == "failed";
     let delivery = endpoint
@@ -347,7 +344,7 @@ async fn a_delivery_that_falls_due_while_its_endpoint_is_disabled_fails_and_says
     assert_eq!(receiver.connections(), 1, "nothing was sent");
 
     // It stays failed: an endpoint that is enabled again gets what happens from then on.
-    client.post_new(&path, &json!({"disabled": false})).await;
+    endpoint.disable(client, false).await;
     client.charge("key-2").await;
     receiver.next().await.answer(200).await;
     everything_is_delivered(&server.database).await;
@@ -357,15 +354,10 @@ async fn a_delivery_that_falls_due_while_its_endpoint_is_disabled_fails_and_says
 
 #[tokio::test]
 async fn a_delivery_that_falls_due_after_its_endpoint_is_enabled_again_is_sent() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, endpoint, received) = attempt_under_way().await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    let path = format!("/webhook_endpoints/{}", endpoint.id);
-    client.charge("key-1").await;
-    let received = receiver.next().await;
     for disabled in [true, false] {
-        client.post_new(&path, &json!({"disabled": disabled})).await;
+        endpoint.disable(client, disabled).await;
     }
     received.answer(500).await;
     receiver.next().await.answer(200).await;
@@ -374,14 +366,9 @@ async fn a_delivery_that_falls_due_after_its_endpoint_is_enabled_again_is_sent()
 
 #[tokio::test]
 async fn an_attempt_that_is_under_way_when_its_endpoint_is_disabled_counts() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, _receiver, endpoint, received) = attempt_under_way().await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    let received = receiver.next().await;
-    let path = format!("/webhook_endpoints/{}", endpoint.id);
-    client.post_new(&path, &json!({"disabled": true})).await;
+    endpoint.disable(client, true).await;
     received.answer(200).await;
     endpoint.newest_succeeds(client).await;
 }

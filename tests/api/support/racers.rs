@@ -1,6 +1,6 @@
 //! Requests that race, and requests that are repeated until they are decided.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -13,6 +13,18 @@ where
 {
     let racers: JoinSet<Answer> = (0..count).map(&mut request).collect();
     racers.join_all().await
+}
+
+/// Twenty updates of one object at once, each of a name of its own in the metadata.
+pub async fn twenty_names_at_once(client: &Client, path: &str) -> Vec<Answer> {
+    all_at_once(20, |number| {
+        let (client, path) = (client.clone(), path.to_owned());
+        async move {
+            let body = json!({"metadata": {format!("k{number}"): "v"}});
+            until_definite(&client, &path, &body).await
+        }
+    })
+    .await
 }
 
 /// A new operation, sent with one key until the reply is a definite one: on a busy machine a lock

@@ -55,6 +55,12 @@ impl Endpoint {
         }
     }
 
+    pub async fn disable(&self, client: &Client, disabled: bool) {
+        let path = format!("/webhook_endpoints/{}", self.id);
+        let updated = client.post_new(&path, &json!({"disabled": disabled})).await;
+        assert_eq!(updated.status, 200, "{}", updated.json());
+    }
+
     /// Newest first.
     pub async fn deliveries(&self, client: &Client) -> Vec<Value> {
         let path = format!("/webhook_endpoints/{}/deliveries", self.id);

@@ -2,26 +2,20 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt::Write,
     sync::Arc,
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::Value;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+use sqlx::{PgConnection, PgPool, Row};
 use uuid::Uuid;
 
-use super::windows_that_overlap;
+use super::{objects, windows_that_overlap};
 use crate::{
     client::Account,
-    cluster::DATABASE,
-    history::{History, KeyHistory, Verdict, Violation, lock},
-    ids,
+    history::{History, KeyHistory, Verdict, lock},
     load::CONTENDED,
     profile::Profile,
-    report::{SHOWN_KEYS_MAX, SHOWN_MAX},
     requests::{INITIAL_STOCK, SCARCE, STOCKED},
-    world::World,
 };
 
 /// Queries that must find nothing at any moment. Each shows what is wrong in its first column.
@@ -186,73 +180,6 @@ fn reuse_is_true(key: &KeyHistory, claimed: Option<DateTime<Utc>>, now: DateTime
     })
 }
 
-/// The rows of the keys that the first violations are about, as text for the report.
-pub(crate) async fn evidence(world: &World, violations: &[Violation]) -> Vec<String> {
-    let pool = world.cluster.pool(DATABASE);
-    let mut all = Vec::new();
-    for violation in violations.iter().take(SHOWN_MAX) {
-        let mut text = String::new();
-        for key in violation.keys.iter().take(SHOWN_KEYS_MAX) {
-            let (account, name) = {
-                let key = lock(key);
-                let account = world.accounts.get(key.account);
-                (account.map(|account| account.name.clone()), key.key.clone())
-            };
-            for query in EVIDENCE {
-                let rows = sqlx::query_scalar::<_, String>(query);
-                let rows = rows.bind(&account).bind(&name).fetch_all(&pool).await;
-                for row in rows.unwrap_or_default() {
-                    let _ = writeln!(text, "  row: {row}");
-                }
-            }
-        }
-        all.push(text);
-    }
-    all
-}
-
-/// What the database holds of a key: its record, its lease, its operations and its events.
-const EVIDENCE: [&str; 4] = [
-    "SELECT to_jsonb(record)::text FROM idempotency_keys AS record
-      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND key = $2",
-    "SELECT to_jsonb(lease)::text FROM idempotency_leases AS lease
-      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND key = $2",
-    "SELECT to_jsonb(operation)::text FROM operations AS operation
-      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND idempotency_key = $2",
-    "SELECT to_jsonb(event)::text FROM events AS event
-      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND idempotency_key = $2
-      ORDER BY id",
-];
-
-/// The processor's own word for a second effect: a charge that was authorized twice, or one that we
-/// have given up, so that its request made another one.
-pub(crate) async fn double_charges(
-    ours: &PgPool,
-    processors: &PgPool,
-    history: &History,
-) -> Result<(), sqlx::Error> {
-    let query = "SELECT charge FROM processor.operations
-                  WHERE verb = 'authorize' AND code IS NULL GROUP BY charge HAVING count(*) > 1";
-    for row in sqlx::query(query).fetch_all(processors).await? {
-        let charge: String = row.get(0);
-        let what = format!("the processor authorized {charge} twice");
-        history.violate_about("G1", what, &charge);
-    }
-    // The processor first: our row is committed before it is asked, and stays.
-    let query = "SELECT charge FROM processor.charges";
-    let theirs: Vec<String> = sqlx::query_scalar(query).fetch_all(processors).await?;
-    let query = "SELECT id FROM charges";
-    let ours: Vec<Uuid> = sqlx::query_scalar(query).fetch_all(ours).await?;
-    let ours: HashSet<String> = ours.iter().map(|id| ids::public("ch", *id)).collect();
-    for charge in theirs {
-        if !ours.contains(&charge) {
-            let what = format!("the processor authorized {charge}, which we have given up");
-            history.violate_about("G1", what, &charge);
-        }
-    }
-    Ok(())
-}
-
 /// The accounts' ids in the database.
 pub(crate) async fn account_ids(
     pool: &PgPool,
@@ -318,135 +245,10 @@ pub(crate) async fn at_the_end(
     tags(pool, history, &known_tags).await?;
     // A clock that is wrong gives ids that are out of order, so no event is known to be the newest.
     if profile.clock_offset.is_none() {
-        newest_events(pool, history).await?;
+        objects::newest_events(pool, history).await?;
     }
-    levels(pool, history, accounts).await?;
+    objects::levels(pool, history, accounts).await?;
     stock(pool, history).await
-}
-
-/// What an object's newest event says of it, and what its row says. Ids differ in their spelling.
-const OBJECTS: [(&str, &str, &str); 4] = [
-    (
-        "ch",
-        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount_captured',
-                                           object ->> 'amount_refunded'), type, id, account_id
-           FROM events WHERE type LIKE 'charge.%'",
-        "SELECT id, concat_ws(' ', status, amount_captured, amount_refunded) FROM charges
-          WHERE status <> 'pending'",
-    ),
-    (
-        "or",
-        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
-           FROM events WHERE type LIKE 'order.%'",
-        "SELECT id, status FROM orders",
-    ),
-    (
-        "re",
-        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
-           FROM events WHERE type LIKE 'refund.%'",
-        "SELECT id, status FROM refunds WHERE status <> 'pending'",
-    ),
-    (
-        "co",
-        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
-           FROM events WHERE type LIKE 'checkout.%'",
-        "SELECT id, status FROM checkouts WHERE status <> 'in_progress'",
-    ),
-];
-
-/// Every object is as its newest event shows it: nothing changed without an event, and no event tells
-/// of a change that isn't there.
-async fn newest_events(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
-    for (prefix, events, rows) in OBJECTS {
-        let events = format!(
-            "SELECT DISTINCT ON (event.object_id) object_id, state
-               FROM ({events}) AS event (object_id, state, type, id, account_id)
-              ORDER BY object_id, id DESC"
-        );
-        let events = sqlx::query(AssertSqlSafe(events)).fetch_all(pool).await?;
-        let mut told: HashMap<String, String> =
-            events.iter().map(|row| (row.get(0), row.get(1))).collect();
-        for row in sqlx::query(rows).fetch_all(pool).await? {
-            let id = ids::public(prefix, row.get(0));
-            let is: String = row.get(1);
-            match told.remove(&id) {
-                Some(told) if told == is => {}
-                told => {
-                    let what = format!("{id} is {is}, and its newest event says {told:?}");
-                    history.violate_about("G7", what, &id);
-                }
-            }
-        }
-        for (id, told) in told {
-            let what = format!("an event says that {id} is {told}, and it is not there");
-            history.violate_about("G3", what, &id);
-        }
-    }
-    Ok(())
-}
-
-/// A level is what one of the last acknowledged requests has set it to.
-async fn levels(pool: &PgPool, history: &History, accounts: &[Uuid]) -> Result<(), sqlx::Error> {
-    let mut writes: HashMap<(Uuid, String), Vec<LevelWrite>> = HashMap::new();
-    for key in history.keys() {
-        let key = lock(&key);
-        let account = accounts.get(key.account).copied().unwrap_or_default();
-        for (sku, write) in LevelWrite::all(&key) {
-            writes.entry((account, sku)).or_default().push(write);
-        }
-    }
-    let query = "SELECT account_id, sku, quantity FROM inventory";
-    for row in sqlx::query(query).fetch_all(pool).await? {
-        let (account, sku, left): (Uuid, String, i64) = (row.get(0), row.get(1), row.get(2));
-        let Some(of_sku) = writes.get(&(account, sku.clone())) else {
-            continue;
-        };
-        let is_last = |write: &&LevelWrite| {
-            let overwrites = |other: &LevelWrite| other.began > write.ended;
-            !of_sku.iter().any(overwrites)
-        };
-        let mut last = of_sku.iter().filter(is_last);
-        if !last.any(|write| write.quantity == left) {
-            let what = format!("{account} has {left} of {sku}, which no last request has set");
-            history.violate("G2", what);
-        }
-    }
-    Ok(())
-}
-
-/// One execution that set a level, and the time within which it happened.
-struct LevelWrite {
-    quantity: i64,
-    began: DateTime<Utc>,
-    ended: DateTime<Utc>,
-}
-
-impl LevelWrite {
-    /// What a key's executions have set, by sku. Of several answers from one execution, the first one
-    /// says when it was over.
-    fn all(key: &KeyHistory) -> Vec<(String, Self)> {
-        let Some(first) = key.attempts.first() else {
-            return Vec::new();
-        };
-        let mut executions = HashMap::new();
-        for (_, attempt, stored) in key.answers() {
-            let text = |name: &str| stored.body.get(name).and_then(Value::as_str);
-            let quantity = stored.body.get("quantity").and_then(Value::as_i64);
-            if let (Some("inventory"), Some(sku), Some(quantity)) =
-                (text("object"), text("sku"), quantity)
-            {
-                let write = Self {
-                    quantity,
-                    began: first.began,
-                    ended: attempt.ended,
-                };
-                let execution = executions.entry(&stored.execution);
-                let (_, known) = execution.or_insert((sku.to_owned(), write));
-                known.ended = known.ended.min(attempt.ended);
-            }
-        }
-        executions.into_values().collect()
-    }
 }
 
 /// Every object's tag is one of its own account's.
@@ -518,50 +320,4 @@ async fn claims(
         .iter()
         .map(|row| ((row.get(0), row.get(1)), row.get(2)));
     Ok(claims.collect())
-}
-
-/// The processor's sums and ours, charge by charge. Ids differ in their spelling only.
-pub(crate) async fn ledgers(
-    ours: &PgPool,
-    processors: &PgPool,
-    history: &History,
-) -> Result<(), sqlx::Error> {
-    let query = "SELECT object ->> 'id', max((object ->> 'amount')::bigint) FROM events
-                  WHERE type = 'charge.succeeded' GROUP BY 1";
-    let rows = sqlx::query(query).fetch_all(ours).await?;
-    let authorized: HashMap<String, i64> =
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let query = "SELECT DISTINCT ON (object ->> 'id') object ->> 'id',
-                        (object ->> 'amount_captured')::bigint,
-                        (object ->> 'amount_refunded')::bigint
-                   FROM events WHERE type LIKE 'charge.%' AND type <> 'charge.failed'
-                  ORDER BY object ->> 'id', id DESC";
-    let rows = sqlx::query(query).fetch_all(ours).await?;
-    let mut sums: HashMap<String, [i64; 3]> = HashMap::new();
-    for row in &rows {
-        let id: String = row.get(0);
-        if let Some(amount) = authorized.get(&id) {
-            sums.insert(id, [*amount, row.get(1), row.get(2)]);
-        }
-    }
-    let query = "SELECT charge, authorized, captured, released, refunded FROM processor.charges";
-    for row in sqlx::query(query).fetch_all(processors).await? {
-        let id: String = row.get(0);
-        let (captured, released): (i64, i64) = (row.get(2), row.get(3));
-        // Releasing a whole authorization is a refund here.
-        let refunded = if captured == 0 { released } else { row.get(4) };
-        let theirs = [row.get(1), captured, refunded];
-        match sums.remove(&id) {
-            Some(ours) if ours == theirs => {}
-            ours => {
-                let what = format!("{id}: the processor has {theirs:?}, and we have {ours:?}");
-                history.violate_about("G5", what, &id);
-            }
-        }
-    }
-    for (id, ours) in sums {
-        let what = format!("{id}: the processor has nothing, and we have {ours:?}");
-        history.violate_about("G5", what, &id);
-    }
-    Ok(())
 }

@@ -13,6 +13,9 @@
 //! | G9 | memory, file descriptors and connections stay bounded |
 
 pub(crate) mod database;
+pub(crate) mod evidence;
+mod objects;
+pub(crate) mod processor;
 pub(crate) mod recovery;
 
 use chrono::TimeDelta;

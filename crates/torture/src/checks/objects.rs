@@ -1,0 +1,142 @@
+//! What became of each object, beside what its events and the clients' answers say.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgPool, Row};
+use uuid::Uuid;
+
+use crate::{
+    history::{History, KeyHistory, lock},
+    ids,
+};
+
+/// What an object's newest event says of it, and what its row says. Ids differ in their spelling.
+const OBJECTS: [(&str, &str, &str); 4] = [
+    (
+        "ch",
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount_captured',
+                                           object ->> 'amount_refunded'), type, id, account_id
+           FROM events WHERE type LIKE 'charge.%'",
+        "SELECT id, concat_ws(' ', status, amount_captured, amount_refunded) FROM charges
+          WHERE status <> 'pending'",
+    ),
+    (
+        "or",
+        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+           FROM events WHERE type LIKE 'order.%'",
+        "SELECT id, status FROM orders",
+    ),
+    (
+        "re",
+        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+           FROM events WHERE type LIKE 'refund.%'",
+        "SELECT id, status FROM refunds WHERE status <> 'pending'",
+    ),
+    (
+        "co",
+        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+           FROM events WHERE type LIKE 'checkout.%'",
+        "SELECT id, status FROM checkouts WHERE status <> 'in_progress'",
+    ),
+];
+
+/// Every object is as its newest event shows it: nothing changed without an event, and no event tells
+/// of a change that isn't there.
+pub(super) async fn newest_events(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
+    for (prefix, events, rows) in OBJECTS {
+        let events = format!(
+            "SELECT DISTINCT ON (event.object_id) object_id, state
+               FROM ({events}) AS event (object_id, state, type, id, account_id)
+              ORDER BY object_id, id DESC"
+        );
+        let events = sqlx::query(AssertSqlSafe(events)).fetch_all(pool).await?;
+        let mut told: HashMap<String, String> =
+            events.iter().map(|row| (row.get(0), row.get(1))).collect();
+        for row in sqlx::query(rows).fetch_all(pool).await? {
+            let id = ids::public(prefix, row.get(0));
+            let is: String = row.get(1);
+            match told.remove(&id) {
+                Some(told) if told == is => {}
+                told => {
+                    let what = format!("{id} is {is}, and its newest event says {told:?}");
+                    history.violate_about("G7", what, &id);
+                }
+            }
+        }
+        for (id, told) in told {
+            let what = format!("an event says that {id} is {told}, and it is not there");
+            history.violate_about("G3", what, &id);
+        }
+    }
+    Ok(())
+}
+
+/// A level is what one of the last acknowledged requests has set it to.
+pub(super) async fn levels(
+    pool: &PgPool,
+    history: &History,
+    accounts: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    let mut writes: HashMap<(Uuid, String), Vec<LevelWrite>> = HashMap::new();
+    for key in history.keys() {
+        let key = lock(&key);
+        let account = accounts.get(key.account).copied().unwrap_or_default();
+        for (sku, write) in LevelWrite::all(&key) {
+            writes.entry((account, sku)).or_default().push(write);
+        }
+    }
+    let query = "SELECT account_id, sku, quantity FROM inventory";
+    for row in sqlx::query(query).fetch_all(pool).await? {
+        let (account, sku, left): (Uuid, String, i64) = (row.get(0), row.get(1), row.get(2));
+        let Some(of_sku) = writes.get(&(account, sku.clone())) else {
+            continue;
+        };
+        let is_last = |write: &&LevelWrite| {
+            let overwrites = |other: &LevelWrite| other.began > write.ended;
+            !of_sku.iter().any(overwrites)
+        };
+        let mut last = of_sku.iter().filter(is_last);
+        if !last.any(|write| write.quantity == left) {
+            let what = format!("{account} has {left} of {sku}, which no last request has set");
+            history.violate("G2", what);
+        }
+    }
+    Ok(())
+}
+
+/// One execution that set a level, and the time within which it happened.
+struct LevelWrite {
+    quantity: i64,
+    began: DateTime<Utc>,
+    ended: DateTime<Utc>,
+}
+
+impl LevelWrite {
+    /// What a key's executions have set, by sku. Of several answers from one execution, the first one
+    /// says when it was over.
+    fn all(key: &KeyHistory) -> Vec<(String, Self)> {
+        let Some(first) = key.attempts.first() else {
+            return Vec::new();
+        };
+        let mut executions = HashMap::new();
+        for (_, attempt, stored) in key.answers() {
+            let text = |name: &str| stored.body.get(name).and_then(Value::as_str);
+            let quantity = stored.body.get("quantity").and_then(Value::as_i64);
+            if let (Some("inventory"), Some(sku), Some(quantity)) =
+                (text("object"), text("sku"), quantity)
+            {
+                let write = Self {
+                    quantity,
+                    began: first.began,
+                    ended: attempt.ended,
+                };
+                let execution = executions.entry(&stored.execution);
+                let (_, known) = execution.or_insert((sku.to_owned(), write));
+                known.ended = known.ended.min(attempt.ended);
+            }
+        }
+        executions.into_values().collect()
+    }
+}
