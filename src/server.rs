@@ -19,7 +19,7 @@ use crate::{
     database::Database,
     http::{
         self, App, api_keys::ApiKeys, middleware::outermost, openapi::ServedDocument,
-        rate_limit::RateLimit,
+        rate_limit::RateLimit, readiness::Readiness,
     },
     idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
     processor::{HttpProcessor, HttpProcessorError},
@@ -61,7 +61,7 @@ pub async fn serve(
         database_deadline: config.timeouts.database_deadline,
     };
     let idempotency =
-        Idempotency::new(database.pool().clone(), settings).map_err(ServeError::Settings)?;
+        Idempotency::new(database.fair_pool().clone(), settings).map_err(ServeError::Settings)?;
     let phases = match &config.processor {
         None => None,
         Some(processor) => Some(phases(&idempotency, processor, config.lease)?),
@@ -81,7 +81,8 @@ pub async fn serve(
     let mut reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
-        api_keys: ApiKeys::new(database.clone()),
+        api_keys: ApiKeys::new(database.clone(), config.pool_connections),
+        readiness: Readiness::of(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),
         slow_lane,

@@ -12,14 +12,12 @@ use super::{BoxError, print, say, session};
 use crate::{
     config::Config,
     database::Database,
+    domain::api_key::PREFIX,
     store::{self, api_keys::hash},
 };
 
 /// The account of the embedded mode.
 pub const DEV_ACCOUNT: &str = "dev";
-
-/// Marks keys that can't move real money, so that secret scanners and people recognize them.
-const PREFIX: &str = "sk_test_";
 
 /// Random characters in a key: 32 of 62 letters and digits are 190 bits.
 const RANDOM_CHARS: usize = 32;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{BoxError, print, say, session};
@@ -50,7 +51,7 @@ const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(24 * 3600);
 struct NotAsked;
 
 impl CardProcessor for NotAsked {
-    async fn execute(&self, _: Uuid, _: &Instruction) -> InstructionOutcome {
+    async fn execute(&self, _: Uuid, _: &Instruction, _: DateTime<Utc>) -> InstructionOutcome {
         InstructionOutcome::Unknown("a resolution executes nothing".into())
     }
 
@@ -206,7 +207,7 @@ pub async fn resolve(
         retention: config.idempotency_ttl,
         database_deadline: config.timeouts.database_deadline,
     };
-    let idempotency = Idempotency::new(database.pool().clone(), settings)?;
+    let idempotency = Idempotency::new(database.fair_pool().clone(), settings)?;
     let processor = match &config.processor {
         None => None,
         Some(processor) => {

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -75,7 +76,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             .ok_or_else(|| Failure::internal("a key in flight has no operation"))
     }
 
-    async fn call(&self, operation: &Operation) -> CallOutcome<Answer> {
+    async fn call(&self, operation: &Operation, not_after: DateTime<Utc>) -> CallOutcome<Answer> {
         if operation.processor != self.name {
             // This attempt is certainly not executed. If an earlier one was sent there, it stays in
             // doubt until an operator resolves it.
@@ -84,7 +85,8 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         }
         let asked = if operation.age < self.send_again_within {
             let instruction = Instruction::from(&operation.effect);
-            self.processor.execute(operation.id, &instruction).await
+            let key = operation.id;
+            self.processor.execute(key, &instruction, not_after).await
         } else {
             match self.processor.look_up(operation.id).await {
                 // Nothing is certain about what was sent so long ago.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use charge_once_embedded_postgres::Settings;
 
 use super::source::Source;
-use crate::database::embedded;
+use crate::{database::embedded, domain::api_key};
 
 /// The key that the account of a private PostgreSQL has unless `DEV_API_KEY` sets another.
 pub const DEFAULT_DEV_API_KEY: &str = "sk_test_charge_once_dev";
@@ -64,7 +64,7 @@ pub(super) fn dev_api_key(
     database: Option<&DatabaseLocation>,
 ) -> Option<Option<String>> {
     match (source.optional("DEV_API_KEY"), database?) {
-        (Some(key), _) if is_plausible(&key) => Some(Some(key)),
+        (Some(key), _) if api_key::has_shape(&key) => Some(Some(key)),
         (Some(_), _) => source.bad(
             "DEV_API_KEY",
             "sk_test_ followed by 8 to 200 letters, digits and underscores",
@@ -73,13 +73,4 @@ pub(super) fn dev_api_key(
         // A known key in a shared database would be an open door.
         (None, DatabaseLocation::Url(_)) => Some(None),
     }
-}
-
-fn is_plausible(key: &str) -> bool {
-    key.strip_prefix("sk_test_").is_some_and(|rest| {
-        (8..=200).contains(&rest.len())
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    })
 }

@@ -1,10 +1,53 @@
-//! Whether this machine's clock and the database's agree.
+//! Whether the database is one that this build can serve from: the schema, and the clock.
 //!
-//! Ids are made by the one, `created_at` and every expiry by the other. Lists find what was created at a
-//! time by the ids, so clocks that are far apart would hide objects from them.
+//! Ids are made by this machine's clock, `created_at` and every expiry by the database's. Lists find what
+//! was created at a time by the ids, so clocks that are far apart would hide objects from them.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
+
+use super::Schema;
+
+/// Why this replica can't serve from its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// It can't be reached, or doesn't answer in time.
+    Unreachable,
+    /// A migration of this build is missing, or the server is a standby.
+    SchemaNotCurrent,
+    /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
+    ClocksApart,
+}
+
+/// Whether every migration of this build is applied. Newer ones are fine: a release being rolled out
+/// beside this one.
+pub(super) async fn schema_is_current(
+    connection: &mut PgConnection,
+    schema: Schema,
+) -> Result<bool, sqlx::Error> {
+    for migrations in schema {
+        let versions = migrations.migrator.iter();
+        let newest = versions.map(|migration| migration.version).max();
+        // A standby can't write, so this service can't use it.
+        let query = sqlx::AssertSqlSafe(format!(
+            "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
+            migrations.table
+        ));
+        let applied = sqlx::query_scalar::<_, Option<i64>>(query);
+        match applied.fetch_one(&mut *connection).await {
+            Ok(applied) if applied >= newest => {}
+            Ok(_) => return Ok(false),
+            // 42P01 is undefined_table: never migrated.
+            Err(sqlx::Error::Database(error))
+                if error.code().is_some_and(|code| code == "42P01") =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
 
 /// How far the two clocks may be apart.
 pub const CLOCKS_APART_MAX: TimeDelta = TimeDelta::seconds(30);

@@ -5,9 +5,9 @@
 //! every session pins what matters; and no read outlives its deadline or leaves a connection in
 //! doubt in the pool.
 
-mod clocks;
 pub mod embedded;
 mod errors;
+mod fitness;
 pub mod migrations;
 
 use std::{future::Future, io::ErrorKind, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
@@ -20,15 +20,16 @@ use sqlx::{
 };
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
+use uuid::Uuid;
 
 pub use self::{
-    clocks::CLOCKS_APART_MAX,
     errors::{ReadError, StartError, WriteError},
+    fitness::{CLOCKS_APART_MAX, Unfit},
 };
-pub use crate::idempotency::GuardedConnection;
 use crate::{
     config::{Config, Timeouts},
-    idempotency::{self, SessionLimits},
+    domain::ids::AccountId,
+    idempotency::{self, FairPool, NO_ACCOUNT, SessionLimits},
 };
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
@@ -86,7 +87,8 @@ pub enum WhenRefused {
 /// The pool, and how to make connections beside it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Database {
-    pool: PgPool,
+    pool: FairPool,
+    account: Uuid,
     options: PgConnectOptions,
     deadline: Duration,
     runtime: Handle,
@@ -120,7 +122,8 @@ impl Database {
             .acquire_timeout(config.timeouts.pool_wait)
             .connect_lazy_with(options.clone());
         let database = Self {
-            pool,
+            pool: pool.into(),
+            account: NO_ACCOUNT,
             options,
             deadline: config.timeouts.database_deadline,
             runtime: Handle::current(),
@@ -155,16 +158,31 @@ impl Database {
         if config.migrate_on_start {
             self.migrate().await?;
         }
-        let is_current = self.schema_is_current().await;
-        if !is_current.map_err(StartError::Unreachable)? {
-            return Err(StartError::SchemaNotCurrent);
+        let is_current = fitness::schema_is_current(&mut connection, self.schema).await;
+        if is_current.map_err(StartError::Unreachable)? {
+            Ok(())
+        } else {
+            Err(StartError::SchemaNotCurrent)
         }
-        Ok(())
     }
 
     /// The pool that requests share.
     pub fn pool(&self) -> &PgPool {
+        self.pool.pool()
+    }
+
+    /// The pool, with what each account has of it.
+    pub fn fair_pool(&self) -> &FairPool {
         &self.pool
+    }
+
+    /// The same database, used for an account: what it reads and writes counts as the account's share of
+    /// the pool.
+    pub fn of(&self, account: AccountId) -> Self {
+        Self {
+            account: account.0,
+            ..self.clone()
+        }
     }
 
     /// A connection outside the pool, for work that must not take one from requests.
@@ -198,47 +216,21 @@ impl Database {
         connection.close().await.map_err(StartError::Unreachable)
     }
 
-    /// Whether every migration of this build is applied. Newer ones are fine: a release being
-    /// rolled out beside this one.
-    pub async fn schema_is_current(&self) -> Result<bool, sqlx::Error> {
-        for migrations in self.schema {
-            let versions = migrations.migrator.iter();
-            let newest = versions.map(|migration| migration.version).max();
-            // A standby can't write, so this service can't use it.
-            let query = sqlx::AssertSqlSafe(format!(
-                "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
-                migrations.table
-            ));
-            let applied = self.read(|connection| {
-                Box::pin(async move {
-                    sqlx::query_scalar::<_, Option<i64>>(query)
-                        .fetch_one(connection)
-                        .await
-                })
-            });
-            match applied.await {
-                Ok(applied) if applied >= newest => {}
-                Ok(_) => return Ok(false),
-                // 42P01 is undefined_table: never migrated.
-                Err(ReadError::Database(sqlx::Error::Database(error)))
-                    if error.code().is_some_and(|code| code == "42P01") =>
-                {
-                    return Ok(false);
+    /// Whether a replica can serve from this database now. What holds at the start may change long
+    /// after it: a failover leads to a standby, a clock goes wrong.
+    pub async fn check(&self) -> Result<(), Unfit> {
+        let schema = self.schema;
+        let looking = self.read(move |connection| {
+            Box::pin(async move {
+                if !fitness::schema_is_current(connection, schema).await? {
+                    return Ok(Err(Unfit::SchemaNotCurrent));
                 }
-                Err(ReadError::Database(error)) => return Err(error),
-                Err(ReadError::Deadline | ReadError::Panicked) => {
-                    return Err(sqlx::Error::PoolTimedOut);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether this machine's clock and the database's are close enough to each other. They may
-    /// come apart long after the start.
-    pub async fn clocks_agree(&self) -> Result<bool, ReadError> {
-        let asking = self.read(|connection| Box::pin(clocks::clocks_apart(connection)));
-        Ok(asking.await? <= CLOCKS_APART_MAX)
+                let apart = fitness::clocks_apart(connection).await?;
+                let agree = apart <= CLOCKS_APART_MAX;
+                Ok(agree.then_some(()).ok_or(Unfit::ClocksApart))
+            })
+        });
+        looking.await.unwrap_or(Err(Unfit::Unreachable))
     }
 
     /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
@@ -266,9 +258,9 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
-        let (pool, deadline) = (self.pool.clone(), self.deadline);
+        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
         let reading = async move {
-            let mut connection = GuardedConnection::acquire(&pool).await?;
+            let mut connection = pool.acquire(account).await?;
             let value = read(&mut connection).await?;
             connection.release();
             Ok(value)
@@ -294,9 +286,9 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
     {
-        let (pool, deadline) = (self.pool.clone(), self.deadline);
+        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
         let writing = async move {
-            let mut connection = GuardedConnection::acquire(&pool).await?;
+            let mut connection = pool.acquire(account).await?;
             let mut tx = connection.begin().await?;
             let value = write(&mut tx).await?;
             tx.commit().await.map_err(WriteError::Commit)?;
@@ -376,7 +368,7 @@ fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptio
 }
 
 async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {
-    let apart = clocks::clocks_apart(connection).await;
+    let apart = fitness::clocks_apart(connection).await;
     let apart = apart.map_err(StartError::Unreachable)?;
     if apart > CLOCKS_APART_MAX {
         return Err(StartError::ClocksApart {

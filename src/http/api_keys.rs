@@ -1,48 +1,73 @@
 //! Finds the account that a request speaks for.
 //!
 //! Promise: an API key is compared by its hash and never stored or logged; what was looked up is
-//! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`].
+//! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`]. However many keys
+//! strangers try, their look-ups use a quarter of the pool at most, and none of what the accounts' own
+//! keys wait for.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
+use tokio::sync::Semaphore;
 
 use super::error::HttpError;
 use crate::{
     api::error::{ApiError, ErrorCode},
     database::Database,
-    domain::ids::AccountId,
+    domain::{api_key, ids::AccountId},
+    idempotency::Failure,
     store,
 };
 
 /// How long a key that was found is believed without asking again.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
-/// Keys remembered at a time; a hash and an id each.
-const REMEMBERED_MAX: u64 = 10_000;
+/// How long a key that was not found is refused without asking again: a client that keeps trying costs
+/// nothing, and a key that is made meanwhile works soon.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
 
-/// Longest API key that is worth hashing, in bytes.
-const KEY_MAX_BYTES: usize = 255;
+/// How long after its last use a key is still known to be an account's. It is looked up again all the
+/// same, but does not queue with those that are unknown.
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
+
+/// Keys in each of the three memories; a hash and an id each.
+const KEYS_MAX: u64 = 10_000;
+
+/// The part of the pool that unknown keys may be looked up with: a quarter.
+const STRANGERS_SHARE: u32 = 4;
 
 /// Looks API keys up. Cheap to clone; all clones share the memory.
 #[derive(Clone)]
 pub struct ApiKeys {
     database: Database,
     remembered: Cache<[u8; 32], AccountId>,
+    refused: Cache<[u8; 32], ()>,
+    known: Cache<[u8; 32], AccountId>,
+    strangers: Arc<Semaphore>,
 }
 
 impl ApiKeys {
-    /// Keys are looked up in `database`.
-    pub fn new(database: Database) -> Self {
-        let remembered = Cache::builder()
-            .max_capacity(REMEMBERED_MAX)
-            .time_to_live(REMEMBERED_FOR)
-            .build();
+    /// Keys are looked up in `database`, whose pool has so many connections.
+    pub fn new(database: Database, pool_connections: u32) -> Self {
+        let for_strangers = (pool_connections / STRANGERS_SHARE).max(1);
+        let strangers = usize::try_from(for_strangers).unwrap_or(1);
         Self {
             database,
-            remembered,
+            remembered: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_live(REMEMBERED_FOR)
+                .build(),
+            refused: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_live(REFUSED_FOR)
+                .build(),
+            known: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_idle(KNOWN_FOR)
+                .build(),
+            strangers: Arc::new(Semaphore::new(strangers)),
         }
     }
 
@@ -54,23 +79,40 @@ impl ApiKeys {
         if let Some(account) = self.remembered.get(&hash) {
             return Ok(account);
         }
-        let found = self
-            .database
+        if let Some(account) = self.known.get(&hash) {
+            return self.look_up(&self.database.of(account), hash).await;
+        }
+        if self.refused.contains_key(&hash) {
+            return Err(invalid());
+        }
+        let place = self.strangers.acquire().await;
+        let _place = place.map_err(|closed| HttpError::failed_read(Failure::internal(closed)))?;
+        self.look_up(&self.database, hash).await
+    }
+
+    async fn look_up(&self, database: &Database, hash: [u8; 32]) -> Result<AccountId, HttpError> {
+        let found = database
             .read(move |connection| {
                 Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
             })
             .await
             .map_err(HttpError::failed_read)?;
         let Some(account) = found.map(AccountId) else {
-            return Err(ApiError::explained(ErrorCode::ApiKeyInvalid).into());
+            self.known.invalidate(&hash);
+            self.refused.insert(hash, ());
+            return Err(invalid());
         };
         self.remembered.insert(hash, account);
+        self.known.insert(hash, account);
         Ok(account)
     }
 }
 
+fn invalid() -> HttpError {
+    ApiError::explained(ErrorCode::ApiKeyInvalid).into()
+}
+
 fn key_of(headers: &HeaderMap) -> Result<String, HttpError> {
-    let invalid = || HttpError::from(ApiError::explained(ErrorCode::ApiKeyInvalid));
     let mut values = headers.get_all(AUTHORIZATION);
     let Some(value) = values.next() else {
         return Err(ApiError::explained(ErrorCode::ApiKeyMissing).into());
@@ -96,9 +138,9 @@ fn key_of(headers: &HeaderMap) -> Result<String, HttpError> {
     } else {
         return Err(invalid());
     };
-    if key.is_empty() || key.len() > KEY_MAX_BYTES {
-        Err(invalid())
-    } else {
+    if api_key::has_shape(&key) {
         Ok(key)
+    } else {
+        Err(invalid())
     }
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{api_keys::ApiKeys, error::HttpError, rate_limit::RateLimit};
+use super::{api_keys::ApiKeys, error::HttpError, rate_limit::RateLimit, readiness::Readiness};
 use crate::{
     commands::{CheckoutPhases, NetworkPhases, SlowLane},
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
+    domain::ids::AccountId,
     idempotency::{Failure, FailureKind, Idempotency},
 };
 
@@ -21,6 +22,8 @@ pub struct App {
     pub database: Database,
     /// Finds the account of an API key.
     pub api_keys: ApiKeys,
+    /// What is known of the database, for probes.
+    pub readiness: Readiness,
     /// Limits how often an account may call.
     pub rate_limit: RateLimit,
     /// For `tok_slow`, where the processor is simulated in this process.
@@ -43,31 +46,33 @@ pub struct App {
 
 impl App {
     /// Reads with several statements, which all see the same moment; otherwise as [`App::read`].
-    pub async fn snapshot<T, F>(&self, read: F) -> Result<T, HttpError>
+    pub async fn snapshot<T, F>(&self, account: AccountId, read: F) -> Result<T, HttpError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
         self.database
+            .of(account)
             .snapshot(read)
             .await
             .map_err(HttpError::failed_read)
     }
 
-    /// Reads on a pooled connection; a failure is logged here and opaque to the client.
-    pub async fn read<T, F>(&self, read: F) -> Result<T, HttpError>
+    /// Reads for an account on a pooled connection; a failure is logged here and opaque to the client.
+    pub async fn read<T, F>(&self, account: AccountId, read: F) -> Result<T, HttpError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
         self.database
+            .of(account)
             .read(read)
             .await
             .map_err(HttpError::failed_read)
     }
 
     /// Writes what needs no idempotency key, because repeating it does nothing more.
-    pub async fn write<T, F>(&self, write: F) -> Result<T, HttpError>
+    pub async fn write<T, F>(&self, account: AccountId, write: F) -> Result<T, HttpError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
@@ -76,10 +81,14 @@ impl App {
         if *self.stopping.borrow() {
             return Err(HttpError::failed(FailureKind::Unavailable));
         }
-        self.database.write(write).await.map_err(|error| {
-            let Failure { kind, cause, .. } = error.into();
-            tracing::error!(?kind, %cause, "a write failed");
-            HttpError::failed(kind)
-        })
+        self.database
+            .of(account)
+            .write(write)
+            .await
+            .map_err(|error| {
+                let Failure { kind, cause, .. } = error.into();
+                tracing::error!(?kind, %cause, "a write failed");
+                HttpError::failed(kind)
+            })
     }
 }

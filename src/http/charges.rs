@@ -232,7 +232,7 @@ pub async fn retrieve(
     let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
     let Caller { account, dialect } = caller;
     let charge = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::charges::find(&mut *connection, account, id).await?;
                 let Some(charge) = found else { return Ok(None) };
@@ -288,7 +288,7 @@ pub async fn list(
     fields.finish()?;
     let (Caller { account, dialect }, cursor) = (caller, page.cursor);
     let listed = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::charges::list(&mut *connection, account, &page, &filter).await?;
                 let Some(Listed { data, has_more }) = found else {

@@ -120,7 +120,9 @@ pub async fn retrieve(
     let id = path_id(&request, CheckoutId::parse, CheckoutId::PREFIX)?;
     let account = caller.account;
     let run = app
-        .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
+        .read(account, move |connection| {
+            Box::pin(store::checkouts::find(connection, account, id))
+        })
         .await?
         .ok_or_else(|| HttpError::missing_id(CheckoutId::PREFIX))?;
     Ok(HttpResponse::Ok().json(CheckoutView::from(&run.checkout)))
@@ -157,7 +159,7 @@ pub async fn list(
     fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 store::checkouts::list(connection, account, &page, customer.as_deref()).await
             })

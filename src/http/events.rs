@@ -43,8 +43,11 @@ pub async fn retrieve(
 ) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
     let id = path_id(&request, EventId::parse, EventId::PREFIX)?;
+    let account = caller.account;
     let event = app
-        .read(move |connection| Box::pin(store::events::find(connection, caller.account, id)))
+        .read(account, move |connection| {
+            Box::pin(store::events::find(connection, account, id))
+        })
         .await?
         .ok_or_else(|| HttpError::missing_id(EventId::PREFIX))?;
     Ok(HttpResponse::Ok().json(EventView::from(event)))
@@ -111,7 +114,7 @@ pub async fn list(
     fields.finish()?;
     let (account, cursor, filter) = (caller.account, page.cursor, Filter { event_type });
     let listed = app
-        .read(move |connection| {
+        .read(account, move |connection| {
             Box::pin(async move { store::events::list(connection, account, &page, &filter).await })
         })
         .await?;

@@ -1,18 +1,13 @@
 //! Whether the process lives, and whether it can serve.
 
-use std::time::Duration;
-
 use actix_web::{HttpResponse, web};
 use serde_json::json;
 
 use super::{app::App, error::HttpError, error_responses::errors};
 use crate::{
     api::error::{ApiError, ErrorCode},
-    database::Database,
+    database::Unfit,
 };
-
-/// A probe that waits longer than this has its answer: not ready.
-const READINESS_LIMIT: Duration = Duration::from_secs(2);
 
 /// The process answers. Asks no database: a database that is down must not get every replica
 /// restarted.
@@ -47,21 +42,9 @@ pub(super) async fn not_ready(app: &App) -> Option<&'static str> {
     if *app.stopping.borrow() {
         return Some("This replica is stopping.");
     }
-    let looking = tokio::time::timeout(READINESS_LIMIT, fault_of(&app.database));
-    looking.await.unwrap_or(Some(UNREACHABLE))
-}
-
-const UNREACHABLE: &str = "The database can't be reached.";
-
-async fn fault_of(database: &Database) -> Option<&'static str> {
-    match database.schema_is_current().await {
-        Ok(true) => {}
-        Ok(false) => return Some("The database schema is not current."),
-        Err(_) => return Some(UNREACHABLE),
-    }
-    match database.clocks_agree().await {
-        Ok(true) => None,
-        Ok(false) => Some("This machine's clock and the database's are too far apart."),
-        Err(_) => Some(UNREACHABLE),
-    }
+    app.readiness.check().await.err().map(|unfit| match unfit {
+        Unfit::Unreachable => "The database can't be reached.",
+        Unfit::SchemaNotCurrent => "The database schema is not current.",
+        Unfit::ClocksApart => "This machine's clock and the database's are too far apart.",
+    })
 }

@@ -96,7 +96,7 @@ pub async fn retrieve(
     let sku = sku(&segment).ok_or_else(|| HttpError::missing("sku"))?;
     let (account, sku) = (caller.account, sku.to_owned());
     let inventory = app
-        .read(move |connection| {
+        .read(account, move |connection| {
             Box::pin(async move { store::inventory::find(connection, account, &sku).await })
         })
         .await?
@@ -146,7 +146,7 @@ pub async fn list(
     fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor.clone());
     let listed = app
-        .read(move |connection| {
+        .read(account, move |connection| {
             Box::pin(async move { store::inventory::list(connection, account, &page).await })
         })
         .await?;

@@ -262,7 +262,7 @@ pub async fn retrieve(
     let id = path_id(&request, OrderId::parse, OrderId::PREFIX)?;
     let account = caller.account;
     let order = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::orders::find(&mut *connection, account, id).await?;
                 let Some(order) = found else { return Ok(None) };
@@ -318,7 +318,7 @@ pub async fn list(
     fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::orders::list(&mut *connection, account, &page, &filter).await?;
                 let Some(Listed { data, has_more }) = found else {

@@ -141,7 +141,7 @@ pub async fn retrieve(
     let id = path_id(&request, RefundId::parse, RefundId::PREFIX)?;
     let account = caller.account;
     let refund = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::refunds::find(&mut *connection, account, id).await?;
                 let Some(refund) = found else { return Ok(None) };
@@ -215,9 +215,11 @@ pub async fn list_of_charge(
 ) -> Result<HttpResponse, HttpError> {
     let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
     let account = caller.account;
-    app.read(move |connection| Box::pin(store::charges::find(connection, account, id)))
-        .await?
-        .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
+    app.read(account, move |connection| {
+        Box::pin(store::charges::find(connection, account, id))
+    })
+    .await?
+    .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
     let params = query_params(&request)?;
     let path = format!("/charges/{id}/refunds");
     page(&app, caller, params.fields()?, Some(id), &path).await
@@ -236,7 +238,7 @@ async fn page(
     fields.finish()?;
     let (account, cursor, filter) = (caller.account, page.cursor, Filter { charge });
     let listed = app
-        .snapshot(move |connection| {
+        .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::refunds::list(&mut *connection, account, &page, &filter).await?;
                 let Some(Listed { data, has_more }) = found else {

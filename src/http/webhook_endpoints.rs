@@ -195,7 +195,9 @@ pub async fn delete(
     no_query(&request)?;
     let (account, id) = (caller.account, endpoint_id(&request)?);
     let deleted = app
-        .write(move |tx| Box::pin(store::webhook_endpoints::delete(tx, account, id)))
+        .write(account, move |tx| {
+            Box::pin(store::webhook_endpoints::delete(tx, account, id))
+        })
         .await?;
     if deleted {
         Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::new(id.to_string())))
@@ -228,7 +230,9 @@ pub async fn retrieve(
     no_query(&request)?;
     let (account, id) = (caller.account, endpoint_id(&request)?);
     let endpoint = app
-        .read(move |connection| Box::pin(store::webhook_endpoints::find(connection, account, id)))
+        .read(account, move |connection| {
+            Box::pin(store::webhook_endpoints::find(connection, account, id))
+        })
         .await?
         .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
     Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
@@ -260,7 +264,7 @@ pub async fn list(
     fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
-        .read(move |connection| {
+        .read(account, move |connection| {
             Box::pin(
                 async move { store::webhook_endpoints::list(connection, account, &page).await },
             )
@@ -301,9 +305,11 @@ pub async fn list_deliveries(
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
     let (account, id) = (caller.account, endpoint_id(&request)?);
-    app.read(move |connection| Box::pin(store::webhook_endpoints::find(connection, account, id)))
-        .await?
-        .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
+    app.read(account, move |connection| {
+        Box::pin(store::webhook_endpoints::find(connection, account, id))
+    })
+    .await?
+    .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
     let params = query_params(&request)?;
     let mut fields = params.fields()?;
     let page = list::page(&mut fields, |text| {
@@ -312,7 +318,7 @@ pub async fn list_deliveries(
     fields.finish()?;
     let cursor = page.cursor;
     let listed = app
-        .read(move |connection| {
+        .read(account, move |connection| {
             Box::pin(async move {
                 store::webhook_deliveries::list(connection, account, id, &page).await
             })

@@ -8,6 +8,7 @@ use std::{error::Error, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
 use charge_once_client::transport::{TlsError, http_client_builder};
+use chrono::{DateTime, Utc};
 use reqwest::{Method, StatusCode, Url};
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use super::{
     CardProcessor, Instruction, InstructionOutcome,
-    wire::{Message, Status},
+    wire::{LATE, Message, NOT_AFTER, Status, format_not_after},
 };
 
 /// The largest reply that is read, in bytes: an answer has about a hundred.
@@ -58,6 +59,13 @@ pub struct HttpProcessor {
     runtime: Handle,
 }
 
+/// An instruction as it is sent. Only its body is the instruction, and every attempt has that one.
+#[derive(Clone)]
+struct Sent {
+    body: Vec<u8>,
+    not_after: DateTime<Utc>,
+}
+
 /// How one attempt ended, before it is interpreted.
 enum Attempt {
     /// The HTTP library gave up before it sent any of the request.
@@ -93,7 +101,7 @@ impl HttpProcessor {
         &self,
         method: Method,
         key: Uuid,
-        body: Option<Vec<u8>>,
+        sent: Option<Sent>,
         deadline: Instant,
     ) -> Attempt {
         let time_left = deadline.saturating_duration_since(Instant::now());
@@ -105,9 +113,10 @@ impl HttpProcessor {
             path.push(&key.to_string());
         }
         let mut request = self.client.request(method, url).timeout(time_left);
-        if let Some(body) = body {
+        if let Some(Sent { body, not_after }) = sent {
             request = request
                 .header("content-type", "application/json")
+                .header(NOT_AFTER, format_not_after(not_after))
                 .body(body);
         }
         match request.send().await {
@@ -117,9 +126,9 @@ impl HttpProcessor {
         }
     }
 
-    async fn execute_by(&self, deadline: Instant, key: Uuid, body: Vec<u8>) -> InstructionOutcome {
+    async fn execute_by(&self, deadline: Instant, key: Uuid, sent: Sent) -> InstructionOutcome {
         let send = || async {
-            let attempt = self.attempt(Method::PUT, key, Some(body.clone()), deadline);
+            let attempt = self.attempt(Method::PUT, key, Some(sent.clone()), deadline);
             match classify(key, attempt.await) {
                 InstructionOutcome::NotExecuted(reason) => Err(reason),
                 asked @ (InstructionOutcome::Answered(_) | InstructionOutcome::Unknown(_)) => {
@@ -165,7 +174,12 @@ impl HttpProcessor {
 }
 
 impl CardProcessor for HttpProcessor {
-    async fn execute(&self, key: Uuid, instruction: &Instruction) -> InstructionOutcome {
+    async fn execute(
+        &self,
+        key: Uuid,
+        instruction: &Instruction,
+        not_after: DateTime<Utc>,
+    ) -> InstructionOutcome {
         let deadline = Instant::now() + self.time_limit;
         let body = match serde_json::to_vec(instruction) {
             Ok(body) => body,
@@ -174,7 +188,8 @@ impl CardProcessor for HttpProcessor {
             }
         };
         let this = self.clone();
-        self.on_own_runtime(async move { this.execute_by(deadline, key, body).await })
+        let sent = Sent { body, not_after };
+        self.on_own_runtime(async move { this.execute_by(deadline, key, sent).await })
             .await
     }
 
@@ -267,7 +282,13 @@ fn classify(key: Uuid, attempt: Attempt) -> InstructionOutcome {
             InstructionOutcome::Answered(answer)
         }
         (StatusCode::SERVICE_UNAVAILABLE, Status::NotExecuted, _) => {
-            InstructionOutcome::NotExecuted("the processor says so".to_owned())
+            let reason = match message.code.as_deref() {
+                Some(LATE) => {
+                    "it came too late; do the processor's clock and the database's agree?"
+                }
+                Some(_) | None => "the processor says so",
+            };
+            InstructionOutcome::NotExecuted(reason.to_owned())
         }
         (_, said, _) => InstructionOutcome::Unknown(format!("{status}, {said:?}")),
     }

@@ -11,6 +11,7 @@ mod wire;
 
 use std::future::Future;
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 pub use crate::domain::operation::Answer;
@@ -33,11 +34,12 @@ pub enum InstructionOutcome {
 /// A card processor across a network.
 pub trait CardProcessor: Send + Sync + 'static {
     /// Sends `instruction` with `key`, within the processor's time limit. A key always comes with
-    /// the same instruction.
+    /// the same instruction. What arrives later than `not_after` is not executed.
     fn execute(
         &self,
         key: Uuid,
         instruction: &Instruction,
+        not_after: DateTime<Utc>,
     ) -> impl Future<Output = InstructionOutcome> + Send;
 
     /// Looks `key` up and executes nothing. Only a definite answer for the key is

@@ -3,11 +3,24 @@
 //! Promise: every reply names its key and has one status of a closed list. An unknown status is
 //! never mistaken for a known one.
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Answer;
 use crate::domain::test_cards::Decline;
+
+/// Says until when an instruction may be executed. It is a header, so that the instruction stays the same
+/// for every attempt.
+pub(super) const NOT_AFTER: &str = "not-after";
+
+/// The code of an instruction that is not executed because it came after its time.
+pub(super) const LATE: &str = "late";
+
+/// A time as [`NOT_AFTER`] has it: RFC 3339 in UTC, with milliseconds.
+pub(super) fn format_not_after(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +66,8 @@ pub(super) struct Message {
     pub(super) key: Uuid,
     /// What is known.
     pub(super) status: Status,
-    /// With [`Status::Declined`] only: the error's code.
+    /// With [`Status::Declined`]: the error's code. With [`Status::NotExecuted`]: [`LATE`], if that is
+    /// why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<String>,
     /// With [`Status::Declined`] only: the issuer's reason, if there is one.
@@ -69,6 +83,14 @@ impl Message {
             status,
             code: None,
             decline_code: None,
+        }
+    }
+
+    /// This attempt came after its time, and is not executed.
+    pub(super) fn late(key: Uuid) -> Self {
+        Self {
+            code: Some(LATE.to_owned()),
+            ..Self::new(key, Status::NotExecuted)
         }
     }
 

@@ -21,12 +21,16 @@ pub(crate) const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '250ms'");
 /// from a held one, but hardly waits, so that keys held elsewhere can't use up every connection.
 pub(crate) const BEGIN_BRIEFLY: &str = begin!("; SET LOCAL lock_timeout = '25ms'");
 
-/// Longest wait for a row that the work itself needs, and the point that a refusal returns to:
-/// the claim is older than the savepoint and survives it.
-pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '1s'";
+/// The point that a refusal returns to: the claim is older than the savepoint and survives it. A
+/// transaction waits 100 ms for a row that the work itself needs. Then it gives its connection back and
+/// begins again, because requests that wait for one locked row must not have all connections meanwhile.
+pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '100ms'";
 
-/// The longest wait for a business row; see [`START_WORK`].
+/// The longest that a request waits for business rows; see [`START_WORK`].
 pub const ROW_LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// Pause between two such transactions, jittered: long enough for others to have the connection.
+pub(crate) const ROW_LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Undoes what the work wrote and keeps the claim.
 pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT work";
@@ -207,7 +211,6 @@ mod tests {
     fn the_statements_say_what_the_constants_promise() {
         let milliseconds = format!("'{}ms'", CLAIM_WAIT.as_millis());
         assert!(BEGIN.ends_with(&milliseconds));
-        let seconds = format!("'{}s'", ROW_LOCK_WAIT.as_secs());
-        assert!(START_WORK.ends_with(&seconds));
+        assert!(START_WORK.ends_with("'100ms'") && CLAIM_WAIT < ROW_LOCK_WAIT);
     }
 }

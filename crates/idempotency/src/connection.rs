@@ -11,7 +11,7 @@ use std::{
 
 use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection, postgres::PgConnectOptions};
 
-use crate::ROW_LOCK_WAIT;
+use crate::{ROW_LOCK_WAIT, fair_pool::Place};
 
 /// How long a clean connection may take to answer the pool's ping before it is given up.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
@@ -71,17 +71,20 @@ pub(crate) use begin;
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
     connection: PoolConnection<Postgres>,
+    /// Its account's, until the pool has the connection again. Empty only while it is dropped.
+    place: Option<Place>,
     clean: bool,
 }
 
 impl GuardedConnection {
-    /// Takes a connection from the pool, waiting as long as the pool's `acquire_timeout` allows.
+    /// Takes a connection from the pool, for an account that has a place.
     ///
     /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
     /// transaction, and the next autocommit write on it is acknowledged and lost.
-    pub async fn acquire(pool: &PgPool) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn acquire(pool: &PgPool, place: Place) -> Result<Self, sqlx::Error> {
         Ok(Self {
             connection: pool.acquire().await?,
+            place: Some(place),
             clean: false,
         })
     }
@@ -98,7 +101,11 @@ impl Drop for GuardedConnection {
             // The pool pings what comes back, and sets no limit: on a socket that died silently
             // the slot would be lost until TCP gives up.
             let returning = self.connection.return_to_pool();
-            tokio::spawn(tokio::time::timeout(RETURN_LIMIT, returning));
+            let place = self.place.take();
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(RETURN_LIMIT, returning).await;
+                drop(place);
+            });
         } else {
             // Closing is bounded by sqlx.
             self.connection.close_on_drop();

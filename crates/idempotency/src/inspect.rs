@@ -10,8 +10,8 @@ use sqlx::Connection;
 use uuid::Uuid;
 
 use crate::{
-    Failure, Fingerprint, FingerprintInput, GuardedConnection, Idempotency, IdempotencyKey,
-    Parameters, Record, Request,
+    Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record,
+    Request,
     claim::{self, Claim, Found},
     reply::Row,
 };
@@ -133,7 +133,7 @@ impl Idempotency {
     }
 
     async fn probe(&self, probe: &Request) -> Result<Claim, Failure> {
-        let mut connection = GuardedConnection::acquire(&self.pool).await?;
+        let mut connection = self.pool.acquire(probe.account_id).await?;
         let committed = match claim::read(&mut connection, probe).await? {
             Some(Found::Completed(record)) => Some(Claim::Completed(record)),
             Some(Found::Unfinished(row)) => Some(Claim::Unfinished(row)),

@@ -20,6 +20,7 @@ pub struct ReadmeDoctests;
 mod claim;
 mod connection;
 mod expiry;
+mod fair_pool;
 mod fingerprint;
 mod in_flight;
 mod key;
@@ -38,7 +39,7 @@ mod workflow;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
-use sqlx::{PgConnection, PgPool, postgres::types::PgInterval};
+use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
 use tracing::Instrument;
 use transaction::TxOutcome;
@@ -47,10 +48,11 @@ use uuid::Uuid;
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{GuardedConnection, SessionLimits, pin_session};
 pub use expiry::{SWEEP_BATCH_ROWS, sweep};
+pub use fair_pool::{FairPool, NO_ACCOUNT};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
-pub use reply::{Failure, FailureKind, Record, Rejection, Reply};
+pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
 
 #[cfg(feature = "inspect")]
@@ -85,7 +87,7 @@ pub trait Command: Send + Sync + 'static {
 /// The one way to write. Cheap to clone; all clones share the map of keys in flight.
 #[derive(Clone)]
 pub struct Idempotency {
-    pool: PgPool,
+    pool: FairPool,
     settings: Settings,
     retention: PgInterval,
     in_flight: InFlight,
@@ -94,15 +96,19 @@ pub struct Idempotency {
 }
 
 impl Idempotency {
-    /// `pool` must connect with `READ COMMITTED` as the default isolation level and
-    /// `synchronous_commit = on`: see [`pin_session`]. Fails on a retention that Postgres can't
-    /// represent.
+    /// `pool`, a `PgPool` or a [`FairPool`] that reads share, must connect with `READ COMMITTED` as
+    /// the default isolation level and `synchronous_commit = on`: see [`pin_session`]. Fails on a
+    /// retention that Postgres can't represent.
     ///
     /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
     /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.
     /// Panics outside a Tokio runtime.
-    pub fn new(pool: PgPool, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
-        let waiting = usize::try_from(pool.options().get_max_connections() / 2)?.max(1);
+    pub fn new(
+        pool: impl Into<FairPool>,
+        settings: Settings,
+    ) -> Result<Self, sqlx::error::BoxDynError> {
+        let pool = pool.into();
+        let waiting = usize::try_from(pool.pool().options().get_max_connections() / 2)?.max(1);
         Ok(Self {
             pool,
             retention: PgInterval::try_from(settings.retention)?,
@@ -178,7 +184,7 @@ impl Idempotency {
                     (ended.unwrap_or_else(panicked), false)
                 }
                 Place::Follower(follower) => {
-                    let pool_wait = self.pool.options().get_acquire_timeout();
+                    let pool_wait = self.pool.pool().options().get_acquire_timeout();
                     let claimed_by = Instant::now() + pool_wait + self.settings.database_deadline;
                     match follower.follow(claimed_by, patience).await {
                         Verdict::Share(conclusion) => (conclusion, true),

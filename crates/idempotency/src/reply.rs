@@ -90,9 +90,19 @@ pub struct Failure {
     pub kind: FailureKind,
     /// For the log, once; never for the client.
     pub cause: Arc<str>,
-    /// Whether a fresh attempt of the same transaction may well succeed at once: a deadlock's
-    /// victim or a serialization failure.
-    pub worth_another_attempt: bool,
+    /// Whether the same transaction may succeed if it runs again.
+    pub run_again: RunAgain,
+}
+
+/// Whether a transaction that failed may succeed if it runs again. All that it did is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunAgain {
+    /// Not within this request.
+    Never,
+    /// At once: it was a deadlock's victim, or failed to serialize.
+    AtOnce,
+    /// When the row that it waited for is no longer locked.
+    WhenUnlocked,
 }
 
 impl Failure {
@@ -160,7 +170,7 @@ impl Failure {
         Self {
             kind,
             cause: cause.to_string().into(),
-            worth_another_attempt: false,
+            run_again: RunAgain::Never,
         }
     }
 }
@@ -182,22 +192,22 @@ impl From<sqlx::Error> for Failure {
             _ => return Self::internal(error),
         };
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
-        let (kind, worth_another_attempt) = match code.as_str() {
-            "55P03" => (FailureKind::Busy, false),
-            "40001" | "40P01" => (FailureKind::Unavailable, true),
+        let (kind, run_again) = match code.as_str() {
+            "55P03" => (FailureKind::Busy, RunAgain::WhenUnlocked),
+            "40001" | "40P01" => (FailureKind::Unavailable, RunAgain::AtOnce),
             // Connection errors, too few resources, cancellation by a timeout or an operator, idle
             // or transaction time limits, a server in recovery or read-only.
             code if ["08", "53", "57"]
                 .iter()
                 .any(|class| code.starts_with(class)) =>
             {
-                (FailureKind::Unavailable, false)
+                (FailureKind::Unavailable, RunAgain::Never)
             }
-            "25P03" | "25P04" | "25006" => (FailureKind::Unavailable, false),
-            _ => (FailureKind::Internal, false),
+            "25P03" | "25P04" | "25006" => (FailureKind::Unavailable, RunAgain::Never),
+            _ => (FailureKind::Internal, RunAgain::Never),
         };
         Self {
-            worth_another_attempt,
+            run_again,
             ..Self::new(kind, error)
         }
     }

@@ -17,14 +17,15 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 
 use crate::{
-    Command, Failure, GuardedConnection, Idempotency, Record, Rejection, Reply, Request,
-    claim::{self, Claim},
+    Command, Failure, GuardedConnection, Idempotency, Record, Rejection, Reply, Request, RunAgain,
+    claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Conclusion, Leadership},
-    reply,
+    jittered, reply,
 };
 
 /// How often a whole transaction may run: once, and twice more where its record vanished between
-/// two statements, or where it was a deadlock's victim or a serialization failure.
+/// two statements, or where it was a deadlock's victim or a serialization failure. Turns of waiting
+/// for a locked row are not counted, but bounded by [`ROW_LOCK_WAIT`].
 const ATTEMPTS_MAX: u32 = 3;
 
 /// What is done in the transaction that claims a key: a whole [`Command`], or the first of several
@@ -85,45 +86,52 @@ impl Idempotency {
         leadership: &Leadership,
     ) -> TxOutcome<W::Pending> {
         let committing = AtomicBool::new(false);
+        let failed = |failure| TxOutcome::Concluded(Conclusion::Failed(failure));
         // The wait for the first connection is bounded by the pool and comes before the deadline.
-        let mut connection = match GuardedConnection::acquire(&self.pool).await {
-            Err(error) => return TxOutcome::Concluded(Conclusion::Failed(error.into())),
+        let mut connection = match self.pool.acquire(request.account_id).await {
+            Err(error) => return failed(error.into()),
             Ok(connection) => connection,
         };
         let attempts = async {
-            for attempt in 1.. {
+            let mut attempts_left = ATTEMPTS_MAX - 1;
+            let locked_until = Instant::now() + ROW_LOCK_WAIT;
+            loop {
                 leadership.claiming();
                 committing.store(false, Ordering::Relaxed);
-                let last = attempt == ATTEMPTS_MAX;
-                match self
-                    .attempt(connection, request, work, leadership, &committing)
-                    .await
-                {
+                let ended = self.attempt(connection, request, work, leadership, &committing);
+                let held_up = match ended.await {
                     Ok(Some(outcome)) => {
                         if outcome.is_without_answer() {
                             leadership.recorded();
                         }
                         return outcome;
                     }
-                    Ok(None) if last => return TxOutcome::Concluded(Conclusion::HeldElsewhere),
-                    Ok(None) => {}
-                    Err(failure) if last || !failure.worth_another_attempt => {
-                        return TxOutcome::Concluded(Conclusion::Failed(failure));
+                    Ok(None) if attempts_left == 0 => {
+                        return TxOutcome::Concluded(Conclusion::HeldElsewhere);
                     }
-                    Err(_) => {}
+                    Ok(None) => None,
+                    Err(failure) => match failure.run_again {
+                        RunAgain::AtOnce if attempts_left > 0 => None,
+                        RunAgain::WhenUnlocked if Instant::now() < locked_until => Some(failure),
+                        RunAgain::AtOnce | RunAgain::WhenUnlocked | RunAgain::Never => {
+                            return failed(failure);
+                        }
+                    },
+                };
+                match &held_up {
+                    Some(_) => tokio::time::sleep(jittered(ROW_LOCK_PAUSE)).await,
+                    None => attempts_left -= 1,
                 }
-                connection = match GuardedConnection::acquire(&self.pool).await {
-                    Err(error) => return TxOutcome::Concluded(Conclusion::Failed(error.into())),
+                connection = match self.pool.acquire(request.account_id).await {
                     Ok(connection) => connection,
+                    // What kept it waiting is the row.
+                    Err(error) => return failed(held_up.unwrap_or_else(|| error.into())),
                 };
             }
-            TxOutcome::Concluded(Conclusion::HeldElsewhere)
         };
         tokio::time::timeout(self.settings.database_deadline, attempts)
             .await
-            .unwrap_or_else(|_| {
-                TxOutcome::Concluded(Conclusion::Failed(Failure::deadline(&committing)))
-            })
+            .unwrap_or_else(|_| failed(Failure::deadline(&committing)))
     }
 
     /// One transaction: claim, work, save, COMMIT. `None`: the record vanished between two

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::{Failure, GuardedConnection, Idempotency, IdempotencyKey, KnownRequest};
+use crate::{Failure, Idempotency, IdempotencyKey, KnownRequest};
 
 /// Everything that is read of a workflow is of one moment.
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
@@ -98,7 +98,7 @@ impl Idempotency {
         });
         let (this, in_flight) = (self.clone(), in_flight.collect());
         self.look(async move {
-            let mut connection = GuardedConnection::acquire(&this.pool).await?;
+            let mut connection = this.pool.acquire(account_id).await?;
             let mut tx = connection.begin_with(BEGIN_SNAPSHOT).await?;
             let name = name.as_str();
             let after = after.as_ref().map(IdempotencyKey::as_str);

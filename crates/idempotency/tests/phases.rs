@@ -21,6 +21,7 @@ use charge_once_idempotency::{
     Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency,
     LeaseSettings, Outcome, Phases, Rejection, Reply, SessionLimits, Settings, pin_session,
 };
+use chrono::{DateTime, Utc};
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -93,7 +94,7 @@ impl ExternalEffect for Courier {
         })
     }
 
-    async fn call(&self, parcel: &Parcel) -> CallOutcome<String> {
+    async fn call(&self, parcel: &Parcel, _: DateTime<Utc>) -> CallOutcome<String> {
         match self.client.order(parcel.id, &parcel.address) {
             Some(tracking_number) => CallOutcome::Answered(tracking_number),
             // A busy courier is in doubt too: the parcel may be ordered.

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -62,7 +63,7 @@ impl ExternalEffect for CheckoutSteps {
     }
 
     /// Never says "not executed": what has run stays, and the same key goes on from there.
-    async fn call(&self, begun: &CheckoutRun) -> CallOutcome<()> {
+    async fn call(&self, begun: &CheckoutRun, _: DateTime<Utc>) -> CallOutcome<()> {
         match self.run(begun.clone()).await {
             Ok(()) => CallOutcome::Answered(()),
             Err(failure) => CallOutcome::Unknown(failure),
@@ -134,6 +135,7 @@ impl CheckoutSteps {
     async fn read_again(&self, run: &CheckoutRun) -> Result<CheckoutRun, Failure> {
         let (account, id) = (run.account, run.checkout.id);
         self.database
+            .of(account)
             .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
             .await?
             .ok_or_else(|| Failure::internal("a checkout is gone"))

@@ -12,15 +12,16 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{Connection, PgConnection, PgPool, postgres::types::PgInterval, types::Json};
+use sqlx::{Connection, PgConnection, postgres::types::PgInterval, types::Json};
 use tokio::runtime::Handle;
 use tracing::Instrument;
 use uuid::Uuid;
 
 use super::listing::Listing;
 use crate::{
-    database::{Database, GuardedConnection, ReadError},
+    database::{Database, ReadError},
     domain::test_cards::{self, Decision, Decline, PROCESSING_ERROR},
+    idempotency::{FairPool, NO_ACCOUNT},
     processor::{Answer, Instruction},
 };
 
@@ -92,7 +93,7 @@ impl Ledger {
     ) -> Result<LedgerOutcome, LedgerError> {
         let committing = Arc::new(AtomicBool::new(false));
         let (pool, window, flag) = (
-            self.database.pool().clone(),
+            self.database.fair_pool().clone(),
             self.window,
             committing.clone(),
         );
@@ -119,7 +120,7 @@ impl Ledger {
 
     /// Whether the database is reachable and its schema current.
     pub(super) async fn is_ready(&self) -> bool {
-        matches!(self.database.schema_is_current().await, Ok(true))
+        self.database.check().await.is_ok()
     }
 
     /// The newest entries, of one charge or of all, and the totals.
@@ -146,13 +147,13 @@ fn is_rolled_back(error: &sqlx::Error) -> bool {
 /// One transaction: the totals, the entry, COMMIT. Every `?` drops the connection guard, which
 /// closes the connection, and Postgres rolls back.
 async fn attempt(
-    pool: &PgPool,
+    pool: &FairPool,
     key: Uuid,
     instruction: &Instruction,
     window: &PgInterval,
     committing: &AtomicBool,
 ) -> Result<LedgerOutcome, sqlx::Error> {
-    let mut connection = GuardedConnection::acquire(pool).await?;
+    let mut connection = pool.acquire(NO_ACCOUNT).await?;
     let mut tx = connection.begin().await?;
     if let Some(found) = remembered(&mut tx, key, window).await? {
         tx.rollback().await?;

@@ -23,6 +23,7 @@ use actix_web::{
     rt::net::TcpStream,
     web::{self, Bytes, Data, PayloadConfig},
 };
+use chrono::{DateTime, Utc};
 use sqlx::migrate::Migrator;
 use tokio::runtime::Handle;
 use tracing::Instrument;
@@ -36,7 +37,7 @@ use self::{
 };
 use super::{
     Instruction,
-    wire::{Message, Status},
+    wire::{Message, NOT_AFTER, Status},
 };
 use crate::{
     config::Config,
@@ -169,7 +170,7 @@ async fn put(
     body: Bytes,
 ) -> HttpResponse {
     let key = key.into_inner();
-    let Some(instruction) = decode(&body) else {
+    let (Some(instruction), Some(not_after)) = (decode(&body), not_after(&request)) else {
         return send(
             &request,
             Outgoing::Message(Message::new(key, Status::Invalid)),
@@ -180,7 +181,7 @@ async fn put(
     // and clients must be tested against it.
     let task = processor
         .runtime
-        .spawn(async move { this.operate(key, instruction).await }.in_current_span());
+        .spawn(async move { this.operate(key, instruction, not_after).await }.in_current_span());
     let outgoing = task
         .await
         .unwrap_or_else(|_| Outgoing::Message(Message::new(key, Status::Unknown)));
@@ -199,7 +200,12 @@ async fn look_up(
 
 impl Processor {
     /// One attempt of one instruction, with its fault.
-    async fn operate(&self, key: Uuid, instruction: Instruction) -> Outgoing {
+    async fn operate(
+        &self,
+        key: Uuid,
+        instruction: Instruction,
+        not_after: DateTime<Utc>,
+    ) -> Outgoing {
         let say = |status| Outgoing::Message(Message::new(key, status));
         let mut ordered = self.faults.take(Verb::of(&instruction));
         self.faults.delay(&mut ordered, Fault::DelayArrival).await;
@@ -221,7 +227,7 @@ impl Processor {
                 return say(Status::InProgress);
             };
             self.faults.delay(&mut ordered, Fault::DelayBefore).await;
-            self.execute(key, instruction).await
+            self.execute(key, instruction, not_after).await
             // From here on the key isn't in progress: its entry in the ledger answers.
         };
         self.faults.delay(&mut ordered, Fault::DelayAfter).await;
@@ -241,7 +247,12 @@ impl Processor {
     }
 
     /// Executes it without a fault. The caller has the key in progress.
-    async fn execute(&self, key: Uuid, instruction: Instruction) -> Message {
+    async fn execute(
+        &self,
+        key: Uuid,
+        instruction: Instruction,
+        not_after: DateTime<Utc>,
+    ) -> Message {
         // It is known already, so the card's delay or outage doesn't apply again.
         match self.ledger.find(key, Some(instruction.clone())).await {
             Ok(Some(booked)) => return message(key, booked),
@@ -255,6 +266,9 @@ impl Processor {
             Some(Decision::Outage) => return Message::new(key, Status::NotExecuted),
             Some(Decision::ApproveSlowly) => tokio::time::sleep(SLOW_CARD_DELAY).await,
             Some(Decision::Approve | Decision::Decline(_)) | None => {}
+        }
+        if Utc::now() > not_after {
+            return Message::late(key);
         }
         match self.ledger.execute(key, instruction).await {
             Ok(booked) => message(key, booked),
@@ -337,6 +351,16 @@ fn decode(body: &[u8]) -> Option<Instruction> {
     };
     let is_valid = (1..=AMOUNT_MAX).contains(amount) && texts.iter().all(is_text);
     is_valid.then_some(instruction)
+}
+
+/// Until when the instruction may be executed; at any time, if the request doesn't say. `None` if what it
+/// says is no time.
+fn not_after(request: &HttpRequest) -> Option<DateTime<Utc>> {
+    let Some(value) = request.headers().get(NOT_AFTER) else {
+        return Some(DateTime::<Utc>::MAX_UTC);
+    };
+    let time = DateTime::parse_from_rfc3339(value.to_str().ok()?).ok()?;
+    Some(time.to_utc())
 }
 
 fn send(request: &HttpRequest, outgoing: Outgoing) -> HttpResponse {

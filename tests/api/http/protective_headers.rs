@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::{
-    harness::{API_KEY, Answer, IMPATIENT, TestServer, charge},
+    harness::{API_KEY, Answer, IMPATIENT, TestServer, charge, eventually},
     openapi::{document, operations},
     records::hold_key,
     webhooks::endpoint,
@@ -165,9 +165,12 @@ async fn refusals_of_every_kind_have_them() {
         .execute(&server.database.pool)
         .await
         .unwrap();
-    let unready = Answer::of(client.bare(Method::GET, "/readyz")).await;
-    assert_eq!(unready.status, 503);
-    assert_protected(&unready, NO_STORE, "/readyz");
+    eventually("the server is not ready", || async {
+        let unready = Answer::of(client.bare(Method::GET, "/readyz")).await;
+        assert_protected(&unready, NO_STORE, "/readyz");
+        unready.status == 503
+    })
+    .await;
 }
 
 fn assert_text_is_protected(reply: &str) {

@@ -223,7 +223,10 @@ async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_
 
     proxy.inject(NetworkFault::None);
     assert_eq!(server.client.charge("key-1").await.status, 201);
-    assert_eq!(server.client.get("/readyz").await.status, 200);
+    eventually("the server is ready again", || async {
+        server.client.get("/readyz").await.status == 200
+    })
+    .await;
     assert_eq!(server.database.charges().await, 2);
 }
 

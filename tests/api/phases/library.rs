@@ -1,7 +1,7 @@
 //! The phases of a request with an effect outside the database, through the library: the far side
 //! is a ledger of the test's own, and time passes when the test says so.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use charge_once::idempotency::{
     CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, sweep,
@@ -174,6 +174,25 @@ async fn after_a_crash_the_key_waits_for_the_lease_and_then_goes_on() {
     assert_eq!((record.reply.status, replayed), (201, true));
     let calls = world.network.calls();
     assert_eq!(calls, vec![calls[0]; 2]);
+}
+
+#[tokio::test]
+async fn the_far_side_is_told_when_another_process_may_take_over() {
+    let world = Arc::new(World::new().await);
+    world.network.will(&[Far::DropsBefore, Far::ExecutesLater]);
+    assert!(is_failed(&world.ask().await));
+    let asking = Arc::clone(&world);
+    // The second attempt is a takeover, with a lease of its own.
+    let asked = tokio::spawn(async move { asking.ask().await });
+    world.network.is_asked(2).await;
+    let leased_until = sqlx::query_scalar("SELECT leased_until FROM idempotency_leases")
+        .fetch_one(&world.database.pool)
+        .await
+        .unwrap();
+    let not_after = *world.network.ledger.not_after.lock().unwrap();
+    assert_eq!(not_after, Some(leased_until));
+    world.network.answer_now();
+    stored(asked.await.unwrap());
 }
 
 #[tokio::test]

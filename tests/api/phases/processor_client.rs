@@ -13,6 +13,7 @@ use charge_once::{
     domain::test_cards::by_token,
     processor::{Answer, CardProcessor, HttpProcessor, InstructionOutcome},
 };
+use chrono::{DateTime, Utc};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -126,9 +127,15 @@ async fn refused_port() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
+fn in_time() -> DateTime<Utc> {
+    Utc::now() + Duration::from_secs(3600)
+}
+
 async fn execute(address: SocketAddr, key: Uuid, time_limit: Duration) -> InstructionOutcome {
     let instruction = authorize("ch_1", "tok_visa");
-    client(address, time_limit).execute(key, &instruction).await
+    client(address, time_limit)
+        .execute(key, &instruction, in_time())
+        .await
 }
 
 #[tokio::test]
@@ -148,7 +155,7 @@ async fn a_refused_connection_is_certainly_not_executed_but_answers_no_question(
 async fn a_name_that_leads_nowhere_is_certainly_not_executed() {
     let processor = HttpProcessor::new("http://processor.invalid:8081", AMPLE).unwrap();
     let asked = processor
-        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"))
+        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
         .await;
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
@@ -189,7 +196,7 @@ async fn a_tls_handshake_that_fails_is_certainly_not_executed() {
     .await;
     let processor = HttpProcessor::new(&format!("https://{address}"), AMPLE).unwrap();
     let asked = processor
-        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"))
+        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
         .await;
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
@@ -371,9 +378,9 @@ async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nob
         request
     });
     let instruction = authorize("ch_1", "tok_visa");
-    let asked = processor.execute(first, &instruction).await;
+    let asked = processor.execute(first, &instruction, in_time()).await;
     assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
-    let asked = processor.execute(second, &instruction).await;
+    let asked = processor.execute(second, &instruction, in_time()).await;
     let request = server.await.unwrap();
     assert!(
         request.starts_with(&format!("PUT /base/operations/{second} ")),
@@ -381,7 +388,9 @@ async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nob
     );
     assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
     // And now there is neither a connection nor a listener.
-    let asked = processor.execute(Uuid::now_v7(), &instruction).await;
+    let asked = processor
+        .execute(Uuid::now_v7(), &instruction, in_time())
+        .await;
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
         "{asked:?}"
@@ -393,7 +402,7 @@ async fn what_is_said_for_the_log_holds_no_password_and_no_card() {
     let address = refused_port().await;
     let processor = HttpProcessor::new(&format!("http://shop:hunter2@{address}"), AMPLE).unwrap();
     let asked = processor
-        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"))
+        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
         .await;
     let said = format!("{asked:?}");
     assert!(
@@ -415,7 +424,7 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     ));
     for fault in ["error_before", "drop_before", "error_after", "drop_after"] {
         service.set_fault(json!({"fault": fault})).await;
-        let asked = processor.execute(key, &taken).await;
+        let asked = processor.execute(key, &taken, in_time()).await;
         assert!(
             matches!(asked, InstructionOutcome::Unknown(_)),
             "{fault}: {asked:?}"
@@ -424,14 +433,14 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     service
         .set_fault(json!({"fault": "refuse", "count": 3}))
         .await;
-    let asked = processor.execute(key, &taken).await;
+    let asked = processor.execute(key, &taken, in_time()).await;
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
         "{asked:?}"
     );
-    assert_eq!(processor.execute(key, &taken).await, done);
+    assert_eq!(processor.execute(key, &taken, in_time()).await, done);
     assert_eq!(processor.look_up(key).await, done);
-    let another = processor.execute(key, &capture("ch_1", 1)).await;
+    let another = processor.execute(key, &capture("ch_1", 1), in_time()).await;
     assert!(
         matches!(another, InstructionOutcome::Unknown(_)),
         "{another:?}"
@@ -440,7 +449,7 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     let declined = by_token("tok_chargeDeclinedInsufficientFunds").unwrap();
     let key = Uuid::now_v7();
     let asked = processor
-        .execute(key, &authorize("ch_2", declined.tokens[0]))
+        .execute(key, &authorize("ch_2", declined.tokens[0]), in_time())
         .await;
     match asked {
         InstructionOutcome::Answered(Answer::Declined(decline)) => {
@@ -455,7 +464,7 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     assert_eq!(processor.look_up(key).await, asked);
     assert_eq!(
         processor
-            .execute(Uuid::now_v7(), &refund("ch_1", 500))
+            .execute(Uuid::now_v7(), &refund("ch_1", 500), in_time())
             .await,
         done
     );
@@ -471,7 +480,9 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": 600_000});
     service.set_fault(long).await;
-    let asked = processor.execute(key, &authorize("ch_1", "tok_visa")).await;
+    let asked = processor
+        .execute(key, &authorize("ch_1", "tok_visa"), in_time())
+        .await;
     assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
     let asked = processor.look_up(key).await;
     assert!(
@@ -484,4 +495,38 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
     })
     .await;
     assert_eq!(service.lines().await, 1);
+}
+
+#[tokio::test]
+async fn what_arrives_after_its_time_is_not_executed_and_takes_nothing_back() {
+    let service = Processor::start().await;
+    let processor = HttpProcessor::new(&service.url(), AMPLE).unwrap();
+    let key = Uuid::now_v7();
+    let instruction = authorize("ch_1", "tok_visa");
+    let too_late = Utc::now() - Duration::from_secs(1);
+    let asked = processor.execute(key, &instruction, too_late).await;
+    assert!(
+        matches!(&asked, InstructionOutcome::NotExecuted(why) if why.contains("clock")),
+        "{asked:?}"
+    );
+    assert_eq!(service.lines().await, 0);
+    let done = InstructionOutcome::Answered(Answer::Done);
+    let asked = processor.execute(key, &instruction, in_time()).await;
+    assert_eq!(asked, done);
+    // What was executed stays executed: the answer is the key's.
+    let asked = processor.execute(key, &instruction, too_late).await;
+    assert_eq!(asked, done);
+    assert_eq!(service.lines().await, 1);
+}
+
+#[tokio::test]
+async fn a_time_that_is_none_is_not_an_instruction() {
+    let service = Processor::start().await;
+    let key = Uuid::now_v7();
+    let put = service
+        .request(reqwest::Method::PUT, &format!("/operations/{key}"))
+        .header("not-after", "tomorrow")
+        .json(&authorize("ch_1", "tok_visa"));
+    assert_eq!(put.send().await.unwrap().status(), 400);
+    assert_eq!(service.lines().await, 0);
 }

@@ -2,7 +2,9 @@
 
 mod clocks;
 mod locks;
+mod neighbors;
 mod plans;
 mod statements;
+mod strangers;
 mod tables;
 mod turns;

@@ -10,6 +10,7 @@ use charge_once::idempotency::{
     Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
     Phases, Rejection, Reply,
 };
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -41,6 +42,8 @@ pub enum Far {
 pub struct Ledger {
     pub script: Mutex<VecDeque<Far>>,
     pub calls: Mutex<Vec<Uuid>>,
+    /// Until when the last one was allowed to execute.
+    pub not_after: Mutex<Option<DateTime<Utc>>>,
     /// What each key came to: whether it was executed or declined.
     pub answers: Mutex<HashMap<Uuid, bool>>,
 }
@@ -93,11 +96,12 @@ impl ExternalEffect for Network {
             .map_err(Failure::from)
     }
 
-    async fn call(&self, operation: &Uuid) -> CallOutcome<bool> {
+    async fn call(&self, operation: &Uuid, not_after: DateTime<Utc>) -> CallOutcome<bool> {
         let far = self.ledger.script.lock().unwrap().pop_front();
         let far = far.unwrap_or(Far::Executes);
         let gate = Arc::new(Semaphore::new(0));
         *self.may_answer.lock().unwrap() = Some(Arc::clone(&gate));
+        *self.ledger.not_after.lock().unwrap() = Some(not_after);
         self.ledger.calls.lock().unwrap().push(*operation);
         let execute = |executed: bool| {
             let mut answers = self.ledger.answers.lock().unwrap();

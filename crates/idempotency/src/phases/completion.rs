@@ -13,13 +13,17 @@ use super::{
     COMPLETION_RESERVE, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
     LeasedOperation, Phases, in_doubt, lease,
 };
-use crate::{Failure, FailureKind, GuardedConnection, connection::begin, reply};
+use crate::{Failure, FailureKind, RunAgain, connection::begin, reply};
 
 /// The first pause before an outcome that could not be written is written again, and the longest:
 /// each is twice the one before, with jitter. Short against the database deadline, which ends the
 /// attempts, and long enough for a server that restarts.
 const REWRITE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const REWRITE_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Opens the transaction, which is tried again where a row stays locked: a connection is not held
+/// meanwhile.
+const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '100ms'");
 
 impl<E: ExternalEffect> Phases<E> {
     /// Makes the call and stores its outcome.
@@ -32,7 +36,8 @@ impl<E: ExternalEffect> Phases<E> {
             let late = "too little of the lease is left to ask for the effect";
             CallOutcome::NotExecuted(Failure::unavailable(late))
         } else {
-            tokio::time::timeout(call_limit, self.effect.call(&leased.operation))
+            let call = self.effect.call(&leased.operation, leased.leased_until);
+            tokio::time::timeout(call_limit, call)
                 .await
                 .unwrap_or_else(|_| {
                     let silent = "no answer about the effect in time, the outcome is unknown";
@@ -81,7 +86,15 @@ impl<E: ExternalEffect> Phases<E> {
             .when(|failure| failure.kind != FailureKind::Internal)
             .notify(|failure, _| {
                 let (operation, cause) = (leased.lease.operation, &failure.cause);
-                tracing::warn!(%operation, %cause, "the outcome could not be written; trying again");
+                match failure.run_again {
+                    // Another request is about the same money.
+                    RunAgain::WhenUnlocked => {
+                        tracing::debug!(%operation, %cause, "the outcome waits for a row");
+                    }
+                    RunAgain::AtOnce | RunAgain::Never => tracing::warn!(
+                        %operation, %cause, "the outcome could not be written; trying again"
+                    ),
+                }
             });
         tokio::time::timeout_at(deadline, attempts)
             .await
@@ -97,9 +110,11 @@ impl<E: ExternalEffect> Phases<E> {
         leased: &LeasedOperation<E::Operation>,
         called: &CallOutcome<E::Answer>,
     ) -> Result<CompletionOutcome, Failure> {
-        let LeasedOperation { lease, operation } = leased;
-        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
-        let mut tx = connection.begin_with(begin!()).await?;
+        let LeasedOperation {
+            lease, operation, ..
+        } = leased;
+        let mut connection = self.idempotency.pool.acquire(lease.account_id).await?;
+        let mut tx = connection.begin_with(BEGIN).await?;
         if !lease::hold(&mut tx, lease).await? {
             tx.rollback().await?;
             connection.release();

@@ -20,7 +20,7 @@ use super::{
     lease::{self, Lease},
 };
 use crate::{
-    Failure, GuardedConnection, Outcome, Rejection, Reply, Request, conclude,
+    Failure, Outcome, Rejection, Reply, Request, conclude,
     connection::begin,
     in_flight::{Conclusion, Leadership},
     transaction::{TxOutcome, Work},
@@ -106,7 +106,7 @@ impl<E: ExternalEffect> Phases<E> {
     /// Takes the operation over that holds the request's key, if its lease is over. Of many at once
     /// one succeeds.
     async fn take_over(&self, request: &Request) -> Result<TakeOver<E::Operation>, Failure> {
-        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut connection = self.idempotency.pool.acquire(request.account_id).await?;
         let since = Instant::now();
         let mut tx = connection.begin_with(begin!()).await?;
         let taken = match lease::read(&mut tx, request).await? {
@@ -125,10 +125,9 @@ impl<E: ExternalEffect> Phases<E> {
                     in_doubt: true,
                     taken_over: true,
                 };
-                if lease::take_over(&mut tx, &lease, found.token, &self.lease).await? {
-                    TakeOver::Taken(self.read(&mut tx, lease).await?)
-                } else {
-                    TakeOver::Gone
+                match lease::take_over(&mut tx, &lease, found.token, &self.lease).await? {
+                    Some(until) => TakeOver::Taken(self.read(&mut tx, lease, until).await?),
+                    None => TakeOver::Gone,
                 }
             }
         };
@@ -179,8 +178,13 @@ impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
                     .read(tx, lease.account_id, lease.operation);
                 let operation = operation.await.map_err(Rejection::Failed)?;
                 // Last: after an error that was swallowed, this statement fails.
-                lease::take(tx, &lease, &self.phases.lease, resource_id.as_deref()).await?;
-                Ok(ControlFlow::Continue(LeasedOperation { lease, operation }))
+                let length = &self.phases.lease;
+                let leased_until = lease::take(tx, &lease, length, resource_id.as_deref()).await?;
+                Ok(ControlFlow::Continue(LeasedOperation {
+                    lease,
+                    leased_until,
+                    operation,
+                }))
             }
         }
     }

@@ -4,6 +4,7 @@
 //! random token, and only the holder of the token completes the key, whatever a late holder
 //! believes.
 
+use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -52,16 +53,17 @@ pub(super) struct Taken {
     pub(super) account_id: Uuid,
     pub(super) key: String,
     pub(super) operation: Uuid,
+    pub(super) leased_until: DateTime<Utc>,
 }
 
-/// Puts a lease on the key that this transaction claimed.
+/// Puts a lease on the key that this transaction claimed, and returns until when.
 pub(super) async fn take(
     tx: &mut PgConnection,
     lease: &Lease,
     length: &PgInterval,
     resource_id: Option<&str>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(
         r#"
         WITH claimed AS (
             UPDATE idempotency_keys
@@ -72,7 +74,7 @@ pub(super) async fn take(
                (account_id, key, kind, operation, token, leased_until, recover_after)
         SELECT account_id, key, $3, $4, $5, now() + $6::interval, now() + $6::interval
           FROM claimed
-        RETURNING account_id
+        RETURNING leased_until
         "#,
         lease.account_id,
         lease.key,
@@ -83,8 +85,7 @@ pub(super) async fn take(
         resource_id,
     )
     .fetch_one(tx)
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Reads the lease of a request's key, with the fingerprint of the request that it was taken for.
@@ -109,8 +110,8 @@ pub(super) async fn read(
     .await
 }
 
-/// Makes a lease that is over this transaction's own, if it still is `from`. Of many at once one
-/// succeeds: the others wait for its row lock and then see another token.
+/// Makes a lease that is over this transaction's own, if it still is `from`, and returns until when. Of
+/// many at once one succeeds: the others wait for its row lock and then see another token.
 ///
 /// Whether the last holder sent anything is unknown, so the operation is in doubt from here on.
 pub(super) async fn take_over(
@@ -118,14 +119,15 @@ pub(super) async fn take_over(
     lease: &Lease,
     from: Uuid,
     length: &PgInterval,
-) -> Result<bool, sqlx::Error> {
-    let taken = sqlx::query!(
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar!(
         r#"
         UPDATE idempotency_leases
            SET token = $5, leased_until = now() + $6::interval,
                recover_after = now() + $6::interval, takeovers = takeovers + 1, in_doubt = true
          WHERE account_id = $1 AND key = $2 AND operation = $3 AND token = $4 AND kind = $7
            AND leased_until <= now()
+        RETURNING leased_until
         "#,
         lease.account_id,
         lease.key,
@@ -135,9 +137,8 @@ pub(super) async fn take_over(
         length,
         lease.kind,
     )
-    .execute(tx)
-    .await?;
-    Ok(taken.rows_affected() == 1)
+    .fetch_optional(tx)
+    .await
 }
 
 /// Whether an operation of this kind waits that no process works on.
@@ -184,7 +185,7 @@ pub(super) async fn take_over_any(
                recover_after = now() + $2::interval, takeovers = takeovers + 1, in_doubt = true
           FROM abandoned
          WHERE lease.account_id = abandoned.account_id AND lease.key = abandoned.key
-        RETURNING lease.account_id, lease.key, lease.operation
+        RETURNING lease.account_id, lease.key, lease.operation, lease.leased_until
         "#,
         token,
         length,
@@ -211,7 +212,7 @@ pub(super) async fn take_over_operation(
            SET token = $2, leased_until = now() + $3::interval,
                recover_after = now() + $3::interval, takeovers = takeovers + 1, in_doubt = true
          WHERE operation = $1 AND kind = $4 AND leased_until <= now()
-        RETURNING account_id, key, operation
+        RETURNING account_id, key, operation, leased_until
         "#,
         operation,
         token,

@@ -18,6 +18,7 @@ mod recovery;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
@@ -72,9 +73,14 @@ pub trait ExternalEffect: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Operation, Failure>> + Send;
 
     /// Asks for the effect. No transaction is open, and no connection is held.
+    ///
+    /// From `not_after` on, by the database's clock, another process may take the operation over. Pass
+    /// the time on, so that the other side refuses what arrives later: on a machine that is suspended,
+    /// and wakes up between two instructions, no time limit of this process has passed.
     fn call(
         &self,
         operation: &Self::Operation,
+        not_after: DateTime<Utc>,
     ) -> impl Future<Output = CallOutcome<Self::Answer>> + Send;
 
     /// Writes the outcome. It neither begins nor commits a transaction.
@@ -140,6 +146,8 @@ impl<E> Clone for Phases<E> {
 /// An operation that this process holds the lease of.
 struct LeasedOperation<O> {
     lease: Lease,
+    /// By the database's clock.
+    leased_until: DateTime<Utc>,
     operation: O,
 }
 
@@ -181,6 +189,7 @@ impl<E: ExternalEffect> Phases<E> {
         &self,
         tx: &mut PgConnection,
         lease: Lease,
+        leased_until: DateTime<Utc>,
     ) -> Result<LeasedOperation<E::Operation>, Failure> {
         let operation = self.effect.read(tx, lease.account_id, lease.operation);
         let operation = operation.await?;
@@ -191,7 +200,11 @@ impl<E: ExternalEffect> Phases<E> {
                 "another process took the operation over",
             ));
         }
-        Ok(LeasedOperation { lease, operation })
+        Ok(LeasedOperation {
+            lease,
+            leased_until,
+            operation,
+        })
     }
 
     /// Bounds a transaction by the database deadline.

@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use chrono::{DateTime, Utc};
 use sqlx::Connection;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -13,13 +14,13 @@ use super::{
     CallOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases,
     lease::{self, Lease, Taken},
 };
-use crate::{Failure, FailureKind, GuardedConnection, connection::begin};
+use crate::{Failure, FailureKind, NO_ACCOUNT, connection::begin};
 
 impl<E: ExternalEffect> Phases<E> {
     /// Whether an operation waits for [`Phases::recover_one`] now. Takes no lock, and costs less.
     pub async fn is_any_abandoned(&self) -> Result<bool, Failure> {
         self.bounded(async {
-            let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+            let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
             let found = lease::is_any_abandoned(&mut connection, E::KIND).await?;
             connection.release();
             Ok(found)
@@ -34,13 +35,13 @@ impl<E: ExternalEffect> Phases<E> {
     /// Accounts take turns, so that one with thousands of abandoned operations delays another's by
     /// one at most.
     pub async fn recover_one(&self) -> Result<bool, Failure> {
-        let Some(lease) = self.bounded(self.take_over_any()).await? else {
+        let Some((lease, until)) = self.bounded(self.take_over_any()).await? else {
             return Ok(false);
         };
         let operation = lease.operation;
         // The takeover is committed by now: an operation that can't be read, or whose call panics,
         // waits for its turn again.
-        let leased = match self.bounded(self.read_aside(lease.clone())).await {
+        let leased = match self.bounded(self.read_aside(lease.clone(), until)).await {
             Ok(leased) => leased,
             Err(Failure { kind, cause, .. }) => {
                 match kind {
@@ -110,7 +111,7 @@ impl<E: ExternalEffect> Phases<E> {
         &self,
         operation: Uuid,
     ) -> Result<Option<LeasedOperation<E::Operation>>, Failure> {
-        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let since = Instant::now();
         let mut tx = connection.begin_with(begin!()).await?;
         let token = Uuid::new_v4();
@@ -119,11 +120,12 @@ impl<E: ExternalEffect> Phases<E> {
         let leased = match taken {
             None => None,
             Some(taken) => {
+                let until = taken.leased_until;
                 let lease = Lease {
                     in_doubt: false,
                     ..taken_over::<E>(taken, token, since)
                 };
-                Some(self.read(&mut tx, lease).await?)
+                Some(self.read(&mut tx, lease, until).await?)
             }
         };
         tx.commit().await.map_err(Failure::of_commit)?;
@@ -131,8 +133,8 @@ impl<E: ExternalEffect> Phases<E> {
         Ok(leased)
     }
 
-    async fn take_over_any(&self) -> Result<Option<Lease>, Failure> {
-        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+    async fn take_over_any(&self) -> Result<Option<(Lease, DateTime<Utc>)>, Failure> {
+        let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let since = Instant::now();
         let mut tx = connection.begin_with(begin!()).await?;
         let token = Uuid::new_v4();
@@ -149,14 +151,21 @@ impl<E: ExternalEffect> Phases<E> {
         }
         tx.commit().await.map_err(Failure::of_commit)?;
         connection.release();
-        Ok(taken.map(|taken| taken_over::<E>(taken, token, since)))
+        Ok(taken.map(|taken| {
+            let until = taken.leased_until;
+            (taken_over::<E>(taken, token, since), until)
+        }))
     }
 
     /// Reads an operation in a transaction of its own.
-    async fn read_aside(&self, lease: Lease) -> Result<LeasedOperation<E::Operation>, Failure> {
-        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+    async fn read_aside(
+        &self,
+        lease: Lease,
+        leased_until: DateTime<Utc>,
+    ) -> Result<LeasedOperation<E::Operation>, Failure> {
+        let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let mut tx = connection.begin_with(begin!()).await?;
-        let leased = self.read(&mut tx, lease).await?;
+        let leased = self.read(&mut tx, lease, leased_until).await?;
         tx.commit().await.map_err(Failure::of_commit)?;
         connection.release();
         Ok(leased)
@@ -164,7 +173,7 @@ impl<E: ExternalEffect> Phases<E> {
 
     /// Gives a lease back unused: the reconciler comes back to the operation after a pause.
     async fn give_back(&self, lease: &Lease) -> Result<(), Failure> {
-        let mut connection = GuardedConnection::acquire(&self.idempotency.pool).await?;
+        let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let mut tx = connection.begin_with(begin!()).await?;
         if lease::hold(&mut tx, lease).await? {
             lease::give_back(&mut tx, lease).await?;

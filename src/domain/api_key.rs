@@ -1,0 +1,51 @@
+//! The shape of an API key.
+
+/// Marks keys that can't move real money, so that secret scanners and people recognize them.
+pub const PREFIX: &str = "sk_test_";
+
+/// The fewest characters after the prefix.
+const REST_MIN: usize = 8;
+/// The most characters after the prefix.
+const REST_MAX: usize = 200;
+
+/// Whether a text may be an API key: `sk_test_` and 8 to 200 letters, digits and underscores. Every key
+/// that was ever made is.
+pub fn has_shape(text: &str) -> bool {
+    text.strip_prefix(PREFIX).is_some_and(|rest| {
+        (REST_MIN..=REST_MAX).contains(&rest.len())
+            && rest
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_prefix_and_8_to_200_letters_digits_and_underscores() {
+        let of = |length| format!("sk_test_{}", "a".repeat(length));
+        for key in [
+            &of(8),
+            &of(200),
+            "sk_test_charge_once_dev",
+            "sk_test_ABCdef789",
+        ] {
+            assert!(has_shape(key), "{key}");
+        }
+        for text in [
+            &of(7),
+            &of(201),
+            "",
+            "sk_test_",
+            "sk_live_12345678",
+            "SK_TEST_12345678",
+        ] {
+            assert!(!has_shape(text), "{text}");
+        }
+        for text in ["sk_test_1234-5678", "sk_test_12345678 ", "sk_test_1234567é"] {
+            assert!(!has_shape(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Strangers, who have no API key, and what they cost.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::support::{
+    harness::{Client, TestDatabase, TestServer, eventually},
+    postgres_proxy::{NetworkFault, PostgresProxy},
+};
+
+/// Less than the time for which a refused key is remembered.
+const SOON: Duration = Duration::from_millis(1500);
+
+/// A pool with one connection for unknown keys.
+const POOL: (&str, &str) = ("POOL_CONNECTIONS", "4");
+
+async fn behind_a_proxy() -> (TestServer, PostgresProxy) {
+    let database = TestDatabase::create().await;
+    let proxy = PostgresProxy::in_front_of(&database.url).await;
+    let url = proxy.url.clone();
+    let server = TestServer::start_through(database, &url, &[POOL]).await;
+    (server, proxy)
+}
+
+/// Statements that match, at this moment.
+async fn running(database: &TestDatabase, like: &str) -> i64 {
+    sqlx::query_scalar(
+        "SELECT count(*) FROM pg_stat_activity
+          WHERE datname = current_database() AND state = 'active' AND query LIKE $1
+            AND pid <> pg_backend_pid()",
+    )
+    .bind(like)
+    .fetch_one(&database.pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn what_can_not_be_an_api_key_asks_no_database() {
+    let (server, proxy) = behind_a_proxy().await;
+    proxy.inject(NetworkFault::Cut);
+    for key in [
+        "nonsense",
+        "sk_test_short",
+        "sk_live_0123456789",
+        "sk_test_01234-6789",
+    ] {
+        let refused = server.client.with_api_key(key).get("/charges").await;
+        assert_eq!(refused.status, 401);
+        assert_eq!(refused.code(), "api_key_invalid");
+    }
+    let plausible = server.client.with_api_key("sk_test_0123456789");
+    assert_eq!(plausible.get("/charges").await.status, 503);
+}
+
+#[tokio::test]
+async fn an_api_key_that_was_refused_a_moment_ago_asks_no_database() {
+    let (server, proxy) = behind_a_proxy().await;
+    let stranger = server.client.with_api_key("sk_test_0123456789");
+    loop {
+        let begun = Instant::now();
+        assert_eq!(stranger.get("/charges").await.status, 401);
+        proxy.inject(NetworkFault::Cut);
+        let again = stranger.get("/charges").await.status;
+        proxy.inject(NetworkFault::None);
+        // On a machine that is slower than that, the key may have been forgotten.
+        if begun.elapsed() < SOON {
+            assert_eq!(again, 401);
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn look_ups_of_unknown_api_keys_take_a_quarter_of_the_pool_at_most() {
+    let server = TestServer::start_with(&[POOL]).await;
+    assert_eq!(server.client.get("/charges").await.status, 200);
+    let mut tx = server.database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE api_keys")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let ask = |stranger: Client| async move { stranger.get("/charges").await.status.as_u16() };
+    let mut strangers: JoinSet<u16> = (0..12)
+        .map(|number| {
+            ask(server
+                .client
+                .with_api_key(&format!("sk_test_stranger_{number}")))
+        })
+        .collect();
+    let mut most = 0;
+    // None is found in time: a few wait for the table, the others for those.
+    while !strangers.is_empty() {
+        most = most.max(running(&server.database, "%FROM api_keys%").await);
+        while let Some(refused) = strangers.try_join_next() {
+            assert!([409, 503].contains(&refused.unwrap()));
+        }
+    }
+    assert_eq!(most, 1);
+    tx.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn however_often_readiness_is_asked_for_the_database_is_asked_by_one() {
+    let server = TestServer::start_with(&[POOL]).await;
+    let mut tx = server.database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE _sqlx_migrations")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let ask = |client: Client| async move { client.get("/readyz").await.status.as_u16() };
+    let mut probes: JoinSet<u16> = (0..20).map(|_| ask(server.client.clone())).collect();
+    let mut most = 0;
+    while !probes.is_empty() {
+        most = most.max(running(&server.database, "%FROM _sqlx_migrations%").await);
+        while let Some(answer) = probes.try_join_next() {
+            assert_eq!(answer.unwrap(), 503);
+        }
+    }
+    assert_eq!(most, 1);
+    tx.rollback().await.unwrap();
+    eventually("it is ready", || async {
+        server.client.get("/readyz").await.status == 200
+    })
+    .await;
+}
