@@ -96,7 +96,7 @@ pub async fn serve(
     };
     let sweep = tokio::spawn(workers::expiry_sweep::run(
         database.clone(),
-        config.expiry_sweep_interval,
+        config.clone(),
         is_stopping.clone(),
     ));
     let sender = Sender::new(&config.webhooks)?;

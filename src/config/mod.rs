@@ -9,6 +9,7 @@ mod database;
 mod log;
 mod names;
 mod processor;
+mod retention;
 mod source;
 mod timeouts;
 mod variables;
@@ -23,6 +24,7 @@ pub use self::{
     database::{DEFAULT_DEV_API_KEY, DatabaseLocation},
     log::Log,
     processor::{ProcessorConfig, ProcessorService},
+    retention::Retention,
     source::{ConfigError, ConfigErrors},
     timeouts::Timeouts,
     variables::{VARIABLES, Variable, help_text, markdown_table},
@@ -49,6 +51,8 @@ pub struct Config {
     pub processor: Option<ProcessorConfig>,
     /// `EXPIRY_SWEEP_INTERVAL`
     pub expiry_sweep_interval: Duration,
+    /// `EVENT_RETENTION`, `OPERATION_RETENTION`
+    pub retention: Retention,
     /// `IN_FLIGHT_WAIT_V1`
     pub in_flight_wait_v1: Duration,
     /// `POOL_CONNECTIONS`
@@ -99,6 +103,7 @@ impl Config {
         let dev_api_key = database::dev_api_key(&source, database.as_ref());
         let idempotency_ttl = timeouts::idempotency_ttl(&source);
         let expiry_sweep_interval = source.duration("EXPIRY_SWEEP_INTERVAL");
+        let retention = Retention::read(&source);
         let in_flight_wait_v1 = timeouts::in_flight_wait(&source);
         let pool_connections =
             source.number("POOL_CONNECTIONS", 2..=1000, "a number from 2 to 1000");
@@ -131,6 +136,7 @@ impl Config {
                 lease: calls?.lease,
                 processor: processor?,
                 expiry_sweep_interval: expiry_sweep_interval?,
+                retention: retention?,
                 in_flight_wait_v1: in_flight_wait_v1?,
                 pool_connections: pool_connections?,
                 timeouts: timeouts?,
@@ -257,6 +263,8 @@ mod tests {
             ("IDEMPOTENCY_TTL", "500d"),
             ("ALLOW_SHORT_TTL", "yes"),
             ("EXPIRY_SWEEP_INTERVAL", "0s"),
+            ("EVENT_RETENTION", "59m"),
+            ("OPERATION_RETENTION", "401d"),
             ("IN_FLIGHT_WAIT_V1", "31s"),
             ("POOL_CONNECTIONS", "1"),
             ("POOL_WAIT", "-1s"),

@@ -97,6 +97,18 @@ pub const VARIABLES: &[Variable] = &[
         "Pause between two sweeps of expired keys.",
     ),
     variable(
+        "EVENT_RETENTION",
+        Some("30d"),
+        "How long events are kept, with their deliveries; 1h to 400d, and 0s keeps them for good. An \
+         event that is still being delivered stays until that has ended.",
+    ),
+    variable(
+        "OPERATION_RETENTION",
+        Some("30d"),
+        "How long instructions to the card processor are kept after its answer; 1h to 400d, and 0s \
+         keeps them for good.",
+    ),
+    variable(
         "IN_FLIGHT_WAIT_V1",
         Some("10s"),
         "How long a duplicate under /v1 waits for the first request's reply; at most 30s.",

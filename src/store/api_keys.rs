@@ -63,6 +63,19 @@ pub async fn find_account_by_name(
         .await
 }
 
+/// The next accounts behind `after`, in the order of their ids, at most 100. Takes no lock.
+pub async fn list_accounts(
+    connection: &mut PgConnection,
+    after: Uuid,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "SELECT id FROM accounts WHERE id > $1 ORDER BY id LIMIT 100",
+        after,
+    )
+    .fetch_all(connection)
+    .await
+}
+
 /// Adds a key. `false`: it exists already, perhaps revoked, perhaps another account's. Locks
 /// nothing that exists but the account, against its deletion.
 pub async fn insert(

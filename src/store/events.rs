@@ -5,7 +5,10 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Listed, Page, in_order_of};
+use super::{
+    old_rows::{Age, OldRows},
+    page::{Listed, Page, in_order_of},
+};
 use crate::domain::{
     event::{Event, EventType},
     ids::{AccountId, EventId},
@@ -185,4 +188,64 @@ pub async fn list(
         Some(_) => in_order_of!(page, rows, "AND type = $6"),
     };
     Ok(Some(page.cut(rows.into_iter().map(Event::from).collect())))
+}
+
+/// The oldest events of an account behind `after`. One is ready to go if none of its deliveries is
+/// pending. Locks what it returns, and passes over what another replica has.
+///
+/// It counts, because PostgreSQL may look for `NOT EXISTS` in all that is pending for the account.
+pub async fn find_old(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    after: Uuid,
+    age: &Age,
+) -> Result<OldRows, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"
+        SELECT id,
+               (SELECT count(*)
+                  FROM webhook_deliveries AS delivery
+                 WHERE delivery.account_id = events.account_id AND delivery.event_id = events.id
+                   AND delivery.status = 'pending') = 0 AS "is_ready!"
+          FROM events
+         WHERE account_id = $1 AND id > $2 AND id < $3 AND created_at < now() - $4::interval
+         ORDER BY id
+         LIMIT 500
+           FOR UPDATE OF events SKIP LOCKED
+        "#,
+        account_id.0,
+        after,
+        age.below,
+        age.kept,
+    )
+    .fetch_all(tx)
+    .await?;
+    let found = found.into_iter().map(|row| (row.id, row.is_ready));
+    Ok(OldRows::of(found.collect()))
+}
+
+/// Deletes events, and before them their deliveries. Locks both.
+pub async fn delete_all(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    ids: &[Uuid],
+) -> Result<u64, sqlx::Error> {
+    sqlx::query!(
+        "
+        DELETE FROM webhook_deliveries
+         WHERE account_id = $1 AND event_id = ANY ($2) AND status <> 'pending'
+        ",
+        account_id.0,
+        ids,
+    )
+    .execute(&mut *tx)
+    .await?;
+    let deleted = sqlx::query!(
+        "DELETE FROM events WHERE account_id = $1 AND id = ANY ($2)",
+        account_id.0,
+        ids,
+    )
+    .execute(tx)
+    .await?;
+    Ok(deleted.rows_affected())
 }

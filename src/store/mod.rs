@@ -15,6 +15,7 @@ pub mod inventory;
 mod items;
 pub mod manual_resolutions;
 mod money;
+pub mod old_rows;
 pub mod operations;
 pub mod orders;
 pub mod page;

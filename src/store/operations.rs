@@ -6,7 +6,10 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::unknown::unknown;
+use super::{
+    old_rows::{Age, OldRows},
+    unknown::unknown,
+};
 use crate::domain::{
     dialect::Dialect,
     ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
@@ -429,4 +432,57 @@ pub async fn delete(
     .fetch_one(tx)
     .await?;
     Ok(())
+}
+
+/// The oldest operations of an account behind `after`. One is ready to go if it has its answer, and no
+/// checkout goes on that it is a step of. Locks what it returns, and passes over what another replica has.
+pub async fn find_old(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    after: Uuid,
+    age: &Age,
+) -> Result<OldRows, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"
+        SELECT id,
+               completed_at IS NOT NULL
+               AND (SELECT count(*)
+                      FROM checkouts AS checkout
+                     WHERE checkout.account_id = operations.account_id
+                       AND checkout.id = operations.checkout_id
+                       AND checkout.status = 'in_progress') = 0 AS "is_ready!"
+          FROM operations
+         WHERE account_id = $1 AND id > $2 AND id < $3 AND created_at < now() - $4::interval
+         ORDER BY id
+         LIMIT 500
+           FOR UPDATE OF operations SKIP LOCKED
+        "#,
+        account_id.0,
+        after,
+        age.below,
+        age.kept,
+    )
+    .fetch_all(tx)
+    .await?;
+    let found = found.into_iter().map(|row| (row.id, row.is_ready));
+    Ok(OldRows::of(found.collect()))
+}
+
+/// Deletes operations that have their answer. Locks them.
+pub async fn delete_all(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    ids: &[Uuid],
+) -> Result<u64, sqlx::Error> {
+    let deleted = sqlx::query!(
+        "
+        DELETE FROM operations
+         WHERE account_id = $1 AND id = ANY ($2) AND completed_at IS NOT NULL
+        ",
+        account_id.0,
+        ids,
+    )
+    .execute(tx)
+    .await?;
+    Ok(deleted.rows_affected())
 }

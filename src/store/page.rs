@@ -158,6 +158,12 @@ fn cut<T>(mut rows: Vec<T>, limit: i64, is_turned: bool) -> Listed<T> {
     }
 }
 
+/// Greater than the id of every row that was made before `at`. Ids are made by this machine's clock,
+/// `created_at` by the database's.
+pub(super) fn id_after(at: DateTime<Utc>) -> Uuid {
+    first_id(at + ID_SLACK)
+}
+
 /// Not greater than any UUIDv7 that is made at this moment or after, and greater than all earlier ones.
 fn first_id(at: DateTime<Utc>) -> Uuid {
     // A UUIDv7 begins with 48 bits of milliseconds.

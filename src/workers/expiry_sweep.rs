@@ -1,40 +1,122 @@
-//! Removes expired idempotency keys, on every replica, for as long as the process runs.
+//! Removes expired idempotency keys, and what is kept for a time only, on every replica, for as long as
+//! the process runs.
 //!
-//! Promise: it uses a connection of its own and survives a database that is down. An interrupted
-//! sweep loses nothing: an expired record is dead even before it is swept.
+//! Promise: it uses a connection of its own and survives a database that is down or silent. An
+//! interrupted sweep loses nothing: an expired record is dead even before it is swept, and what is
+//! removed by age is not read any more.
 
 use std::time::Duration;
 
-use sqlx::Connection;
-use tokio::{sync::watch, time::MissedTickBehavior};
+use sqlx::{Connection, PgConnection};
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior, timeout},
+};
 
-use crate::{database::Database, idempotency};
+use super::retention::{Removed, Retention};
+use crate::{
+    config::Config,
+    database::Database,
+    idempotency::{self, SweepPace},
+};
 
-/// Sweeps every `interval` until `stopping`.
-pub async fn run(database: Database, interval: Duration, mut stopping: watch::Receiver<bool>) {
-    let mut ticks = tokio::time::interval(interval);
+/// Pause between two rounds through all accounts. What is removed is days old.
+const ROUND_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Sweeps every `EXPIRY_SWEEP_INTERVAL` until `stopping`.
+pub async fn run(database: Database, config: Config, mut stopping: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(config.expiry_sweep_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sweep = Sweep::new(database, &config, SweepPace::default().rest);
+    let mut next_round = Instant::now();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        let swept = tokio::select! {
-            swept = sweep_once(&database) => swept,
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+        let until = Instant::now() + config.expiry_sweep_interval;
+        let sweeping = async {
+            tell_keys(sweep.keys().await);
+            if Instant::now() < next_round {
+                return;
+            }
+            let removed = sweep.old_rows(until).await;
+            if matches!(&removed, Ok(removed) if removed.is_whole_round) {
+                next_round = Instant::now() + ROUND_PAUSE;
+            }
+            tell_old_rows(removed);
         };
-        match swept {
-            Ok(0) => tracing::debug!("no expired idempotency keys"),
-            Ok(removed) => tracing::info!(removed, "swept expired idempotency keys"),
-            Err(error) => tracing::warn!(%error, "the expiry sweep failed; it will be repeated"),
+        tokio::select! {
+            () = sweeping => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
         }
     }
 }
 
-/// One sweep on a connection of its own; returns how many records it removed.
-pub async fn sweep_once(database: &Database) -> Result<u64, sqlx::Error> {
-    let mut connection = database.connect_aside().await?;
-    let removed = idempotency::sweep(&mut connection).await?;
-    connection.close().await?;
-    Ok(removed)
+fn tell_keys(swept: Result<u64, sqlx::Error>) {
+    match swept {
+        Ok(0) => tracing::debug!("no expired idempotency keys"),
+        Ok(removed) => tracing::info!(removed, "swept expired idempotency keys"),
+        Err(error) => tracing::warn!(%error, "the expiry sweep failed; it will be repeated"),
+    }
+}
+
+fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
+    match removed {
+        Ok(Removed {
+            events: 0,
+            operations: 0,
+            ..
+        }) => tracing::debug!("nothing is older than it is kept"),
+        Ok(Removed {
+            events, operations, ..
+        }) => tracing::info!(events, operations, "removed what is older than it is kept"),
+        Err(error) => tracing::warn!(%error, "old events were not removed; it will be repeated"),
+    }
+}
+
+/// What a sweep removes, and how.
+pub struct Sweep {
+    database: Database,
+    deadline: Duration,
+    rest: u32,
+    retention: Retention,
+}
+
+impl Sweep {
+    /// Rests after each batch for as many times as the batch took.
+    pub fn new(database: Database, config: &Config, rest: u32) -> Self {
+        let deadline = config.timeouts.database_deadline;
+        Self {
+            database,
+            deadline,
+            rest,
+            retention: Retention::new(config.retention, deadline, rest),
+        }
+    }
+
+    /// Removes expired idempotency keys, and returns how many there were.
+    pub async fn keys(&self) -> Result<u64, sqlx::Error> {
+        let pace = SweepPace {
+            batch_deadline: self.deadline,
+            rest: self.rest,
+        };
+        let mut connection = self.connect().await?;
+        let removed = idempotency::sweep(&mut connection, pace).await?;
+        connection.close().await?;
+        Ok(removed)
+    }
+
+    /// Removes what is older than it is kept, until `until`. The next call goes on where this one stopped.
+    pub async fn old_rows(&mut self, until: Instant) -> Result<Removed, sqlx::Error> {
+        let mut connection = self.connect().await?;
+        let removed = self.retention.go_on(&mut connection, until).await?;
+        connection.close().await?;
+        Ok(removed)
+    }
+
+    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
+        let connecting = timeout(self.deadline, self.database.connect_aside());
+        connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
 }

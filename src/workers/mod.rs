@@ -2,5 +2,6 @@
 
 pub mod expiry_sweep;
 pub mod reconciler;
+pub mod retention;
 pub mod webhook_delivery;
 pub mod webhook_sender;

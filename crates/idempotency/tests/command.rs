@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use charge_once_idempotency::{
-    Command, Idempotency, Outcome, Rejection, Reply, Settings, migrate, sweep,
+    Command, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, migrate, sweep,
 };
 use sqlx::{
     PgConnection, PgPool,
@@ -177,7 +177,9 @@ async fn a_committed_row_without_an_outcome_is_unfinished_and_neither_expires_no
     let (pool, idempotency) = set_up(options, connect).await;
     let account_id = Uuid::now_v7();
     leave_unfinished(&pool, account_id, "{}").await;
-    sweep(&mut pool.acquire().await.unwrap()).await.unwrap();
+    sweep(&mut pool.acquire().await.unwrap(), SweepPace::default())
+        .await
+        .unwrap();
 
     let same = idempotency.run(
         request(account_id, "one", "/bookings", "{}"),

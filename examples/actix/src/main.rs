@@ -6,7 +6,9 @@ mod transfers;
 use std::{env, net::TcpListener, time::Duration};
 
 use actix_web::{App, HttpServer, web};
-use charge_once_idempotency::{Idempotency, SessionLimits, Settings, migrate, pin_session, sweep};
+use charge_once_idempotency::{
+    Idempotency, SessionLimits, Settings, SweepPace, migrate, pin_session, sweep,
+};
 use sqlx::{
     Connection, PgConnection,
     error::BoxDynError,
@@ -58,7 +60,10 @@ async fn sweep_every_hour(options: PgConnectOptions) {
     let mut hours = tokio::time::interval(Duration::from_secs(3600));
     loop {
         hours.tick().await;
-        let swept = async { sweep(&mut PgConnection::connect_with(&options).await?).await };
+        let swept = async {
+            let mut connection = PgConnection::connect_with(&options).await?;
+            sweep(&mut connection, SweepPace::default()).await
+        };
         if let Err(error) = swept.await {
             tracing::warn!(%error, "the sweep failed");
         }

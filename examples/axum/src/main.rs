@@ -6,7 +6,9 @@ mod bookings;
 use std::{env, time::Duration};
 
 use axum::{Router, routing::post};
-use charge_once_idempotency::{Idempotency, SessionLimits, Settings, migrate, pin_session, sweep};
+use charge_once_idempotency::{
+    Idempotency, SessionLimits, Settings, SweepPace, migrate, pin_session, sweep,
+};
 use sqlx::{
     Connection, PgConnection,
     error::BoxDynError,
@@ -67,7 +69,10 @@ async fn sweep_every_hour(options: PgConnectOptions) {
     let mut hours = tokio::time::interval(Duration::from_secs(3600));
     loop {
         hours.tick().await;
-        let swept = async { sweep(&mut PgConnection::connect_with(&options).await?).await };
+        let swept = async {
+            let mut connection = PgConnection::connect_with(&options).await?;
+            sweep(&mut connection, SweepPace::default()).await
+        };
         if let Err(error) = swept.await {
             tracing::warn!(%error, "the sweep failed");
         }

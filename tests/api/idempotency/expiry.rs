@@ -1,6 +1,8 @@
 //! Keys at the end of their life: dead at once, taken over once, swept without harm.
 
-use charge_once::idempotency::{SWEEP_BATCH_ROWS, sweep};
+use std::time::Duration;
+
+use charge_once::idempotency::{SWEEP_BATCH_ROWS, SweepPace, sweep};
 use sqlx::{Connection, PgConnection};
 use tokio::task::JoinSet;
 
@@ -32,7 +34,7 @@ const DEAD: &str = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= no
 
 async fn sweep_once(database: &TestDatabase) -> u64 {
     let mut connection = PgConnection::connect(&database.url).await.unwrap();
-    let swept = tokio::time::timeout(PATIENCE, sweep(&mut connection)).await;
+    let swept = tokio::time::timeout(PATIENCE, sweep(&mut connection, SweepPace::default())).await;
     swept.expect("the sweep ends").unwrap()
 }
 
@@ -249,6 +251,25 @@ async fn a_sweep_removes_every_dead_record_batch_by_batch_and_no_other() {
     assert_eq!(database.count(DEAD).await, 0);
     assert_eq!(database.records().await, 3);
     assert_eq!(sweep_once(&database).await, 0);
+}
+
+#[tokio::test]
+async fn a_batch_of_the_sweep_has_a_deadline_of_its_own() {
+    let database = TestDatabase::create().await;
+    add_records(&database, 1, 0).await;
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE idempotency_keys")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let pace = SweepPace {
+        batch_deadline: Duration::from_millis(50),
+        rest: 0,
+    };
+    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+    let swept = tokio::time::timeout(PATIENCE, sweep(&mut connection, pace)).await;
+    let error = swept.expect("the sweep ends").unwrap_err();
+    assert!(error.to_string().contains("deadline"), "{error}");
 }
 
 #[tokio::test]

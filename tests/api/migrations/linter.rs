@@ -273,7 +273,9 @@ impl File<'_> {
                 drop_behavior: None,
                 ..
             }
-            | AlterTableOperation::RenameConstraint { .. } => {}
+            | AlterTableOperation::RenameConstraint { .. }
+            // How full pages are written, and when they are vacuumed: no row is read.
+            | AlterTableOperation::SetOptionsParens { .. } => {}
             AlterTableOperation::DropColumn {
                 drop_behavior: None,
                 ..

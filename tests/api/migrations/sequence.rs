@@ -70,6 +70,10 @@ const FIRST_RELEASE: &[(&str, &str)] = &[
 /// The migrations since then, with their checksums. They keep the rules for tables in use.
 const LATER: &[(&str, &str)] = &[
     (
+        "crates/idempotency/migrations/core/0005_autovacuum.sql",
+        "ac152fa3a48f25d188d87b0df6a68bcb180a29da91cae8e6cc406d96debe3d59",
+    ),
+    (
         "crates/idempotency/migrations/phases/0004_leases_by_account.sql",
         "0eb070462e892d95248ffda15a80bedb657d38c6ea3add3f7213805d7d24fac1",
     ),
@@ -96,6 +100,10 @@ const LATER: &[(&str, &str)] = &[
     (
         "migrations/0016_live_webhook_endpoints.sql",
         "b7a23aa6d9e775593013e36bf40e57894a3a7c3b32e540e590c611f423f59c45",
+    ),
+    (
+        "migrations/0020_autovacuum.sql",
+        "14f6ebd08d4ec061ac99ec7bda856b9a1c8cd7be538a02a12f8fa188699cf42b",
     ),
 ];
 

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once::idempotency::{
-    CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, sweep,
+    CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, SweepPace, sweep,
 };
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -387,7 +387,10 @@ async fn a_key_in_flight_never_expires_and_its_outcome_lives_as_long_as_any() {
     assert!(is_failed(&world.ask().await));
     world.database.expire_records().await;
     let mut connection = world.database.pool.acquire().await.unwrap();
-    assert_eq!(sweep(&mut connection).await.unwrap(), 0);
+    assert_eq!(
+        sweep(&mut connection, SweepPace::default()).await.unwrap(),
+        0
+    );
     assert_eq!(stored(world.ask().await).0.reply.status, 201);
     let left = "SELECT extract(epoch FROM expires_at - now())::bigint FROM idempotency_keys";
     assert!(world.database.count(left).await > 3_500);

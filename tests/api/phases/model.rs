@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use charge_once::idempotency::{CallOutcome, Failure, Outcome, Phases, sweep};
+use charge_once::idempotency::{CallOutcome, Failure, Outcome, Phases, SweepPace, sweep};
 use proptest::{prelude::*, test_runner::Config};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 use sqlx::AssertSqlSafe;
@@ -286,7 +286,7 @@ impl Subject {
             }
             Step::Sweep => {
                 let mut connection = world.database.pool.acquire().await.unwrap();
-                sweep(&mut connection).await.unwrap();
+                sweep(&mut connection, SweepPace::default()).await.unwrap();
             }
         }
     }

@@ -4,6 +4,7 @@ mod clocks;
 mod locks;
 mod neighbors;
 mod plans;
+mod retention;
 mod statements;
 mod strangers;
 mod tables;

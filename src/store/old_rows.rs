@@ -1,0 +1,54 @@
+//! Rows that are kept for a time and then removed, in batches.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use sqlx::{error::BoxDynError, postgres::types::PgInterval};
+use uuid::Uuid;
+
+use super::page::id_after;
+
+/// Rows that one batch looks at. The statements have the number a second time, so that their plans are
+/// made for it.
+pub(super) const BATCH_ROWS: usize = 500;
+
+/// How old a row must be.
+#[derive(Debug)]
+pub struct Age {
+    /// By the database's clock.
+    pub(super) kept: PgInterval,
+    /// Greater than the id of every row that is so old: the part of an account's rows to look at.
+    pub(super) below: Uuid,
+}
+
+impl Age {
+    /// Older than `kept`. Fails on a time that Postgres can't represent.
+    pub fn above(kept: Duration) -> Result<Self, BoxDynError> {
+        Ok(Self {
+            below: id_after(Utc::now() - kept),
+            kept: PgInterval::try_from(kept)?,
+        })
+    }
+}
+
+/// The oldest rows of one account, locked.
+#[derive(Debug)]
+pub struct OldRows {
+    /// Those that may go now.
+    pub ready: Vec<Uuid>,
+    /// Where the next batch begins; `None` if there is none.
+    pub next: Option<Uuid>,
+}
+
+impl OldRows {
+    /// From ids in their order, and whether each is ready.
+    pub(super) fn of(found: Vec<(Uuid, bool)>) -> Self {
+        let is_whole = found.len() == BATCH_ROWS;
+        let last = found.last().map(|(id, _)| *id);
+        let ready = found.into_iter().filter(|(_, is_ready)| *is_ready);
+        Self {
+            ready: ready.map(|(id, _)| id).collect(),
+            next: last.filter(|_| is_whole),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What is kept for a time only: events with their deliveries, and operations.
+
+use std::time::Duration;
+
+use charge_once::workers::{expiry_sweep::Sweep, retention::Removed};
+use sqlx::PgPool;
+use tokio::time::Instant;
+
+use crate::support::harness::{TestDatabase, TestServer, config};
+
+const KEPT: &[(&str, &str)] = &[("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "30d")];
+
+/// Old rows of three accounts: 1,201 events, each with a delivery, and 700 operations. Of the first
+/// account's, one delivery is pending, one operation has no answer, and one is a step of a checkout that
+/// goes on.
+const OLD_ROWS: &str = "
+    SET LOCAL session_replication_role = replica;
+    CREATE FUNCTION old_id(n bigint) RETURNS uuid STABLE LANGUAGE sql AS $$
+        SELECT (lpad(to_hex((extract(epoch FROM now() - interval '40 days') * 1000)::bigint + n), 12, '0')
+                || '7000800000000000' || lpad(to_hex(n), 4, '0'))::uuid $$;
+    CREATE FUNCTION old_account(n bigint) RETURNS uuid IMMUTABLE LANGUAGE sql AS
+        $$ SELECT lpad(to_hex(1 + CASE WHEN n <= 1101 THEN 0 ELSE n % 3 END), 32, '0')::uuid $$;
+    INSERT INTO accounts (id, name)
+    SELECT DISTINCT old_account(n), old_account(n)::text FROM generate_series(1, 1201) AS n;
+    INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+    SELECT old_account(n), old_id(n), 'charge.succeeded', '{}', 'req_' || n, 'key-' || n,
+           now() - interval '40 days'
+      FROM generate_series(1, 1201) AS n;
+    INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, status, next_attempt_at,
+           delivered_at)
+    SELECT old_account(n), old_id(n), old_id(1), old_id(n),
+           CASE WHEN n = 1 THEN 'pending' ELSE 'succeeded' END, CASE WHEN n = 1 THEN now() END,
+           CASE WHEN n <> 1 THEN now() END
+      FROM generate_series(1, 1201) AS n;
+    INSERT INTO checkouts (account_id, id, amount, currency, items, metadata, card_token, card_exp_month,
+           card_exp_year, dialect, request_id, idempotency_key)
+    SELECT old_account(2), old_id(2), 1000, 'usd', '[{}]', '{}', 'tok_visa', 12, 2099, 'ietf', 'req', 'key';
+    INSERT INTO operations (account_id, id, verb, charge_id, checkout_id, amount, dialect, expand,
+           request_id, idempotency_key, created_at, completed_at, outcome)
+    SELECT old_account(n), old_id(n), 'capture_charge', old_id(n), CASE WHEN n = 2 THEN old_id(2) END,
+           1000, 'ietf', false, 'req_' || n, 'key-' || n, now() - interval '40 days',
+           CASE WHEN n <> 1 THEN now() END, CASE WHEN n <> 1 THEN 'done' END
+      FROM generate_series(1, 700) AS n;";
+
+async fn run(pool: &PgPool, sql: &'static str) {
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::raw_sql(sql).execute(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn sweep(database: &TestDatabase, variables: &[(&str, &str)]) -> Sweep {
+    let connected = database.connect(variables).await;
+    Sweep::new(connected, &config(variables), 0)
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn counts(removed: &Removed) -> (u64, u64, bool) {
+    (removed.events, removed.operations, removed.is_whole_round)
+}
+
+async fn left(database: &TestDatabase) -> [i64; 3] {
+    [
+        database.count("SELECT count(*) FROM events").await,
+        database
+            .count("SELECT count(*) FROM webhook_deliveries")
+            .await,
+        database.count("SELECT count(*) FROM operations").await,
+    ]
+}
+
+#[tokio::test]
+async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
+    let server = TestServer::start().await;
+    let database = &server.database;
+    assert_eq!(server.client.charge("young").await.status, 201);
+    run(&database.pool, OLD_ROWS).await;
+    let mut sweep = sweep(database, KEPT).await;
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (1200, 698, true));
+    assert_eq!(left(database).await, [2, 1, 2]);
+    assert_eq!(
+        counts(&sweep.old_rows(later()).await.unwrap()),
+        (0, 0, true)
+    );
+}
+
+#[tokio::test]
+async fn what_has_ended_goes_with_the_next_round() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    let mut sweep = sweep(&database, KEPT).await;
+    sweep.old_rows(later()).await.unwrap();
+    run(
+        &database.pool,
+        "SET LOCAL session_replication_role = replica;
+         UPDATE webhook_deliveries SET status = 'failed', next_attempt_at = NULL;
+         UPDATE operations SET completed_at = now(), outcome = 'done' WHERE completed_at IS NULL;
+         UPDATE checkouts SET status = 'completed', order_id = id",
+    )
+    .await;
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (1, 2, true));
+    assert_eq!(left(&database).await, [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    let mut sweep = sweep(&database, KEPT).await;
+    // No time at all, and then a table that is locked for longer than a statement waits.
+    let removed = sweep.old_rows(Instant::now()).await.unwrap();
+    assert_eq!(counts(&removed), (0, 0, false));
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE operations")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    sweep.old_rows(later()).await.unwrap_err();
+    // The first account's events had their turn before its operations.
+    assert!(left_events(&database).await < 1201);
+    tx.rollback().await.unwrap();
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert!(removed.is_whole_round && removed.operations == 698);
+    assert_eq!(left(&database).await, [1, 1, 2]);
+}
+
+async fn left_events(database: &TestDatabase) -> i64 {
+    database.count("SELECT count(*) FROM events").await
+}
+
+#[tokio::test]
+async fn replicas_share_a_round() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    let (mut one, mut other) = (sweep(&database, KEPT).await, sweep(&database, KEPT).await);
+    let (left_one, right_one) = tokio::join!(one.old_rows(later()), other.old_rows(later()));
+    let (removed, more) = (left_one.unwrap(), right_one.unwrap());
+    let rest = one.old_rows(later()).await.unwrap();
+    assert_eq!(removed.events + more.events + rest.events, 1200);
+    assert_eq!(removed.operations + more.operations + rest.operations, 698);
+}
+
+#[tokio::test]
+async fn with_0_nothing_is_removed() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    let forever = [("EVENT_RETENTION", "0s"), ("OPERATION_RETENTION", "0s")];
+    let mut sweep = sweep(&database, &forever).await;
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(left(&database).await, [1201, 1201, 700]);
+}
