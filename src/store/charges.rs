@@ -97,8 +97,7 @@ macro_rules! charge_rows {
 }
 
 /// Writes a charge with the processor's answer, pending if there is none yet; `order` is the one
-/// that it was to pay. Locks nothing that exists but the account and the order, against their
-/// deletion.
+/// that it was to pay. Locks nothing that exists but the order, against its deletion.
 ///
 /// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert(

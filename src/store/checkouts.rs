@@ -153,8 +153,7 @@ pub struct AskedBy<'a> {
     pub idempotency_key: &'a str,
 }
 
-/// Writes a checkout with its planned steps. Locks nothing that exists but the account, against its
-/// deletion.
+/// Writes a checkout with its planned steps. Locks nothing that exists.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,

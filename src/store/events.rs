@@ -75,8 +75,7 @@ pub struct NewEvent<'a> {
 }
 
 /// Writes an event, and its delivery to every endpoint of the account that subscribes to it and is
-/// not disabled, in one statement, so that both commit or neither does. Locks nothing that exists but the account and
-/// those endpoints, against their removal; marking an endpoint as deleted doesn't wait for it.
+/// not disabled, in one statement, so that both commit or neither does. Locks nothing that exists.
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.

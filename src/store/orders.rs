@@ -66,7 +66,7 @@ macro_rules! order_rows {
 /// Writes an open order. `None`: the account has an order with this `client_order_id`.
 ///
 /// Waits while another transaction is writing an order with the same `client_order_id`. Locks
-/// nothing that exists but the account, against its deletion.
+/// nothing that exists.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,

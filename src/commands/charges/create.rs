@@ -1,6 +1,6 @@
 //! `POST /charges`: ask the processor for the money and write down its answer.
 //!
-//! Locks    nothing but the account, shared, through the foreign key
+//! Locks    nothing
 //! Writes   one charge, succeeded or failed; across a network it is pending meanwhile
 //! Emits    charge.succeeded or charge.failed
 //! Refuses  parameters that are missing, unknown or wrong

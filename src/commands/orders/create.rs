@@ -1,6 +1,6 @@
 //! `POST /orders`: write down what a customer wants to buy.
 //!
-//! Locks    nothing but the account, shared; waits for a racing create of the same client_order_id
+//! Locks    nothing; waits for a racing create of the same client_order_id
 //! Writes   one open order, or none where its natural key names one already
 //! Emits    order.created
 //! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
