@@ -27,7 +27,8 @@ use crate::{
     telemetry::RequestSpan,
     workers::{
         self,
-        webhook_sender::{Sender, SenderError},
+        webhook_delivery::{Delivery, DeliveryError},
+        webhook_turns::SENDS_MAX,
     },
 };
 
@@ -37,9 +38,9 @@ pub enum ServeError {
     /// The retention or the pool's size can't be used.
     #[error("IDEMPOTENCY_TTL or POOL_CONNECTIONS can't be used: {0}")]
     Settings(#[source] sqlx::error::BoxDynError),
-    /// The client for webhooks can't be made.
+    /// The thread that sends webhooks can't be started.
     #[error("webhooks can't be sent: {0}")]
-    Sender(#[from] SenderError),
+    Webhooks(#[from] DeliveryError),
     /// The client of the card processor can't be made.
     #[error("PROCESSOR_URL can't be used: {0}")]
     Processor(#[source] HttpProcessorError),
@@ -99,11 +100,7 @@ pub async fn serve(
         config.clone(),
         is_stopping.clone(),
     ));
-    let sender = Sender::new(&config.webhooks)?;
-    let webhooks = config.clone();
-    let mut webhooks = tokio::spawn(async move {
-        workers::webhook_delivery::run(database, sender, &webhooks, is_stopping).await;
-    });
+    let mut webhooks = Delivery::start(database, config, is_stopping)?;
 
     let server = http_server(listener, app, config)?;
     let handle = server.handle();
@@ -121,13 +118,13 @@ pub async fn serve(
     server.await.map_err(std::io::Error::other)??;
     let _ = sweep.await;
     // The webhook worker has been finishing since the requests began to drain.
-    if tokio::time::timeout_at(drained, &mut webhooks)
+    if tokio::time::timeout_at(drained, webhooks.ended())
         .await
         .is_err()
     {
         tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
-        webhooks.abort();
     }
+    drop(webhooks);
     while reconcilers.join_next().await.is_some() {}
     Ok(())
 }
@@ -223,6 +220,7 @@ fn http_server(
     let files = Files {
         workers,
         pool_connections: config.pool_connections,
+        webhook_sends: SENDS_MAX,
         calls_processor: config.processor.is_some(),
     };
     let settings = connections::Settings {

@@ -8,11 +8,15 @@ const PER_WORKER_MAX: u64 = 10_000;
 /// Below this many connections, a few idle clients keep the others out.
 const FEW: u64 = 1_000;
 
-/// Files beside connections: standard streams, logs, listeners, probes of the database, webhooks.
-const OTHER_FILES: u64 = 128;
+/// Files beside connections: standard streams, logs, listeners, probes of the database.
+const OTHER_FILES: u64 = 64;
 
 /// Files of a worker thread's event loop.
 const FILES_PER_WORKER: u64 = 8;
+
+/// Webhooks get at most one of so many files. Only a limit below 1,024 makes that felt: then clients
+/// and a backlog of webhooks compete for files.
+const WEBHOOK_SHARE: u64 = 4;
 
 /// What the process does with files, beside accepting connections.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +25,8 @@ pub struct Files {
     pub workers: usize,
     /// Size of the pool of connections to the database.
     pub pool_connections: u32,
+    /// Most webhooks that are sent at a time.
+    pub webhook_sends: usize,
     /// Whether a request may open a connection to the card processor.
     pub calls_processor: bool,
 }
@@ -63,7 +69,10 @@ fn workers(files: &Files) -> u64 {
 
 /// Connections of all workers together.
 fn connections(file_limit: u64, files: &Files) -> u64 {
-    let own = OTHER_FILES + FILES_PER_WORKER * workers(files) + u64::from(files.pool_connections);
+    let own = OTHER_FILES
+        + FILES_PER_WORKER * workers(files)
+        + u64::from(files.pool_connections)
+        + (files.webhook_sends as u64).min(file_limit / WEBHOOK_SHARE);
     let left = file_limit.saturating_sub(own);
     let files_each = if files.calls_processor { 2 } else { 1 };
     (left / files_each).min(PER_WORKER_MAX * workers(files))
@@ -78,12 +87,13 @@ mod tests {
         let files = |workers, pool_connections, calls_processor| Files {
             workers,
             pool_connections,
+            webhook_sends: 256,
             calls_processor,
         };
         for (limit, files, expected) in [
-            (1024, files(2, 10, false), 870),
-            (1024, files(2, 10, true), 435),
-            (4096, files(4, 100, false), 3836),
+            (1024, files(2, 10, false), 678),
+            (1024, files(2, 10, true), 339),
+            (4096, files(4, 100, false), 3644),
             (1_048_576, files(2, 10, false), 20_000),
             (u64::MAX, files(1, 10, true), 10_000),
             (64, files(2, 10, false), 0),

@@ -2,9 +2,9 @@
 //!
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
-//! can't return another account's row. Only `api_keys`, `operations::list_waiting`, `operations::list_refused_refunds` and
-//! `webhook_deliveries::claim` look at all accounts, for authentication, the command line and a
-//! worker.
+//! can't return another account's row. Only `api_keys`, `operations::list_waiting`,
+//! `operations::list_refused_refunds`, `webhook_queue` and `webhook_endpoints::lock_uncanceled` look
+//! at all accounts, for authentication, the command line and a worker.
 
 pub mod api_keys;
 pub mod charges;
@@ -24,3 +24,4 @@ pub mod slow_card;
 mod unknown;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;
+pub mod webhook_queue;

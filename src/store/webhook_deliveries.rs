@@ -1,11 +1,9 @@
 //! The table `webhook_deliveries`: the outbox. Its rows are written with their event, in
-//! `store/events.rs`.
-
-use std::time::Duration;
+//! `store/events.rs`, and changed by workers, in `store/webhook_queue.rs`.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
+use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
@@ -14,13 +12,12 @@ use super::{
 };
 use crate::domain::{
     ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
-    webhook_delivery::{self, DeliveryStatus, WebhookDelivery},
-    webhook_endpoint::Secret,
+    webhook_delivery::{Attempt, DeliveryStatus, WebhookDelivery},
 };
 
 struct Row {
     id: Uuid,
-    attempts: Json<Vec<Attempt>>,
+    attempts: Json<Vec<StoredAttempt>>,
     created_at: DateTime<Utc>,
     delivered_at: Option<DateTime<Utc>>,
     endpoint_id: Uuid,
@@ -31,16 +28,16 @@ struct Row {
 }
 
 /// One attempt as the column `attempts` holds it.
-#[derive(Serialize, Deserialize)]
-struct Attempt {
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredAttempt {
     at: i64,
     response_status: Option<u16>,
     error: Option<String>,
     duration_ms: i64,
 }
 
-impl From<&webhook_delivery::Attempt> for Attempt {
-    fn from(attempt: &webhook_delivery::Attempt) -> Self {
+impl From<&Attempt> for StoredAttempt {
+    fn from(attempt: &Attempt) -> Self {
         Self {
             at: attempt.at,
             response_status: attempt.response_status,
@@ -50,8 +47,8 @@ impl From<&webhook_delivery::Attempt> for Attempt {
     }
 }
 
-impl From<Attempt> for webhook_delivery::Attempt {
-    fn from(stored: Attempt) -> Self {
+impl From<StoredAttempt> for Attempt {
+    fn from(stored: StoredAttempt) -> Self {
         Self {
             at: stored.at,
             response_status: stored.response_status,
@@ -79,175 +76,6 @@ impl TryFrom<Row> for WebhookDelivery {
     }
 }
 
-/// A delivery that is this worker's to attempt.
-#[derive(Debug)]
-pub struct Claimed {
-    /// The account that it belongs to.
-    pub account_id: AccountId,
-    /// Which it is.
-    pub id: WebhookDeliveryId,
-    /// Where it goes.
-    pub endpoint_id: WebhookEndpointId,
-    /// What it carries.
-    pub event_id: EventId,
-    /// To how many endpoints the event goes.
-    pub event_deliveries: i64,
-    /// How many attempts have ended.
-    pub attempts: i32,
-    /// When the claim was made, by the database's clock.
-    pub at: DateTime<Utc>,
-    /// Where to send it.
-    pub url: String,
-    /// Whether the endpoint is disabled, so that nothing may be sent there.
-    pub disabled: bool,
-    /// What to sign with; `None` if the endpoint has been deleted.
-    pub secret: Option<Secret>,
-}
-
-/// Endpoints and accounts at their limit.
-#[derive(Debug)]
-pub struct Busy {
-    /// With all of their endpoints.
-    pub accounts: Vec<Uuid>,
-    /// Of any account.
-    pub endpoints: Vec<Uuid>,
-}
-
-/// Claims the delivery that has been due for the longest, except deliveries to `busy` endpoints and
-/// accounts; `None` if nothing is due. No other worker gets it until `lease` expires.
-///
-/// It walks from endpoint to endpoint along an index, so its cost is that of the endpoints that
-/// have something pending, deleted ones included, and not that of what is pending to them.
-///
-/// Locks its row and no other: endpoints are tried one by one, the one that has waited for the
-/// longest first, until one has a row to lock. `SKIP LOCKED` leaves those alone that another
-/// replica is just claiming.
-pub async fn claim(
-    tx: &mut PgConnection,
-    claim: Uuid,
-    lease: Duration,
-    busy: &Busy,
-) -> Result<Option<Claimed>, sqlx::Error> {
-    let claimed = sqlx::query!(
-        r#"
-        WITH RECURSIVE oldest AS (
-            (SELECT account_id, endpoint_id, next_attempt_at
-               FROM webhook_deliveries
-              WHERE status = 'pending'
-              ORDER BY account_id, endpoint_id, next_attempt_at
-              LIMIT 1)
-            UNION ALL
-            SELECT next.*
-              FROM oldest CROSS JOIN LATERAL (
-                   SELECT account_id, endpoint_id, next_attempt_at
-                     FROM webhook_deliveries AS delivery
-                    WHERE status = 'pending'
-                      AND (delivery.account_id, delivery.endpoint_id)
-                          > (oldest.account_id, oldest.endpoint_id)
-                    ORDER BY account_id, endpoint_id, next_attempt_at
-                    LIMIT 1) AS next
-        ), candidate AS MATERIALIZED (
-            SELECT account_id, endpoint_id
-              FROM oldest
-             WHERE next_attempt_at <= now()
-               AND endpoint_id <> ALL ($3) AND account_id <> ALL ($4)
-             ORDER BY next_attempt_at
-        ), due AS MATERIALIZED (
-            SELECT first.account_id, first.id
-              FROM candidate CROSS JOIN LATERAL (
-                   SELECT account_id, id
-                     FROM webhook_deliveries AS delivery
-                    WHERE status = 'pending' AND next_attempt_at <= now()
-                      AND delivery.account_id = candidate.account_id
-                      AND delivery.endpoint_id = candidate.endpoint_id
-                    ORDER BY next_attempt_at
-                    LIMIT 1
-                      FOR UPDATE SKIP LOCKED) AS first
-             LIMIT 1
-        )
-        UPDATE webhook_deliveries AS delivery
-           SET claim = $1, next_attempt_at = now() + $2::interval
-          FROM due, webhook_endpoints AS endpoint
-         WHERE delivery.account_id = due.account_id AND delivery.id = due.id
-           AND endpoint.account_id = due.account_id AND endpoint.id = delivery.endpoint_id
-        RETURNING delivery.account_id, delivery.id, delivery.endpoint_id, delivery.event_id,
-                  (SELECT count(*)
-                     FROM webhook_deliveries AS sibling
-                    WHERE sibling.account_id = delivery.account_id
-                      AND sibling.event_id = delivery.event_id) AS "event_deliveries!",
-                  jsonb_array_length(delivery.attempts) AS "attempts!",
-                  now() AS "at!", endpoint.url, endpoint.disabled, endpoint.secret
-        "#,
-        claim,
-        interval(lease)?,
-        &busy.endpoints,
-        &busy.accounts,
-    )
-    .fetch_optional(tx)
-    .await?;
-    Ok(claimed.map(|row| Claimed {
-        account_id: AccountId(row.account_id),
-        id: WebhookDeliveryId(row.id),
-        endpoint_id: WebhookEndpointId(row.endpoint_id),
-        event_id: EventId(row.event_id),
-        event_deliveries: row.event_deliveries,
-        attempts: row.attempts,
-        at: row.at,
-        url: row.url,
-        disabled: row.disabled,
-        secret: row.secret.map(Secret::of),
-    }))
-}
-
-/// The state of a delivery after an attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// The endpoint took it.
-    Succeeded,
-    /// Once more after this pause.
-    Again(Duration),
-    /// It was the last attempt, or the endpoint is gone.
-    Failed,
-}
-
-/// Stores how the attempt of `claim` ended. `false` if the claim has expired and another worker has
-/// made an attempt: then nothing is written. Locks the row.
-pub async fn finish(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: WebhookDeliveryId,
-    claim: Uuid,
-    attempt: Option<&webhook_delivery::Attempt>,
-    next: &Next,
-) -> Result<bool, sqlx::Error> {
-    let (status, pause) = match next {
-        Next::Succeeded => (DeliveryStatus::Succeeded, None),
-        Next::Again(pause) => (DeliveryStatus::Pending, Some(interval(*pause)?)),
-        Next::Failed => (DeliveryStatus::Failed, None),
-    };
-    let attempts: Vec<Attempt> = attempt.map(Attempt::from).into_iter().collect();
-    let finished = sqlx::query!(
-        "
-        UPDATE webhook_deliveries
-           SET attempts = attempts || $4::jsonb,
-               status = $5::text,
-               next_attempt_at = now() + $6::interval,
-               delivered_at = CASE WHEN $5::text = 'succeeded' THEN now() END,
-               claim = NULL
-         WHERE account_id = $1 AND id = $2 AND claim = $3
-        ",
-        account_id.0,
-        id.0,
-        claim,
-        Json(attempts) as _,
-        status.as_str(),
-        pause,
-    )
-    .execute(tx)
-    .await?;
-    Ok(finished.rows_affected() == 1)
-}
-
 /// One page of the deliveries to one of the account's endpoints; `None` if its cursor names none of
 /// them. Takes no lock.
 pub async fn list(
@@ -267,7 +95,7 @@ pub async fn list(
             sqlx::query_as!(
                 Row,
                 r#"
-                SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
+                SELECT delivery.id, attempts AS "attempts: Json<Vec<StoredAttempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
                        event.type AS event_type,
                        CASE WHEN claim IS NULL THEN next_attempt_at END AS next_attempt_at, status
@@ -318,14 +146,4 @@ async fn exists(
     )
     .fetch_one(connection)
     .await
-}
-
-/// Whole microseconds: PostgreSQL knows no smaller unit.
-fn interval(duration: Duration) -> Result<PgInterval, sqlx::Error> {
-    let micros = u64::try_from(duration.as_micros()).map_err(unrepresentable)?;
-    PgInterval::try_from(Duration::from_micros(micros)).map_err(unrepresentable)
-}
-
-fn unrepresentable(error: impl Into<BoxDynError>) -> sqlx::Error {
-    sqlx::Error::Encode(error.into())
 }

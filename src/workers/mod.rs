@@ -5,3 +5,4 @@ pub mod reconciler;
 pub mod retention;
 pub mod webhook_delivery;
 pub mod webhook_sender;
+pub mod webhook_turns;

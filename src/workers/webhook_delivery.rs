@@ -1,78 +1,111 @@
 //! Delivers events to webhook endpoints, on every replica, for as long as the process runs.
 //!
-//! Promise: at least once. A delivery is claimed in one short transaction, sent without one, and
-//! marked in another. If a process dies in between, its claim expires, and another process sends
-//! the event again. The worker uses a connection of its own, so no request waits for a receiver.
+//! Promise: at least once. Deliveries are claimed in one short transaction, sent without one, and
+//! marked in another. If a process dies in between, its claims expire, and another process sends
+//! the events again. The worker has a thread, a runtime and a connection of its own, so no request
+//! waits for a receiver, and no receiver can keep requests from running.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    future::Future,
-    time::Duration,
-};
+mod steps;
 
+use std::{collections::HashMap, future::Future, io, time::Duration};
+
+use charge_once_client::transport::TlsError;
 use sqlx::{Connection, PgConnection};
 use tokio::{
-    sync::watch,
+    sync::{oneshot, watch},
     task::{self, JoinError, JoinSet},
-    time::MissedTickBehavior,
+    time::Instant,
 };
 use uuid::Uuid;
 
-use super::webhook_sender::Sender;
+use self::steps::{Sending, Then, Turned};
+use super::{
+    webhook_sender::Sender,
+    webhook_turns::{Ending, Turns},
+};
 use crate::{
-    api::events::EventView,
     config::{Config, Webhooks},
     database::Database,
     domain::{
-        ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
+        ids::{AccountId, WebhookEndpointId},
         webhook_delivery::{Attempt, Pauses},
-        webhook_endpoint::Secret,
     },
-    store::{
-        self,
-        webhook_deliveries::{Busy, Claimed, Next},
-    },
+    store::webhook_queue::{Ended, Next, Turn},
 };
-
-/// Attempts that one replica makes at once. They hold no connection to the database, only memory.
-const SENDS_MAX: usize = 64;
-
-/// The part of them that may go to one endpoint, so that a silent endpoint leaves room for others.
-const SENDS_PER_ENDPOINT_MAX: usize = 4;
-
-/// The part of them that may belong to one account, so that an account with many silent endpoints
-/// leaves room for others. Four such accounts take all places, until their attempts time out.
-const SENDS_PER_ACCOUNT_MAX: usize = 16;
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
 /// only if marking takes twice as long as sending.
 const LEASE_TIMEOUTS: u32 = 3;
 
-/// Delivers until `stopping`, and then finishes the running attempts.
-pub async fn run(
-    database: Database,
-    sender: Sender,
-    config: &Config,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let mut worker = Worker {
-        database,
-        sender,
-        webhooks: config.webhooks,
-        deadline: config.timeouts.database_deadline,
-        sends: JoinSet::new(),
-        sending: HashMap::new(),
-        ended: VecDeque::new(),
-    };
-    while let Err(error) = worker.deliver(&mut stopping).await {
-        tracing::warn!(%error, "the delivery of webhooks waits for the database");
-        let stopped = stopping.wait_for(|stopping| *stopping);
-        if tokio::time::timeout(config.webhooks.poll_interval, stopped)
-            .await
-            .is_ok()
-        {
-            return;
-        }
+/// Endpoints that are looked for in one statement: ten milliseconds or so.
+const ENDPOINTS_AT_ONCE: i32 = 1000;
+
+/// The delivery of webhooks can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The TLS library refuses its default protocol versions: a defect.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The system gives no thread, or its runtime can't be made.
+    #[error(transparent)]
+    Thread(#[from] io::Error),
+}
+
+/// The thread that delivers. Dropping it breaks off what it is sending, as a crash would.
+#[derive(Debug)]
+pub struct Delivery {
+    ended: oneshot::Receiver<()>,
+    _running: oneshot::Sender<()>,
+}
+
+impl Delivery {
+    /// Begins to deliver, until `stopping`.
+    pub fn start(
+        database: Database,
+        config: &Config,
+        stopping: watch::Receiver<bool>,
+    ) -> Result<Self, DeliveryError> {
+        let mut worker = Worker {
+            database,
+            sender: Sender::new(&config.webhooks)?,
+            webhooks: config.webhooks,
+            deadline: config.timeouts.database_deadline,
+            sends: JoinSet::new(),
+            sending: HashMap::new(),
+            ended: Vec::new(),
+            turns: Turns::default(),
+            chores: Chores::default(),
+            next_look: Instant::now() + config.webhooks.poll_interval,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (has_ended, ended) = oneshot::channel();
+        let (running, dropped) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("webhooks".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = worker.run(stopping) => {}
+                        _ = dropped => {}
+                    }
+                });
+                drop(worker);
+                // A name that is still being resolved is not waited for.
+                runtime.shutdown_background();
+                let _ = has_ended.send(());
+            })?;
+        Ok(Self {
+            ended,
+            _running: running,
+        })
+    }
+
+    /// Waits until the attempts that were running at `stopping` have finished.
+    pub async fn ended(&mut self) {
+        // An error means that the thread panicked, which is an end too.
+        let _ = (&mut self.ended).await;
     }
 }
 
@@ -86,45 +119,82 @@ struct Worker {
     // freed.
     sending: HashMap<task::Id, (AccountId, WebhookEndpointId)>,
     // Kept when a connection is lost: marking late is better than sending again.
-    ended: VecDeque<Ended>,
+    ended: Vec<Ended>,
+    turns: Turns,
+    chores: Chores,
+    next_look: Instant,
 }
 
-/// An attempt that has ended and must be marked.
-struct Ended {
-    account_id: AccountId,
-    id: WebhookDeliveryId,
-    claim: Uuid,
-    attempt: Option<Attempt>,
-    next: Next,
+/// What is to be done besides sending. Each is done in steps, and sending goes on between them.
+#[derive(Debug, Default)]
+struct Chores {
+    /// Deliveries may have become due.
+    make_ready: bool,
+    /// Endpoints may have been deleted.
+    cancel: bool,
+    /// There may be endpoints with something ready that are not known, in the order of account and
+    /// endpoint after this one.
+    look: Option<Option<(AccountId, WebhookEndpointId)>>,
+}
+
+impl Chores {
+    /// Begins all that are not under way. A look that began again each time would never come to
+    /// the end where it takes longer than the pause between two.
+    fn begin(&mut self) {
+        self.make_ready = true;
+        self.cancel = true;
+        self.look.get_or_insert(None);
+    }
 }
 
 impl Worker {
+    async fn run(&mut self, mut stopping: watch::Receiver<bool>) {
+        while let Err(error) = self.deliver(&mut stopping).await {
+            tracing::warn!(%error, "the delivery of webhooks waits for the database");
+            let stopped = stopping.wait_for(|stopping| *stopping);
+            if tokio::time::timeout(self.webhooks.poll_interval, stopped)
+                .await
+                .is_ok()
+            {
+                return;
+            }
+        }
+    }
+
     /// Works on one connection until it fails, or until everything is done after `stopping`.
     async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), sqlx::Error> {
         let mut connection = self.within_deadline(self.database.connect_aside()).await?;
-        let mut ticks = tokio::time::interval(self.webhooks.poll_interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stopped = false;
         loop {
-            stopped = stopped || *stopping.borrow();
-            while let Some(ended) = self.ended.front() {
-                self.within_deadline(finish(&mut connection, ended)).await?;
-                self.ended.pop_front();
-            }
-            if stopped && self.sends.is_empty() {
-                return self.within_deadline(connection.close()).await;
-            }
-            if !stopped && self.sends.len() < SENDS_MAX && self.claim(&mut connection).await? {
-                // More may be due, but attempts that have ended are marked first.
-                while let Some(ended) = self.sends.try_join_next_with_id() {
-                    self.collect(ended);
+            let stopped = *stopping.borrow();
+            if stopped {
+                self.mark_and_begin(&mut connection, Vec::new()).await?;
+                if self.sends.is_empty() {
+                    return self.within_deadline(connection.close()).await;
                 }
-                continue;
+            } else {
+                if Instant::now() >= self.next_look {
+                    self.next_look = Instant::now() + self.webhooks.poll_interval;
+                    self.chores.begin();
+                }
+                self.do_chores(&mut connection).await?;
+                let turns = self.turns.deal();
+                let has_begun = self.mark_and_begin(&mut connection, turns).await?;
+                if has_begun || self.has_chores() {
+                    // There may be more, but attempts that have ended are marked with it.
+                    while let Some(ended) = self.sends.try_join_next_with_id() {
+                        self.collect(ended);
+                    }
+                    continue;
+                }
             }
             tokio::select! {
                 Some(ended) = self.sends.join_next_with_id() => self.collect(ended),
-                _ = ticks.tick() => {}
-                _ = stopping.wait_for(|stopping| *stopping), if !stopped => stopped = true,
+                () = tokio::time::sleep_until(self.next_look), if !stopped => {}
+                _ = stopping.wait_for(|stopping| *stopping), if !stopped => {}
+            }
+            // What ended together is marked together.
+            while let Some(ended) = self.sends.try_join_next_with_id() {
+                self.collect(ended);
             }
         }
     }
@@ -139,127 +209,152 @@ impl Worker {
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Claims the delivery that has been due for the longest, and starts its attempt. `false` if
-    /// nothing is due.
-    async fn claim(&mut self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    /// Whether a step can be made now. A look waits where no more endpoints can be remembered.
+    fn has_chores(&self) -> bool {
+        let can_look = self.chores.look.is_some() && self.turns.room() > 0;
+        self.chores.make_ready || self.chores.cancel || can_look
+    }
+
+    /// One step of each chore.
+    async fn do_chores(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.chores.make_ready {
+            let made_ready = self.within_deadline(steps::make_ready(connection)).await?;
+            self.chores.make_ready = made_ready.more;
+            if made_ready.any {
+                self.chores.look.get_or_insert(None);
+            }
+        }
+        if self.chores.cancel {
+            let is_done = self.within_deadline(steps::cancel(connection)).await?;
+            self.chores.cancel = !is_done;
+        }
+        if let Some(after) = self.chores.look
+            && let Ok(room @ 1..) = i32::try_from(self.turns.room())
+        {
+            let limit = room.min(ENDPOINTS_AT_ONCE);
+            let found = self
+                .within_deadline(steps::look(connection, after, limit))
+                .await?;
+            self.chores.cancel |= found.iter().any(|endpoint| endpoint.is_deleted);
+            for endpoint in found.iter().filter(|endpoint| !endpoint.is_deleted) {
+                self.turns.add(endpoint.account_id, endpoint.endpoint_id);
+            }
+            let is_last = i32::try_from(found.len()).is_ok_and(|found| found < limit);
+            self.chores.look = match found.last() {
+                Some(last) if !is_last => Some(Some((last.account_id, last.endpoint_id))),
+                Some(_) | None => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// Stores how attempts ended, and begins as many as these turns allow. `true` if any began.
+    async fn mark_and_begin(
+        &mut self,
+        connection: &mut PgConnection,
+        turns: Vec<Turn>,
+    ) -> Result<bool, sqlx::Error> {
+        if self.ended.is_empty() && turns.is_empty() {
+            return Ok(false);
+        }
         let claim = Uuid::new_v4();
         let lease = self.webhooks.timeout * LEASE_TIMEOUTS;
-        let busy = self.busy();
-        let claimed = claim_next(connection, claim, lease, &busy);
-        let Some((claimed, message)) = self.within_deadline(claimed).await? else {
-            return Ok(false);
-        };
-        let (account_id, id, endpoint_id) = (claimed.account_id, claimed.id, claimed.endpoint_id);
-        let Some(message) = message else {
-            self.ended.push_back(Ended {
-                account_id,
-                id,
-                claim,
-                // A deleted endpoint needs no reason: its deliveries are not listed.
-                attempt: claimed
-                    .disabled
-                    .then(|| Attempt::at_disabled_endpoint(claimed.at.timestamp())),
-                next: Next::Failed,
-            });
-            return Ok(true);
-        };
+        let marked = steps::mark_and_claim(connection, &self.ended, claim, lease, &turns);
+        let turned = self.within_deadline(marked).await;
+        self.settle(&turns, turned.as_deref().unwrap_or_default());
+        let turned = turned?;
+        let has_begun = !turned.is_empty();
+        if self.turns.is_empty() && (has_begun || !self.ended.is_empty()) {
+            // What came meanwhile is found at once, and not at the next look. Where nothing was
+            // done, what is ready may be locked, and looking again would find the same.
+            self.chores.look.get_or_insert(None);
+        }
+        self.ended.clear();
+        for turned in turned {
+            match turned.then {
+                Then::Send(sending) => self.begin(claim, turned.of, sending),
+                Then::End(ended) => self.ended.push(ended),
+                Then::Wait => {}
+            }
+        }
+        Ok(has_begun)
+    }
+
+    /// Frees the places that were dealt and are not used: there was nothing for them, or what there
+    /// was is not sent. More than there are places can be left unsent at once.
+    fn settle(&mut self, turns: &[Turn], turned: &[Turned]) {
+        let mut counts = HashMap::<_, (usize, usize)>::new();
+        for one in turned {
+            let (all, unsent) = counts.entry(one.of).or_default();
+            *all += 1;
+            *unsent += usize::from(!matches!(one.then, Then::Send(_)));
+        }
+        for turn in turns {
+            let of = (turn.account_id, turn.endpoint_id);
+            let (all, unsent) = counts.get(&of).copied().unwrap_or_default();
+            self.turns.claimed(turn, all.min(turn.places));
+            for _ in 0..unsent.min(turn.places) {
+                self.turns
+                    .end(turn.account_id, turn.endpoint_id, Ending::Unknown);
+            }
+        }
+    }
+
+    /// Begins an attempt.
+    fn begin(&mut self, claim: Uuid, of: (AccountId, WebhookEndpointId), sending: Sending) {
         let (sender, pauses) = (self.sender.clone(), self.webhooks.pauses);
         let sending = self.sends.spawn(async move {
-            let (attempt, next) = attempt(&sender, &pauses, claimed, message).await;
+            let (account_id, id) = (sending.account_id, sending.id);
+            let (attempt, next) = attempt(&sender, &pauses, sending).await;
             Ended {
                 account_id,
                 id,
                 claim,
-                attempt: Some(attempt),
+                attempt,
                 next,
             }
         });
-        self.sending.insert(sending.id(), (account_id, endpoint_id));
-        Ok(true)
-    }
-
-    /// The endpoints and accounts that have all their places on this replica.
-    fn busy(&self) -> Busy {
-        let sending = self.sending.values();
-        let accounts = sending.clone().map(|(account, _)| account.0);
-        let endpoints = sending.map(|(_, endpoint)| endpoint.0);
-        Busy {
-            accounts: at_least(SENDS_PER_ACCOUNT_MAX, accounts),
-            endpoints: at_least(SENDS_PER_ENDPOINT_MAX, endpoints),
-        }
+        self.sending.insert(sending.id(), of);
     }
 
     fn collect(&mut self, ended: Result<(task::Id, Ended), JoinError>) {
-        let id = match ended {
+        let (id, ending) = match ended {
             Ok((id, ended)) => {
-                self.ended.push_back(ended);
-                id
+                let ending = match ended.next {
+                    Next::Succeeded => {
+                        let ms = u64::try_from(ended.attempt.duration_ms).unwrap_or_default();
+                        Ending::Acknowledged(Duration::from_millis(ms))
+                    }
+                    Next::Again(_) | Next::Failed => Ending::Failed,
+                };
+                self.ended.push(ended);
+                (id, ending)
             }
             Err(error) => {
                 tracing::error!(%error, "an attempt to deliver a webhook broke off");
-                error.id()
+                (error.id(), Ending::Unknown)
             }
         };
-        self.sending.remove(&id);
+        if let Some((account, endpoint)) = self.sending.remove(&id) {
+            self.turns.end(account, endpoint, ending);
+        }
     }
-}
-
-/// The ids that occur at least `times` times.
-fn at_least(times: usize, ids: impl Iterator<Item = Uuid>) -> Vec<Uuid> {
-    let mut counts = HashMap::<Uuid, usize>::new();
-    for id in ids {
-        *counts.entry(id).or_default() += 1;
-    }
-    counts.retain(|_, count| *count >= times);
-    counts.into_keys().collect()
-}
-
-/// The contents of an attempt.
-struct Message {
-    secret: Secret,
-    body: Vec<u8>,
-}
-
-/// One short transaction: the claim, and the contents of the attempt; nothing if the endpoint is
-/// gone or disabled.
-async fn claim_next(
-    connection: &mut PgConnection,
-    claim: Uuid,
-    lease: Duration,
-    busy: &Busy,
-) -> Result<Option<(Claimed, Option<Message>)>, sqlx::Error> {
-    let mut tx = connection.begin().await?;
-    let claimed = store::webhook_deliveries::claim(&mut tx, claim, lease, busy).await?;
-    let Some(mut claimed) = claimed else {
-        tx.rollback().await?;
-        return Ok(None);
-    };
-    let mut message = None;
-    if !claimed.disabled
-        && let Some(secret) = claimed.secret.take()
-    {
-        let event = store::events::find(&mut tx, claimed.account_id, claimed.event_id).await?;
-        let mut event = event.ok_or(sqlx::Error::RowNotFound)?;
-        // As it was when the event was written, so that every attempt sends the same bytes.
-        event.pending_webhooks = claimed.event_deliveries;
-        let body = serde_json::to_vec(&EventView::from(event))
-            .map_err(|error| sqlx::Error::Encode(error.into()))?;
-        message = Some(Message { secret, body });
-    }
-    tx.commit().await?;
-    Ok(Some((claimed, message)))
 }
 
 /// Sends, and decides the delivery's next state.
-async fn attempt(
-    sender: &Sender,
-    pauses: &Pauses,
-    claimed: Claimed,
-    Message { secret, body }: Message,
-) -> (Attempt, Next) {
-    let t = claimed.at.timestamp();
-    let attempt = sender.send(&claimed.url, &secret, t, body).await;
-    let attempts = usize::try_from(claimed.attempts).unwrap_or_default() + 1;
+async fn attempt(sender: &Sender, pauses: &Pauses, sending: Sending) -> (Attempt, Next) {
+    let Sending {
+        id: delivery,
+        endpoint_id: endpoint,
+        url,
+        secret,
+        body,
+        at,
+        attempts,
+        ..
+    } = sending;
+    let attempt = sender.send(&url, &secret, at, body).await;
+    let attempts = usize::try_from(attempts).unwrap_or_default() + 1;
     let next = if attempt.succeeded() {
         Next::Succeeded
     } else {
@@ -268,7 +363,6 @@ async fn attempt(
             None => Next::Failed,
         }
     };
-    let (delivery, endpoint) = (claimed.id, claimed.endpoint_id);
     let (status, error) = (attempt.response_status, attempt.error.as_deref());
     match next {
         Next::Succeeded => tracing::debug!(%delivery, %endpoint, "delivered a webhook"),
@@ -280,28 +374,4 @@ async fn attempt(
         }
     }
     (attempt, next)
-}
-
-/// One short transaction, which stores how the attempt ended.
-async fn finish(connection: &mut PgConnection, ended: &Ended) -> Result<(), sqlx::Error> {
-    let Ended {
-        account_id,
-        id,
-        claim,
-        attempt,
-        next,
-    } = ended;
-    let mut tx = connection.begin().await?;
-    let finish = store::webhook_deliveries::finish(
-        &mut tx,
-        *account_id,
-        *id,
-        *claim,
-        attempt.as_ref(),
-        next,
-    );
-    if !finish.await? {
-        tracing::warn!(delivery = %id, "an attempt ended after its claim; another one counts");
-    }
-    tx.commit().await
 }

@@ -1,16 +1,37 @@
 //! Makes one attempt to deliver a webhook.
 //!
 //! Promise: it connects only to checked addresses, follows no redirect, ends within its time limit,
-//! and reads only the status of the reply.
+//! and reads only the head of the reply, of which it reads no more than its limit. A receiver
+//! decides about none of this.
 
-use std::{error::Error, net::SocketAddr, time::Instant};
-
-use charge_once_client::transport::{TlsError, http_client_builder};
-use reqwest::{
-    Client,
-    dns::{Addrs, Name, Resolve, Resolving},
-    header::CONTENT_TYPE,
+use std::{
+    error::Error,
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+    vec,
 };
+
+use charge_once_client::transport::{TlsError, tls_config};
+use futures_util::future::{BoxFuture, Either, select};
+use http_body_util::Full;
+use hyper::{
+    Request, Uri,
+    body::Bytes,
+    client::conn::http1,
+    header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT},
+};
+use hyper_util::{
+    client::legacy::connect::{HttpConnector, dns::Name},
+    rt::TokioIo,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use tower_service::Service;
 use url::Url;
 
 use crate::{
@@ -22,21 +43,15 @@ use crate::{
     },
 };
 
-const USER_AGENT: &str = concat!("charge-once/", env!("CARGO_PKG_VERSION"));
+/// What `User-Agent` says.
+const THIS_PROGRAM: &str = concat!("charge-once/", env!("CARGO_PKG_VERSION"));
 
 /// The name that Stripe's libraries look for.
 const SIGNATURE_HEADER: &str = "stripe-signature";
 
-/// The HTTP client can't be set up: a defect.
-#[derive(Debug, thiserror::Error)]
-pub enum SenderError {
-    /// The TLS library refuses its default protocol versions.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The client refuses its settings.
-    #[error(transparent)]
-    Client(#[from] reqwest::Error),
-}
+/// Bytes that are read before the final status: of a TLS handshake, of informational replies, of
+/// which HTTP allows any number, and of the head of the reply.
+const READ_MAX: usize = 64 * 1024;
 
 /// Why a host can't be connected to. It is in the chain of causes of the client's error.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -47,36 +62,45 @@ enum Unconnectable {
     NoAddress,
 }
 
+/// The receiver has sent more than it may before the final status.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {READ_MAX} bytes before the final status")]
+struct TooLong;
+
 /// Sends attempts. Cheap to share.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sender {
-    client: Client,
+    connector: HttpConnector<CheckedResolver>,
+    tls: TlsConnector,
     allow_private: bool,
+    timeout: Duration,
 }
 
 impl Sender {
-    /// A redirect could lead past every check of the URL, a proxy would resolve the name by itself,
-    /// and the schedule in the database counts every attempt: the builder allows none of them.
-    pub fn new(webhooks: &Webhooks) -> Result<Self, SenderError> {
-        let client = http_client_builder()?
-            .user_agent(USER_AGENT)
-            .timeout(webhooks.timeout)
-            .dns_resolver(CheckedResolver {
-                allow_private: webhooks.allow_private,
-            })
-            // Each attempt resolves, checks and connects for itself.
-            .pool_max_idle_per_host(0)
-            .build()?;
-        Ok(Self {
-            client,
+    /// Each attempt resolves, checks and connects for itself. There is no HTTP client above: one
+    /// would read informational replies without an end, and follow them without a pause.
+    pub fn new(webhooks: &Webhooks) -> Result<Self, TlsError> {
+        let mut connector = HttpConnector::new_with_resolver(CheckedResolver {
             allow_private: webhooks.allow_private,
+        });
+        // The scheme is https too: TLS comes on top.
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        // One address that is silent leaves time for the others.
+        connector.set_connect_timeout(Some(webhooks.timeout));
+        Ok(Self {
+            connector,
+            tls: TlsConnector::from(Arc::new(tls_config()?)),
+            allow_private: webhooks.allow_private,
+            timeout: webhooks.timeout,
         })
     }
 
     /// Sends `body` to `url`, signed at `t`, in unix seconds.
     pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Attempt {
         let began = Instant::now();
-        let (response_status, error) = match self.post(url, secret, t, body).await {
+        let posted = tokio::time::timeout(self.timeout, self.post(url, secret, t, body));
+        let (response_status, error) = match posted.await.unwrap_or(Err("timed out")) {
             Ok(status) if (300..400).contains(&status) => {
                 (Some(status), Some("redirects are not followed"))
             }
@@ -98,32 +122,78 @@ impl Sender {
         t: i64,
         body: Vec<u8>,
     ) -> Result<u16, &'static str> {
-        let url = Url::parse(url).map_err(|_| "the URL can't be read")?;
+        const UNREADABLE: &str = "the URL can't be read";
+        let url = Url::parse(url).map_err(|_| UNREADABLE)?;
         // An address is never resolved, and the setting may have changed since the endpoint was
         // made.
         if !self.allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
-            return Err(explain(&Unconnectable::NotPublic));
+            return Err(explain_connecting(&Unconnectable::NotPublic));
         }
-        let response = self
-            .client
-            .post(url)
+        let uri: Uri = url.as_str().parse().map_err(|_| UNREADABLE)?;
+        let host = uri.host().ok_or(UNREADABLE)?;
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        // Without a user name and a password, which no endpoint has.
+        let authority = match uri.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let request = Request::post(target)
+            .header(HOST, authority)
             .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, THIS_PROGRAM)
             .header(SIGNATURE_HEADER, signature(secret, t, &body))
-            .body(body)
-            .send()
+            .header(CONNECTION, "close")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|_| UNREADABLE)?;
+        let mut connector = self.connector.clone();
+        let connected = async {
+            poll_fn(|context| connector.poll_ready(context)).await?;
+            connector.call(uri.clone()).await
+        };
+        let stream = connected
             .await
-            .map_err(|error| explain(&error))?;
-        // Dropped unread: only the status matters.
-        Ok(response.status().as_u16())
+            .map_err(|error| explain_connecting(&error))?;
+        // Below TLS, so that the handshake counts too.
+        let stream = Limited {
+            inner: stream.into_inner(),
+            left: READ_MAX,
+        };
+        if url.scheme() != "https" {
+            return status_of(stream, request).await;
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| UNREADABLE)?;
+        let stream = self.tls.connect(name, stream).await;
+        status_of(stream.map_err(|error| explain_connecting(&error))?, request).await
     }
 }
 
-/// The reason of a missing reply, as the account may see it. The libraries' messages would reveal
-/// the network of this service.
-fn explain(error: &(dyn Error + 'static)) -> &'static str {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        match error.downcast_ref::<Unconnectable>() {
+/// Sends the request, and reads the reply up to its status. The rest is dropped unread: only the
+/// status matters.
+async fn status_of(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    request: Request<Full<Bytes>>,
+) -> Result<u16, &'static str> {
+    let (mut requests, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| explain_exchange(&error))?;
+    let response = pin!(requests.send_request(request));
+    // The connection is what reads and writes. Where it ends first, the response knows why.
+    let response = match select(response, pin!(connection)).await {
+        Either::Left((response, _)) => response,
+        Either::Right((_, response)) => response.await,
+    };
+    Ok(response
+        .map_err(|error| explain_exchange(&error))?
+        .status()
+        .as_u16())
+}
+
+/// Why there is no connection, as the account may see it. The libraries' messages would reveal the
+/// network of this service.
+fn explain_connecting(error: &(dyn Error + 'static)) -> &'static str {
+    for cause in causes(error) {
+        match cause.downcast_ref::<Unconnectable>() {
             // One text for both: an account must not learn which names the network of this
             // service knows.
             Some(Unconnectable::NotPublic | Unconnectable::NoAddress) => {
@@ -131,29 +201,55 @@ fn explain(error: &(dyn Error + 'static)) -> &'static str {
             }
             None => {}
         }
-        if error
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
-        {
-            return "connection refused";
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::ConnectionRefused) => return "connection refused",
+            Some(io::ErrorKind::TimedOut) => return "timed out",
+            Some(_) | None => {}
         }
-        cause = error.source();
     }
-    match error.downcast_ref::<reqwest::Error>() {
-        Some(error) if error.is_timeout() => "timed out",
-        Some(error) if error.is_connect() => "could not connect",
-        Some(_) | None => "connection lost",
+    "could not connect"
+}
+
+/// Why a connection brought no status, as the account may see it.
+fn explain_exchange(error: &hyper::Error) -> &'static str {
+    let is_too_long = causes(error).any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .is_some_and(|cause| cause.is::<TooLong>())
+    });
+    if is_too_long {
+        "the reply is too long"
+    } else if error.is_parse() {
+        "the reply can't be read"
+    } else {
+        "connection lost"
     }
 }
 
-/// Resolves a name once, and gives the checked addresses to the client. A hostile name server could
-/// answer a second look-up with another address.
+fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// Resolves a name once, and gives the checked addresses to the connector. A hostile name server
+/// could answer a second look-up with another address.
+#[derive(Debug, Clone)]
 struct CheckedResolver {
     allow_private: bool,
 }
 
-impl Resolve for CheckedResolver {
-    fn resolve(&self, name: Name) -> Resolving {
+impl Service<Name> for CheckedResolver {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = Unconnectable;
+    type Future = BoxFuture<'static, Result<Self::Response, Unconnectable>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unconnectable>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let allow_private = self.allow_private;
         Box::pin(async move {
             let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0))
@@ -162,12 +258,53 @@ impl Resolve for CheckedResolver {
                 .collect();
             // One private address is enough to refuse: no honest name has addresses of both kinds.
             if !allow_private && addresses.iter().any(|address| !is_public(address.ip())) {
-                return Err(Unconnectable::NotPublic.into());
+                return Err(Unconnectable::NotPublic);
             }
             if addresses.is_empty() {
-                return Err(Unconnectable::NoAddress.into());
+                return Err(Unconnectable::NoAddress);
             }
-            Ok(Box::new(addresses.into_iter()) as Addrs)
+            Ok(addresses.into_iter())
         })
+    }
+}
+
+/// A stream that fails when more than `left` bytes have been read.
+struct Limited<S> {
+    inner: S,
+    left: usize,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let read = buffer.filled().len() - before;
+        self.left = self
+            .left
+            .checked_sub(read)
+            .ok_or_else(|| io::Error::other(TooLong))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }

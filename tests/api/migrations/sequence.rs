@@ -102,8 +102,14 @@ const LATER: &[(&str, &str)] = &[
         "b7a23aa6d9e775593013e36bf40e57894a3a7c3b32e540e590c611f423f59c45",
     ),
     (
-        "migrations/0020_autovacuum.sql",
-        "14f6ebd08d4ec061ac99ec7bda856b9a1c8cd7be538a02a12f8fa188699cf42b",
+    (
+        "migrations/0018_ready_webhook_deliveries.sql",
+        "a4a75296cf1daba68f3162574ebff90e34c27d5b43d09099c2c2689f0e4bb942",
+    ),
+    (
+        "migrations/0019_waiting_webhook_deliveries.sql",
+        "b1528d062376ceba89fb745be500438670397da1dc90d0b33419400bce499078",
+    ),
     ),
 ];
 

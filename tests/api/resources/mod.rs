@@ -16,5 +16,8 @@ mod test_cards;
 mod updates;
 mod webhook_endpoint_updates;
 mod webhook_endpoints;
+mod webhook_receivers;
+mod webhook_speed;
+mod webhook_turns;
 mod webhook_workers;
 mod webhooks;

@@ -15,8 +15,8 @@ pub struct Statement {
 pub struct Parameter {
     /// PostgreSQL's name of its type, in lower case.
     pub kind: String,
-    /// The column that it is compared with, if the statement compares it with one. `IS`: it must be
-    /// NULL.
+    /// The column that it is compared with, if the statement compares it with one, or that it is
+    /// unnested as. `IS`: it must be NULL.
     pub column: Option<String>,
     bound: Option<Bound>,
 }
@@ -71,6 +71,16 @@ impl Parameter {
         };
         let compared = find(r"(\w+)\s*(=|<=|>=|<|>)\s*(?:ANY\s*\(\s*)?\$NUMBER\b");
         let unused = find(r"AND \$NUMBER::\w+ (IS) (NULL)\s+(?:AND|ORDER)");
+        let unnested = || {
+            let lists = r"unnest\(([^)]*)\)(?:\s+WITH ORDINALITY)?\s+AS\s+\w+\s*\(([^)]*)\)";
+            let lists = Regex::new(lists).unwrap().captures(sql)?;
+            let start = format!("${number}::");
+            let mut both = lists[1].split(',').zip(lists[2].split(','));
+            both.find_map(|(value, column)| {
+                let is_it = value.trim().starts_with(&start);
+                is_it.then(|| column.trim().to_owned())
+            })
+        };
         let bound = match compared.as_ref().map(|(column, how)| (&**column, &**how)) {
             Some(("id" | "created_at", ">" | ">=")) => Some(Bound::From),
             Some(("id" | "created_at", "<" | "<=")) => Some(Bound::To),
@@ -81,7 +91,10 @@ impl Parameter {
                 Some(element) => format!("{}[]", element.to_lowercase()),
                 None => kind.to_lowercase(),
             },
-            column: compared.or(unused).map(|(column, _)| column),
+            column: compared
+                .or(unused)
+                .map(|(column, _)| column)
+                .or_else(unnested),
             bound,
         }
     }

@@ -1,5 +1,6 @@
 //! Webhook endpoints to begin with.
 
+use charge_once::domain::ids::WebhookEndpointId;
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use sha2::Sha256;
 
 use crate::support::{
     harness::{Answer, Client, TestDatabase, eventually},
-    webhook_receiver::Received,
+    webhook_receiver::{Received, Receiver},
 };
 
 /// Parameters that are right.
@@ -105,6 +106,69 @@ pub fn verifies(secret: &str, signature: &str, body: &[u8]) -> bool {
 pub fn sent_at(received: &Received) -> i64 {
     let (t, _) = received.signature().split_once(',').unwrap();
     t.strip_prefix("t=").unwrap().parse().unwrap()
+}
+
+/// Queues `count` more events for an endpoint that has been sent one, as so many charges would.
+pub async fn add_backlog(database: &TestDatabase, endpoint: &Endpoint, count: i32) {
+    let id = WebhookEndpointId::parse(&endpoint.id).unwrap();
+    sqlx::query(
+        "WITH copied AS (
+             INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+             SELECT account_id, gen_random_uuid(), type, object, request_id, idempotency_key
+               FROM (SELECT event.*
+                       FROM events AS event
+                       JOIN webhook_deliveries AS delivery
+                         ON delivery.account_id = event.account_id AND delivery.event_id = event.id
+                      WHERE delivery.endpoint_id = $1
+                      LIMIT 1) AS original, generate_series(1, $2)
+             RETURNING account_id, id
+         )
+         INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
+         SELECT account_id, gen_random_uuid(), $1, id FROM copied",
+    )
+    .bind(id.0)
+    .bind(count)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+/// Adds `count` accounts, each with an endpoint at `url` and so many events for it. They come before
+/// all others in the order in which workers look for endpoints.
+pub async fn add_accounts(database: &TestDatabase, count: i32, url: &str, events: i32) {
+    sqlx::query(
+        "WITH account AS (
+             INSERT INTO accounts (id, name)
+             SELECT lpad(number::text, 32, '0')::uuid, 'other ' || number
+               FROM generate_series(1, $1) AS number
+             RETURNING id
+         ), endpoint AS (
+             INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
+             SELECT id, id, $2, '{*}', '{}', 'whsec_' FROM account
+         ), event AS (
+             INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+             SELECT id, gen_random_uuid(), 'charge.succeeded', '{}', 'req_1', 'key-1'
+               FROM account, generate_series(1, $3)
+             RETURNING account_id, id
+         )
+         INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
+         SELECT account_id, id, account_id, id FROM event",
+    )
+    .bind(count)
+    .bind(url)
+    .bind(events)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+/// Acknowledges everything, one request after the other, for as long as the test runs.
+pub fn acknowledge_all(mut receiver: Receiver) {
+    tokio::spawn(async move {
+        loop {
+            receiver.next().await.answer(200).await;
+        }
+    });
 }
 
 pub const DELIVERIES: &str = "SELECT count(*) FROM webhook_deliveries";

@@ -1,0 +1,387 @@
+//! The table `webhook_deliveries` as a queue: what its workers read and write.
+//!
+//! A pending delivery is ready, or it waits: for its next attempt, or for the end of an attempt. The
+//! statements here cost what they return. None reads a backlog, and none locks a row that another
+//! replica holds, but for [`finish`].
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::value::RawValue;
+use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
+use uuid::Uuid;
+
+use super::webhook_deliveries::StoredAttempt;
+use crate::domain::{
+    event::Event,
+    ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
+    webhook_delivery::{Attempt, DeliveryStatus},
+    webhook_endpoint::Secret,
+};
+
+/// An endpoint that has something ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadyEndpoint {
+    /// The account that it belongs to.
+    pub account_id: AccountId,
+    /// Which it is.
+    pub endpoint_id: WebhookEndpointId,
+    /// Whether it has been deleted, so that nothing is to be sent.
+    pub is_deleted: bool,
+}
+
+/// At most `limit` endpoints that have something ready, in the order of account and endpoint, after
+/// the one of `after`. Takes no lock.
+///
+/// It jumps from endpoint to endpoint along an index, so its cost is that of the endpoints that it
+/// returns, and not that of what is ready for them.
+pub async fn ready_endpoints(
+    connection: &mut PgConnection,
+    after: Option<(AccountId, WebhookEndpointId)>,
+    limit: i32,
+) -> Result<Vec<ReadyEndpoint>, sqlx::Error> {
+    let (account, endpoint) = match after {
+        Some((account, endpoint)) => (account.0, endpoint.0),
+        None => (Uuid::nil(), Uuid::nil()),
+    };
+    let found = sqlx::query!(
+        r#"
+        WITH RECURSIVE found AS (
+            (SELECT account_id, endpoint_id, 1 AS number
+               FROM webhook_deliveries
+              WHERE status = 'pending' AND ready AND (account_id, endpoint_id) > ($1, $2)
+              ORDER BY account_id, endpoint_id
+              LIMIT 1)
+            UNION ALL
+            SELECT next.account_id, next.endpoint_id, found.number + 1
+              FROM found CROSS JOIN LATERAL (
+                   SELECT account_id, endpoint_id
+                     FROM webhook_deliveries AS delivery
+                    WHERE status = 'pending' AND ready
+                      AND (delivery.account_id, delivery.endpoint_id)
+                          > (found.account_id, found.endpoint_id)
+                    ORDER BY account_id, endpoint_id
+                    LIMIT 1) AS next
+             WHERE found.number < $3
+        )
+        SELECT found.account_id AS "account_id!", found.endpoint_id AS "endpoint_id!",
+               endpoint.deleted_at IS NOT NULL AS "is_deleted!"
+          FROM found
+          JOIN webhook_endpoints AS endpoint
+            ON endpoint.account_id = found.account_id AND endpoint.id = found.endpoint_id
+         ORDER BY found.number
+        "#,
+        account,
+        endpoint,
+        limit,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(found
+        .into_iter()
+        .map(|row| ReadyEndpoint {
+            account_id: AccountId(row.account_id),
+            endpoint_id: WebhookEndpointId(row.endpoint_id),
+            is_deleted: row.is_deleted,
+        })
+        .collect())
+}
+
+/// How many deliveries an endpoint may be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The account that the endpoint belongs to.
+    pub account_id: AccountId,
+    /// Which it is.
+    pub endpoint_id: WebhookEndpointId,
+    /// At most so many.
+    pub places: usize,
+}
+
+/// A delivery that has had its turn.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The account that it belongs to.
+    pub account_id: AccountId,
+    /// Which it is.
+    pub id: WebhookDeliveryId,
+    /// Where it goes.
+    pub endpoint_id: WebhookEndpointId,
+    /// When the claim was made, by the database's clock.
+    pub at: DateTime<Utc>,
+    /// What is to be done about it.
+    pub task: Task,
+}
+
+/// What is to be done about a delivery that has had its turn.
+#[derive(Debug)]
+pub enum Task {
+    /// It is sent.
+    Send(Message),
+    /// It fails, unsent: its endpoint is disabled.
+    Fail,
+    /// Nothing. A replica of the release before is sending it, or has put it off, so it waits until
+    /// it is due.
+    Wait,
+}
+
+/// What is sent, and where to.
+#[derive(Debug)]
+pub struct Message {
+    /// As it was when it was written, so that every attempt sends the same bytes.
+    pub event: Event,
+    /// How many attempts have ended.
+    pub attempts: i32,
+    /// Where to send it.
+    pub url: String,
+    /// What to sign with.
+    pub secret: Secret,
+}
+
+/// Claims for each turn what is ready, the oldest events first, and returns it in the order of the
+/// turns and of the events. No other worker gets it until `lease` expires. A deleted endpoint gets
+/// nothing. For a disabled one up to `unsent_max` are claimed, because nothing is sent there.
+///
+/// Locks the rows that it returns. `SKIP LOCKED` leaves those alone that another replica is just
+/// claiming.
+pub async fn claim(
+    tx: &mut PgConnection,
+    claim: Uuid,
+    lease: Duration,
+    turns: &[Turn],
+    unsent_max: i64,
+) -> Result<Vec<Claimed>, sqlx::Error> {
+    let accounts: Vec<_> = turns.iter().map(|turn| turn.account_id.0).collect();
+    let endpoints: Vec<_> = turns.iter().map(|turn| turn.endpoint_id.0).collect();
+    let places: Result<Vec<_>, _> = turns.iter().map(|t| i64::try_from(t.places)).collect();
+    let claimed = sqlx::query!(
+        r#"
+        WITH turn AS MATERIALIZED (
+            SELECT *
+              FROM unnest($3::uuid[], $4::uuid[], $5::bigint[])
+                   WITH ORDINALITY AS turn (account_id, endpoint_id, places, number)
+        ), found AS MATERIALIZED (
+            SELECT oldest.account_id, oldest.id, oldest.is_due, turn.number,
+                   endpoint.url, endpoint.secret, endpoint.disabled
+              FROM turn
+              JOIN webhook_endpoints AS endpoint
+                ON endpoint.account_id = turn.account_id AND endpoint.id = turn.endpoint_id
+               AND endpoint.deleted_at IS NULL
+             CROSS JOIN LATERAL (
+                   SELECT account_id, id, next_attempt_at <= now() AS is_due
+                     FROM webhook_deliveries AS delivery
+                    WHERE status = 'pending' AND ready
+                      AND delivery.account_id = turn.account_id
+                      AND delivery.endpoint_id = turn.endpoint_id
+                    ORDER BY event_id
+                    LIMIT CASE WHEN endpoint.disabled THEN greatest(turn.places, $6::bigint)
+                               ELSE turn.places END
+                      FOR UPDATE SKIP LOCKED) AS oldest
+        ), claimed AS (
+            UPDATE webhook_deliveries AS delivery
+               SET ready = false,
+                   claim = CASE WHEN is_due THEN $1 ELSE claim END,
+                   next_attempt_at = CASE WHEN is_due THEN now() + $2::interval
+                                          ELSE next_attempt_at END
+              FROM found
+             WHERE delivery.account_id = found.account_id AND delivery.id = found.id
+            RETURNING delivery.account_id, delivery.id, delivery.endpoint_id, delivery.event_id,
+                      delivery.attempts, is_due, number, url, secret, disabled
+        )
+        SELECT claimed.account_id, claimed.id, endpoint_id, is_due AS "is_due!", disabled,
+               jsonb_array_length(attempts) AS "attempts!", url, secret AS "secret!",
+               now() AS "at!", event.id AS "event_id!", event.type AS "event_type!",
+               event.object AS "object!: Json<Box<RawValue>>", event.request_id AS "request_id!",
+               event.idempotency_key AS "idempotency_key!", event.created_at AS "created_at!",
+               (SELECT count(*)
+                  FROM webhook_deliveries AS sibling
+                 WHERE sibling.account_id = claimed.account_id
+                   AND sibling.event_id = claimed.event_id) AS "event_deliveries!"
+          FROM claimed
+          JOIN events AS event
+            ON event.account_id = claimed.account_id AND event.id = claimed.event_id
+         ORDER BY number, event.id
+        "#,
+        claim,
+        interval(lease)?,
+        &accounts,
+        &endpoints,
+        &places.map_err(unrepresentable)?,
+        unsent_max,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(claimed
+        .into_iter()
+        .map(|row| Claimed {
+            account_id: AccountId(row.account_id),
+            id: WebhookDeliveryId(row.id),
+            endpoint_id: WebhookEndpointId(row.endpoint_id),
+            at: row.at,
+            task: match (row.is_due, row.disabled) {
+                (false, _) => Task::Wait,
+                (true, true) => Task::Fail,
+                (true, false) => Task::Send(Message {
+                    event: Event {
+                        id: EventId(row.event_id),
+                        event_type: row.event_type,
+                        object: row.object.0.get().to_owned(),
+                        pending_webhooks: row.event_deliveries,
+                        request_id: row.request_id,
+                        idempotency_key: row.idempotency_key,
+                        created_at: row.created_at,
+                    },
+                    attempts: row.attempts,
+                    url: row.url,
+                    secret: Secret::of(row.secret),
+                }),
+            },
+        })
+        .collect())
+}
+
+/// The state of a delivery after an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// The endpoint took it.
+    Succeeded,
+    /// Once more after this pause, unless the endpoint has been deleted meanwhile.
+    Again(Duration),
+    /// It was the last attempt.
+    Failed,
+}
+
+/// An attempt that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The account that the delivery belongs to.
+    pub account_id: AccountId,
+    /// Which it is.
+    pub id: WebhookDeliveryId,
+    /// The claim that the attempt was made under.
+    pub claim: Uuid,
+    /// How it ended.
+    pub attempt: Attempt,
+    /// What that means for the delivery.
+    pub next: Next,
+}
+
+/// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
+/// left out if another worker has claimed the delivery since. Locks the rows, and waits for them.
+pub async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64, sqlx::Error> {
+    let accounts: Vec<_> = ended.iter().map(|one| one.account_id.0).collect();
+    let ids: Vec<_> = ended.iter().map(|one| one.id.0).collect();
+    let claims: Vec<_> = ended.iter().map(|one| one.claim).collect();
+    let attempts: Vec<_> = ended
+        .iter()
+        .map(|one| Json([StoredAttempt::from(&one.attempt)]))
+        .collect();
+    let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
+    for one in ended {
+        let (status, pause) = match one.next {
+            Next::Succeeded => (DeliveryStatus::Succeeded, None),
+            Next::Again(pause) => (DeliveryStatus::Pending, Some(interval(pause)?)),
+            Next::Failed => (DeliveryStatus::Failed, None),
+        };
+        statuses.push(status.as_str().to_owned());
+        pauses.push(pause);
+    }
+    let finished = sqlx::query!(
+        "
+        UPDATE webhook_deliveries AS delivery
+           SET attempts = delivery.attempts || ended.attempt,
+               status = CASE WHEN ended.status = 'pending' AND endpoint.deleted_at IS NOT NULL
+                             THEN 'failed' ELSE ended.status END,
+               ready = false,
+               next_attempt_at = CASE WHEN endpoint.deleted_at IS NULL
+                                      THEN now() + ended.pause END,
+               delivered_at = CASE WHEN ended.status = 'succeeded' THEN now() END,
+               claim = NULL
+          FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[], $5::text[], $6::interval[])
+               AS ended (account_id, id, claim, attempt, status, pause),
+               webhook_endpoints AS endpoint
+         WHERE delivery.account_id = ended.account_id AND delivery.id = ended.id
+           AND delivery.claim = ended.claim
+           AND endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
+        ",
+        &accounts,
+        &ids,
+        &claims,
+        &attempts as _,
+        &statuses,
+        &pauses as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(finished.rows_affected())
+}
+
+/// Makes at most `limit` deliveries ready whose next attempt is due, or whose claim has expired,
+/// and returns how many. Locks those that no other replica has locked.
+pub async fn make_ready(tx: &mut PgConnection, limit: i64) -> Result<u64, sqlx::Error> {
+    let made_ready = sqlx::query!(
+        "
+        UPDATE webhook_deliveries AS delivery
+           SET ready = true
+          FROM (SELECT account_id, id
+                  FROM webhook_deliveries
+                 WHERE status = 'pending' AND NOT ready AND next_attempt_at <= now()
+                 ORDER BY next_attempt_at
+                 LIMIT $1
+                   FOR UPDATE SKIP LOCKED) AS due
+         WHERE delivery.account_id = due.account_id AND delivery.id = due.id
+        ",
+        limit,
+    )
+    .execute(tx)
+    .await?;
+    Ok(made_ready.rows_affected())
+}
+
+/// Cancels at most `limit` deliveries that are pending for these endpoints, and returns how many.
+/// Those that an attempt is being made for are left to its end. Locks those that no other replica
+/// has locked.
+pub async fn cancel(
+    tx: &mut PgConnection,
+    endpoints: &[(AccountId, WebhookEndpointId)],
+    limit: i64,
+) -> Result<u64, sqlx::Error> {
+    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| account.0).collect();
+    let endpoints: Vec<_> = endpoints.iter().map(|(_, endpoint)| endpoint.0).collect();
+    let canceled = sqlx::query!(
+        "
+        UPDATE webhook_deliveries AS delivery
+           SET status = 'failed', ready = false, next_attempt_at = NULL, claim = NULL
+          FROM (SELECT pending.account_id, pending.id
+                  FROM unnest($1::uuid[], $2::uuid[]) AS gone (account_id, endpoint_id)
+                 CROSS JOIN (VALUES (true), (false)) AS state (ready)
+                 CROSS JOIN LATERAL (
+                       SELECT account_id, id
+                         FROM webhook_deliveries AS one
+                        WHERE status = 'pending' AND one.ready = state.ready
+                          AND one.account_id = gone.account_id
+                          AND one.endpoint_id = gone.endpoint_id
+                          AND (claim IS NULL OR next_attempt_at <= now())
+                        LIMIT $3
+                          FOR UPDATE SKIP LOCKED) AS pending
+                 LIMIT $3) AS pending
+         WHERE delivery.account_id = pending.account_id AND delivery.id = pending.id
+        ",
+        &accounts,
+        &endpoints,
+        limit,
+    )
+    .execute(tx)
+    .await?;
+    Ok(canceled.rows_affected())
+}
+
+/// Whole microseconds: PostgreSQL knows no smaller unit.
+fn interval(duration: Duration) -> Result<PgInterval, sqlx::Error> {
+    let micros = u64::try_from(duration.as_micros()).map_err(unrepresentable)?;
+    PgInterval::try_from(Duration::from_micros(micros)).map_err(unrepresentable)
+}
+
+fn unrepresentable(error: impl Into<BoxDynError>) -> sqlx::Error {
+    sqlx::Error::Encode(error.into())
+}

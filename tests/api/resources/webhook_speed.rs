@@ -1,0 +1,163 @@
+//! How fast webhooks are sent, measured and not judged: machines differ. docs/webhooks.md has figures.
+//!
+//! With `CHARGE_ONCE` naming a release build of the server:
+//! `cargo test --locked --test api -- webhook_speed --ignored --nocapture --test-threads 1`
+
+use std::{
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Client, ServerProcess, TestDatabase, TestServer},
+    webhooks::{Endpoint, PENDING, add_accounts, add_backlog},
+};
+
+/// What a server in production has, but for the receivers on this machine.
+const DEFAULTS: &[(&str, &str)] = &[("WEBHOOK_ALLOW_PRIVATE", "true")];
+
+/// What failed is due again at once, so that nothing but the turns protects the others.
+const DUE_AT_ONCE: &[(&str, &str)] = &[
+    ("WEBHOOK_ALLOW_PRIVATE", "true"),
+    ("WEBHOOK_RETRY_MIN", "1ms"),
+    ("WEBHOOK_RETRY_MAX", "2ms"),
+];
+
+/// The program that is measured.
+fn replica(database: &TestDatabase, variables: &[(&str, &str)]) -> ServerProcess {
+    let built_with_the_tests = env!("CARGO_BIN_EXE_charge-once").to_owned();
+    let program = std::env::var("CHARGE_ONCE").unwrap_or(built_with_the_tests);
+    ServerProcess::start_by(Command::new(program), Stdio::inherit(), database, variables)
+}
+
+/// A receiver that does nothing but acknowledge and count. Returns its URL too.
+async fn fast_receiver() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(acknowledge(stream, Arc::clone(&counted)));
+        }
+    });
+    (url, count)
+}
+
+async fn acknowledge(mut stream: TcpStream, count: Arc<AtomicUsize>) {
+    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let (mut request, mut read) = ([0; 16 * 1024], 0);
+    // An event is JSON, and the last byte of its object closes it.
+    while !(request[..read].ends_with(b"}") && request[..read].windows(4).any(|w| w == b"\r\n\r\n"))
+    {
+        match stream.read(&mut request[read..]).await {
+            Ok(more @ 1..) => read += more,
+            _ => return,
+        }
+    }
+    if stream.write_all(REPLY).await.is_ok() {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits until `count` is at least `least`, and returns how long that took.
+async fn until(count: &AtomicUsize, least: usize) -> Duration {
+    let began = Instant::now();
+    while count.load(Ordering::Relaxed) < least {
+        assert!(began.elapsed() < Duration::from_secs(120), "not {least}");
+        // The precision of the measurement.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    began.elapsed()
+}
+
+/// An endpoint with one event, which another server has delivered already.
+async fn begun(server: &TestServer, account: &str, url: &str) -> Endpoint {
+    let client = client_of_account(server, account).await;
+    let endpoint = Endpoint::at(&client, url).await;
+    client.charge("key-1").await;
+    endpoint.newest_succeeds(&client).await;
+    endpoint
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it measures, and takes a minute"]
+async fn deliveries_in_a_second_to_a_fast_receiver() {
+    const EVENTS: usize = 30_000;
+    for accounts in [1, 10, 500] {
+        let (url, count) = fast_receiver().await;
+        let server = TestServer::start_with(DEFAULTS).await;
+        let mut endpoints = Vec::new();
+        for number in 0..accounts {
+            endpoints.push(begun(&server, &format!("account {number}"), &url).await);
+        }
+        let database = server.stop().await;
+        for endpoint in &endpoints {
+            let events = i32::try_from(EVENTS / accounts).unwrap();
+            add_backlog(&database, endpoint, events).await;
+        }
+        let arrived = count.load(Ordering::Relaxed);
+        let _replica = replica(&database, DEFAULTS);
+        until(&count, arrived + 1).await;
+        let took = until(&count, arrived + EVENTS).await;
+        let rate = EVENTS as f64 / took.as_secs_f64();
+        println!("{accounts} accounts: {rate:.0}/s");
+        while database.count(PENDING).await > 0 {}
+    }
+}
+
+/// How long the events of one account take from the reply to their arrival.
+async fn delays(client: &Client, count: &AtomicUsize) -> String {
+    let mut delays = Vec::new();
+    for number in 0..30 {
+        let arrived = count.load(Ordering::Relaxed);
+        client.charge(&format!("delay-{number}")).await;
+        delays.push(until(count, arrived + 1).await.as_millis());
+        // At any time between two of the worker's looks.
+        tokio::time::sleep(Duration::from_millis(number * 373 % 1000)).await;
+    }
+    delays.sort_unstable();
+    format!("p50 {} ms, longest {} ms", delays[15], delays[29])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it measures, and takes a minute"]
+async fn the_delay_of_one_event_beside_endpoints_that_fail() {
+    // It takes connections, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}/", silent.local_addr().unwrap());
+    let cases = [
+        ("nothing else", 0, "-"),
+        (
+            "4,999 that refuse connections",
+            4_999,
+            "http://127.0.0.1:1/",
+        ),
+        ("one that hangs", 1, &silent),
+        ("4,999 that hang", 4_999, &silent),
+    ];
+    for (settings, variables) in [("defaults", DEFAULTS), ("retries at once", DUE_AT_ONCE)] {
+        for (what, others, url) in &cases {
+            let (receiver, count) = fast_receiver().await;
+            let database = TestDatabase::create().await;
+            let replica = replica(&database, variables);
+            Endpoint::at(&replica.client, &receiver).await;
+            add_accounts(&database, *others, url, 10).await;
+            println!(
+                "{settings}, {what}: {}",
+                delays(&replica.client, &count).await
+            );
+        }
+    }
+}
