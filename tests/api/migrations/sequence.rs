@@ -102,6 +102,9 @@ const LATER: &[(&str, &str)] = &[
         "b7a23aa6d9e775593013e36bf40e57894a3a7c3b32e540e590c611f423f59c45",
     ),
     (
+        "migrations/0017_webhook_turns.sql",
+        "036e321fbd71a99ad5e01f641940a145abeb65923cfb65961e5239599365a561",
+    ),
     (
         "migrations/0018_ready_webhook_deliveries.sql",
         "a4a75296cf1daba68f3162574ebff90e34c27d5b43d09099c2c2689f0e4bb942",
@@ -110,6 +113,13 @@ const LATER: &[(&str, &str)] = &[
         "migrations/0019_waiting_webhook_deliveries.sql",
         "b1528d062376ceba89fb745be500438670397da1dc90d0b33419400bce499078",
     ),
+    (
+        "migrations/0020_autovacuum.sql",
+        "14f6ebd08d4ec061ac99ec7bda856b9a1c8cd7be538a02a12f8fa188699cf42b",
+    ),
+    (
+        "migrations/0021_webhook_endpoints_to_cancel.sql",
+        "c9008e5ba60ed75c467515a20709ed0f1c9001471a5fdba4083e8bd63f33542e",
     ),
 ];
 
