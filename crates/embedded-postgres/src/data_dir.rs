@@ -48,6 +48,8 @@ pub(super) struct DataDir {
     pub(super) account: Option<Account>,
     /// The database, and the role that owns it.
     pub(super) database: String,
+    /// Server parameters that the caller decides.
+    pub(super) parameters: Vec<(String, String)>,
 }
 
 impl DataDir {

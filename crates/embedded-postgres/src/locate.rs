@@ -34,7 +34,7 @@ impl DataDir {
     /// When the folder holds other files, cannot be made, or has the wrong owner.
     pub(super) fn locate(settings: &Settings) -> Result<Self, Problem> {
         let fallback = &settings.fallback_dir;
-        let dir = Self::open(&settings.data_dir, &settings.database)?;
+        let dir = Self::open(&settings.data_dir, settings)?;
         let Some(account) = &dir.account else {
             return Ok(dir);
         };
@@ -57,7 +57,7 @@ impl DataDir {
             "PostgreSQL cannot run as root, and its user could not enter the requested data \
              directory; the data is in another folder"
         );
-        let moved = Self::open(fallback, &settings.database)?;
+        let moved = Self::open(fallback, settings)?;
         if let Some(account) = &moved.account
             && let Some(obstacle) = moved.obstacle_for(account)?
         {
@@ -67,14 +67,15 @@ impl DataDir {
     }
 
     /// Checks one folder and creates it if it is missing.
-    fn open(data_dir: &Path, database: &str) -> Result<Self, Problem> {
+    fn open(data_dir: &Path, settings: &Settings) -> Result<Self, Problem> {
         let absolute = std::path::absolute(data_dir)
             .map_err(|error| Problem::directory(data_dir, "finding", data_dir, error))?;
         let account = Account::for_postgres(&absolute.join(CLUSTER))?;
         let dir = Self {
             path: absolute,
             account,
-            database: database.to_owned(),
+            database: settings.database.clone(),
+            parameters: settings.parameters.clone(),
         };
         dir.refuse_foreign_files()?;
         dir.refuse_foreign_owner()?;

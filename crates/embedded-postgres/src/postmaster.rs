@@ -40,8 +40,16 @@ const TAIL_BYTES: usize = 4 * 1024;
 /// Most lines of a program's output that an error message quotes.
 const TAIL_LINES: usize = 15;
 
-/// Settings that hold whatever the configuration files in the data directory say.
-const SETTINGS: [&str; 9] = [
+/// Sizes that hold unless the caller decides otherwise, whatever the configuration files in the data
+/// directory say.
+const SIZES: [&str; 2] = [
+    "max_connections=100",
+    // A laptop's worth: the data of a try-out fits, and containers often limit shared memory.
+    "shared_buffers=64MB",
+];
+
+/// Settings that always hold. They come last, and the last one counts.
+const SETTINGS: [&str; 7] = [
     // Only the socket: there is no password that could protect a TCP port.
     "listen_addresses=",
     "unix_socket_permissions=0700",
@@ -49,9 +57,6 @@ const SETTINGS: [&str; 9] = [
     "fsync=on",
     "full_page_writes=on",
     "synchronous_commit=on",
-    "max_connections=100",
-    // A laptop's worth: the data of a try-out fits, and containers often limit shared memory.
-    "shared_buffers=64MB",
     // The log is the program's standard error, which goes to a file of ours.
     "logging_collector=off",
     "timezone=UTC",
@@ -114,10 +119,14 @@ impl Launch {
         let failed = |error| dir.failure("opening", &dir.log(), error);
         let log_start = log.metadata().map_err(failed)?.len();
         let output = log.try_clone().map_err(failed)?;
+        let wanted = dir.parameters.iter();
+        let wanted = wanted.map(|(name, value)| format!("{name}={value}"));
         let mut command = program(&binaries.postgres(), dir);
         command
             .arg("-D")
             .arg(dir.cluster())
+            .args(SIZES.iter().flat_map(|setting| ["-c", setting]))
+            .args(wanted.flat_map(|setting| ["-c".to_owned(), setting]))
             .args(SETTINGS.iter().flat_map(|setting| ["-c", setting]))
             .args(["-c", &format!("port={PORT}"), "-c"])
             .arg(socket_setting(&socket_dir))

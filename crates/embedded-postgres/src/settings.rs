@@ -19,6 +19,10 @@ pub struct Settings {
     /// The folder with PostgreSQL's programs. `None` searches PATH, `pg_config` and the usual
     /// folders of Linux distributions and macOS for the newest version.
     pub bin_dir: Option<PathBuf>,
+    /// Server parameters and their values, such as `("shared_buffers", "1GB")`. They replace the
+    /// crate's sizes. What makes the data durable and private can't be changed here. A PostgreSQL that
+    /// runs already keeps the parameters that it was started with.
+    pub parameters: Vec<(String, String)>,
     /// What error messages call these settings.
     pub names: Names,
 }
@@ -32,6 +36,7 @@ impl Settings {
             data_dir: data_dir.into(),
             fallback_dir: PathBuf::from("/var/lib").join(database),
             bin_dir: None,
+            parameters: Vec::new(),
             names: Names::default(),
         }
     }

@@ -141,6 +141,38 @@ async fn recall(postgres: &EmbeddedPostgres) -> sqlx::Result<Vec<String>> {
 }
 
 #[tokio::test]
+async fn a_caller_decides_sizes_and_never_durability() -> Outcome {
+    let scratch = Scratch::new()?;
+    let wanted = [
+        ("shared_buffers", "32MB"),
+        ("max_connections", "20"),
+        ("work_mem", "1MB"),
+        ("fsync", "off"),
+        ("listen_addresses", "*"),
+    ];
+    let parameters = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let postgres = EmbeddedPostgres::start(Settings {
+        parameters: parameters.into(),
+        ..scratch.settings()
+    })
+    .await?;
+
+    let mut connection = connect(&postgres).await?;
+    let expected = [
+        ("shared_buffers", "32MB"),
+        ("max_connections", "20"),
+        ("work_mem", "1MB"),
+        ("fsync", "on"),
+        ("listen_addresses", ""),
+    ];
+    for (name, value) in expected {
+        assert_eq!(setting(&mut connection, name).await?, value, "{name}");
+    }
+    connection.close().await?;
+    Ok(postgres.stop().await?)
+}
+
+#[tokio::test]
 async fn a_fresh_folder_becomes_a_durable_database_on_a_private_socket() -> Outcome {
     let scratch = Scratch::new()?;
     assert!(!scratch.settings().has_database());

@@ -20,8 +20,8 @@ pub const SWEEP_BATCH_ROWS: i64 = 500;
 pub struct SweepPace {
     /// The longest that one batch may take: 5 seconds.
     pub batch_deadline: Duration,
-    /// How long the sweep rests after a batch, as a multiple of what the batch took: 9, so that a backlog
-    /// of millions costs a tenth of one connection's time. With 0 it doesn't rest.
+    /// How long the sweep rests after a batch, as a multiple of what the batch took: 1, so that a backlog
+    /// of millions costs half of one connection's time. With 0 it doesn't rest.
     pub rest: u32,
 }
 
@@ -29,7 +29,7 @@ impl Default for SweepPace {
     fn default() -> Self {
         Self {
             batch_deadline: Duration::from_secs(5),
-            rest: 9,
+            rest: 1,
         }
     }
 }

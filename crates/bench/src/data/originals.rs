@@ -1,0 +1,159 @@
+//! Two real charges, one approved and one declined: what the rows of a big database are copied from.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, ensure};
+use sqlx::{PgConnection, Row};
+use type_safe_id::{DynamicType, TypeSafeId};
+use uuid::Uuid;
+
+use super::{
+    shape::{self, Shape},
+    template::{Mark, Template},
+};
+use crate::load;
+
+/// Values that stand nowhere else in a reply, so that they can be found in it.
+const MARKED_AMOUNT: u64 = 87_654_321;
+const MARKED_CUSTOMER: &str = "cus_marked";
+const MARKED_ORDER: &str = "ord-marked";
+
+/// The rows of one charge.
+#[derive(Debug)]
+pub(crate) struct Original {
+    pub(crate) fingerprint_version: i16,
+    pub(crate) status: i16,
+    pub(crate) headers: Template,
+    pub(crate) body: Template,
+    pub(crate) event_type: String,
+    pub(crate) event_object: Template,
+    pub(crate) captured: bool,
+    pub(crate) charge_status: String,
+    pub(crate) card_brand: String,
+    pub(crate) card_last4: String,
+    pub(crate) card_exp_month: i16,
+    pub(crate) card_exp_year: i16,
+    pub(crate) failure_code: Option<String>,
+    pub(crate) decline_code: Option<String>,
+    pub(crate) failure_message: Option<String>,
+}
+
+/// What is copied.
+#[derive(Debug)]
+pub(crate) struct Originals {
+    pub(crate) approved: Original,
+    pub(crate) declined: Original,
+}
+
+impl Originals {
+    /// Makes two charges at the service and reads what it stored.
+    pub(crate) async fn make(
+        shape: &Shape,
+        service: SocketAddr,
+        connection: &mut PgConnection,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            approved: make(shape, service, connection, false).await?,
+            declined: make(shape, service, connection, true).await?,
+        })
+    }
+
+    pub(crate) fn of(&self, is_declined: bool) -> &Original {
+        match is_declined {
+            true => &self.declined,
+            false => &self.approved,
+        }
+    }
+}
+
+async fn make(
+    shape: &Shape,
+    service: SocketAddr,
+    connection: &mut PgConnection,
+    is_declined: bool,
+) -> anyhow::Result<Original> {
+    let body = shape::body(MARKED_AMOUNT, MARKED_CUSTOMER, MARKED_ORDER, is_declined);
+    let key = Uuid::new_v4().to_string();
+    let call = load::Call {
+        api_key: shape::api_key(0),
+        body: body.clone().into_bytes(),
+        status: match is_declined {
+            true => 402,
+            false => 201,
+        },
+        ..shape.create(0, key.clone())
+    };
+    load::send_one(service, &call).await?;
+    let stored = sqlx::query(
+        "SELECT fingerprint_version, fingerprint, path, headers::text AS headers,
+                convert_from(body, 'UTF8') AS body, resource_id, type, object::text AS object, charges.*,
+                charges.status AS charge_status, extract(epoch FROM charges.created_at)::bigint AS created
+           FROM idempotency_keys AS record
+           JOIN events ON events.idempotency_key = record.key
+           JOIN charges ON charges.account_id = record.account_id
+                       AND charges.created_at = record.created_at
+          WHERE record.key = $1",
+    )
+    .bind(&key)
+    .fetch_one(connection)
+    .await
+    .context("the charge that was just made can't be read")?;
+    let text = |column| stored.try_get::<String, _>(column);
+    let fingerprint: Vec<u8> = stored.try_get("fingerprint")?;
+    ensure!(
+        fingerprint == shape::fingerprint(body.as_bytes()).bytes() && text("path")? == shape::PATH,
+        "the stored fingerprint is not that of the request: replays would be refused"
+    );
+    let id = id_text(stored.try_get("id")?);
+    ensure!(
+        text("resource_id")? == format!("ch_{id}"),
+        "ids of charges look different"
+    );
+    let created = stored.try_get::<i64, _>("created")?.to_string();
+    let amount = MARKED_AMOUNT.to_string();
+    let marks = [
+        (id.as_str(), Mark::Id),
+        (created.as_str(), Mark::Created),
+        (amount.as_str(), Mark::Amount),
+        (MARKED_CUSTOMER, Mark::Customer),
+        (MARKED_ORDER, Mark::Order),
+    ];
+    let template = |column| anyhow::Ok(Template::cut(&text(column)?, &marks));
+    Ok(Original {
+        fingerprint_version: stored.try_get("fingerprint_version")?,
+        status: call.status.cast_signed(),
+        headers: template("headers")?,
+        body: template("body")?,
+        event_type: text("type")?,
+        event_object: template("object")?,
+        captured: stored.try_get("captured")?,
+        charge_status: text("charge_status")?,
+        card_brand: text("card_brand")?,
+        card_last4: text("card_last4")?,
+        card_exp_month: stored.try_get("card_exp_month")?,
+        card_exp_year: stored.try_get("card_exp_year")?,
+        failure_code: stored.try_get("failure_code")?,
+        decline_code: stored.try_get("decline_code")?,
+        failure_message: stored.try_get("failure_message")?,
+    })
+}
+
+/// The 26 characters of an id as clients see it.
+pub(crate) fn id_text(id: Uuid) -> String {
+    // A type without a name has no underscore.
+    match DynamicType::new("") {
+        Ok(nameless) => TypeSafeId::from_type_and_uuid(nameless, id).to_string(),
+        Err(_) => id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_shown_in_26_characters() {
+        let id = Uuid::from_u128(0x01a2_01c8_3433_7608_bc86_ff27_3854_e8e6);
+        assert_eq!(id_text(id), "01m80wgd1ker4bs1qz4ww59t76");
+    }
+}

@@ -1,0 +1,159 @@
+//! One measured load, and several of the same kind.
+
+use std::{net::SocketAddr, time::Duration};
+
+use crate::{
+    cpu::ProcessTree,
+    load::{self, Answered, Call, Until},
+    stats::{at_permille, median, per_second, spread},
+};
+
+/// What load is sent to, and whose CPU time it costs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) service: ProcessTree,
+    pub(crate) postgres: ProcessTree,
+}
+
+/// What one load took.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    answered: Answered,
+    service_us: u64,
+    postgres_us: u64,
+}
+
+/// The samples of one case, one of each round.
+#[derive(Debug, Default)]
+pub(crate) struct Series(Vec<Sample>);
+
+impl Target {
+    /// Sends load and measures it. What runs beside requests in the meantime counts too.
+    pub(crate) async fn measure<F>(
+        &self,
+        connections: usize,
+        until: &Until,
+        call: F,
+    ) -> anyhow::Result<Sample>
+    where
+        F: Fn(u64) -> Call + Send + Sync + 'static,
+    {
+        let service = self.service.used_us()?;
+        let postgres = self.postgres.used_us()?;
+        let answered = load::run(self.address, connections, until, call).await?;
+        Ok(Sample {
+            answered,
+            service_us: self.service.used_us()?.saturating_sub(service),
+            postgres_us: self.postgres.used_us()?.saturating_sub(postgres),
+        })
+    }
+}
+
+impl Sample {
+    /// What another program measured.
+    pub(crate) fn of(answered: Answered, service_us: u64, postgres_us: u64) -> Self {
+        Self {
+            answered,
+            service_us,
+            postgres_us,
+        }
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.answered.latencies_us.len() as u64
+    }
+
+    pub(crate) fn took(&self) -> Duration {
+        self.answered.took
+    }
+
+    pub(crate) fn per_second(&self) -> u64 {
+        per_second(self.requests(), self.took())
+    }
+}
+
+impl Series {
+    pub(crate) fn push(&mut self, sample: Sample) {
+        self.0.push(sample);
+    }
+
+    /// In all rounds.
+    pub(crate) fn requests(&self) -> u64 {
+        self.0.iter().map(Sample::requests).sum()
+    }
+
+    /// A latency over all rounds, in microseconds.
+    pub(crate) fn latency_us(&self, permille: usize) -> u64 {
+        let all = self.0.iter().flat_map(|one| &one.answered.latencies_us);
+        let mut all: Vec<u32> = all.copied().collect();
+        all.sort_unstable();
+        u64::from(at_permille(&all, permille))
+    }
+
+    /// CPU time of the service for each request: the median of the rounds, in microseconds.
+    pub(crate) fn service_us(&self) -> u64 {
+        self.median(|sample| sample.service_us / sample.requests().max(1))
+    }
+
+    /// CPU time of PostgreSQL for each request: the median of the rounds, in microseconds.
+    pub(crate) fn postgres_us(&self) -> u64 {
+        self.median(|sample| sample.postgres_us / sample.requests().max(1))
+    }
+
+    /// CPU time of both for each request, in microseconds.
+    pub(crate) fn cpu_us(&self) -> u64 {
+        self.service_us() + self.postgres_us()
+    }
+
+    /// CPU time of both for each request: the least and the most of the rounds, in microseconds.
+    pub(crate) fn cpu_us_spread(&self) -> (u64, u64) {
+        let both = |one: &Sample| (one.service_us + one.postgres_us) / one.requests().max(1);
+        spread(&self.0.iter().map(both).collect::<Vec<_>>())
+    }
+
+    /// Requests in a second: the median of the rounds.
+    pub(crate) fn per_second(&self) -> u64 {
+        self.median(Sample::per_second)
+    }
+
+    fn median(&self, of: impl Fn(&Sample) -> u64) -> u64 {
+        median(self.0.iter().map(of).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(latencies_us: &[u32], service_us: u64, postgres_us: u64) -> Sample {
+        Sample {
+            answered: Answered {
+                latencies_us: latencies_us.to_vec(),
+                took: Duration::from_millis(10),
+            },
+            service_us,
+            postgres_us,
+        }
+    }
+
+    #[test]
+    fn cpu_time_is_divided_by_requests_and_the_median_round_counts() {
+        let mut series = Series::default();
+        series.push(sample(&[10, 20, 30, 40], 400, 800));
+        series.push(sample(&[10, 20, 30, 1_000], 4_000, 8_000));
+        series.push(sample(&[5, 20, 30, 40], 440, 760));
+        assert_eq!((series.service_us(), series.postgres_us()), (110, 200));
+        assert_eq!(series.cpu_us_spread(), (300, 3_000));
+        assert_eq!(series.latency_us(500), 20);
+        assert_eq!(series.latency_us(1000), 1_000);
+        assert_eq!(series.per_second(), 400);
+    }
+
+    #[test]
+    fn a_round_without_requests_is_no_division_by_zero() {
+        let mut series = Series::default();
+        series.push(sample(&[], 0, 0));
+        assert_eq!((series.service_us(), series.latency_us(990)), (0, 0));
+    }
+}

@@ -1,0 +1,252 @@
+//! `bench scale`: the same work on a large and on a small database.
+//!
+//! Promise: both are measured in the same minutes, in turns, so that what else the machine does hits
+//! both. Afterwards the data is what it was, so that it can be measured again.
+
+mod operations;
+mod report;
+mod statements;
+mod sweep;
+mod webhooks;
+
+use std::{
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use sqlx::PgConnection;
+
+use self::{
+    operations::{CONNECTIONS, OPERATIONS},
+    statements::{Pages, Statement, Watched},
+    sweep::Swept,
+};
+use crate::{
+    data::Shape,
+    load::Until,
+    measure::{Series, Target},
+    postgres::{Parameters, Postgres},
+    service::{self, Service},
+    stats::thousands,
+    table,
+};
+
+/// Stored keys live for 400 days from their creation, and the oldest was made 30 days before the data.
+const MEASURABLE_DAYS: u64 = 365;
+
+/// Looks of the reconciler that are measured: it looks every second.
+const LOOKS: i64 = 20;
+
+/// Compares two databases.
+#[derive(Debug, Args)]
+pub(crate) struct Scale {
+    /// The large database, made by `bench big-data`.
+    #[arg(long)]
+    folder: PathBuf,
+    /// The small one, with 100,000 rows.
+    #[arg(long)]
+    baseline: PathBuf,
+    /// The program under test.
+    #[arg(long, env = "CHARGE_ONCE")]
+    program: PathBuf,
+    /// PostgreSQL's memory for pages, of each of the two.
+    #[arg(long, default_value = "1GB")]
+    shared_buffers: String,
+    /// Measured rounds of each request. One round before them is not counted.
+    #[arg(long, default_value_t = 5)]
+    rounds: u64,
+    /// Expired records for the sweep.
+    #[arg(long, default_value_t = 200_000)]
+    expired: u64,
+    /// Where the table is written.
+    #[arg(long, default_value = "target/bench/scale.md")]
+    output: PathBuf,
+}
+
+/// What was measured on one database.
+#[derive(Debug)]
+struct Measured {
+    rows: u64,
+    /// In the order of [`OPERATIONS`].
+    requests: Vec<(Series, Pages)>,
+    look: Watched,
+    claim: Watched,
+    swept: Swept,
+}
+
+/// One of the two, running.
+struct Side {
+    folder: PathBuf,
+    shape: Shape,
+    postgres: Postgres,
+    service: Service,
+    connection: PgConnection,
+    requests: Vec<(Series, Pages)>,
+}
+
+impl Scale {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let mut big = self.start(&self.folder).await?;
+        let mut baseline = self.start(&self.baseline).await?;
+        for round in 0..=self.rounds {
+            for place in 0..OPERATIONS.len() {
+                // In turns: the second of two may find the machine warmer.
+                let order = match round % 2 {
+                    0 => [&mut big, &mut baseline],
+                    _ => [&mut baseline, &mut big],
+                };
+                for side in order {
+                    side.round(round, place).await?;
+                }
+            }
+            eprintln!("round {round} of {}", self.rounds);
+        }
+        let about = self.about(&mut big).await?;
+        let big = self.finish(big).await?;
+        let baseline = self.finish(baseline).await?;
+        let report = report::markdown(&about, &big, &baseline);
+        table::write_report(&self.output, &report)
+    }
+
+    async fn start(&self, folder: &Path) -> anyhow::Result<Side> {
+        let shape = Shape::read(folder)?;
+        let age = UNIX_EPOCH.elapsed()?.as_secs() - shape.until_micros / 1_000_000;
+        ensure!(
+            age < MEASURABLE_DAYS * 24 * 3_600,
+            "the keys in {} have expired: make it again",
+            folder.display()
+        );
+        let parameters = Parameters::for_measuring(&self.shared_buffers).with_statements();
+        let postgres = Postgres::start(folder, parameters).await?;
+        service::migrate(&self.program, postgres.url()).await?;
+        let mut connection = postgres.connect().await?;
+        statements::begin(&mut connection).await?;
+        // What an interrupted measurement left.
+        restore(&shape, &mut connection).await?;
+        statements::reset(&mut connection).await?;
+        let service = self.start_service(folder, &postgres, &[]).await?;
+        Ok(Side {
+            folder: folder.to_owned(),
+            shape,
+            postgres,
+            service,
+            connection,
+            requests: OPERATIONS.iter().map(|_| Default::default()).collect(),
+        })
+    }
+
+    async fn start_service(
+        &self,
+        folder: &Path,
+        postgres: &Postgres,
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Service> {
+        let log = folder.join("service.log");
+        Service::start(&self.program, postgres.url(), log, variables).await
+    }
+
+    /// Measures the workers, and leaves the data as it was.
+    async fn finish(&self, side: Side) -> anyhow::Result<Measured> {
+        let Side {
+            folder,
+            shape,
+            postgres,
+            service,
+            mut connection,
+            requests,
+        } = side;
+        let rows = thousands(shape.rows);
+        eprintln!("{rows} rows: the reconciler");
+        let look = statements::watch(Statement::Look, LOOKS, &mut connection).await?;
+        eprintln!("{rows} rows: webhooks");
+        let claim = webhooks::measure(&mut connection).await?;
+        service.stop().await?;
+
+        eprintln!("{rows} rows: the sweep");
+        let often = [("EXPIRY_SWEEP_INTERVAL", "1s")];
+        let service = self.start_service(&folder, &postgres, &often).await?;
+        let target = target(&service, &postgres)?;
+        let swept = sweep::measure(shape, &target, self.expired, &mut connection).await?;
+        service.stop().await?;
+        restore(&shape, &mut connection).await?;
+        drop(connection);
+        postgres.stop().await?;
+        Ok(Measured {
+            rows: shape.rows,
+            requests,
+            look,
+            claim,
+            swept,
+        })
+    }
+
+    /// What the table is about.
+    async fn about(&self, side: &mut Side) -> anyhow::Result<String> {
+        let version: String = sqlx::query_scalar("SHOW server_version")
+            .fetch_one(&mut side.connection)
+            .await?;
+        Ok(format!(
+            "{} cores; PostgreSQL {version} with shared_buffers {}, fsync on and pg_stat_statements; \
+             {CONNECTIONS} connections; {} rounds in turns, medians; {} expired records",
+            std::thread::available_parallelism()?,
+            self.shared_buffers,
+            self.rounds,
+            thousands(self.expired),
+        ))
+    }
+}
+
+impl Side {
+    /// Measures one operation, by its place in the list. Round 0 is for warming up.
+    async fn round(&mut self, round: u64, place: usize) -> anyhow::Result<()> {
+        let operation = OPERATIONS.get(place).context("an operation")?;
+        let shape = self.shape;
+        let until = Until::Count(operation.requests);
+        let target = target(&self.service, &self.postgres)?;
+        let before = Pages::used(&mut self.connection).await?;
+        let sample = target.measure(CONNECTIONS, &until, move |number| {
+            operation.request(&shape, round, number)
+        });
+        let sample = sample.await.context(operation.name)?;
+        let after = Pages::used(&mut self.connection).await?;
+        if round > 0
+            && let Some((series, pages)) = self.requests.get_mut(place)
+        {
+            series.push(sample);
+            pages.add(before, after);
+        }
+        Ok(())
+    }
+}
+
+fn target(service: &Service, postgres: &Postgres) -> anyhow::Result<Target> {
+    Ok(Target {
+        address: service.address,
+        service: service.processes()?,
+        postgres: postgres.processes()?,
+    })
+}
+
+/// Removes what a measurement added. Only while no service runs.
+async fn restore(shape: &Shape, connection: &mut PgConnection) -> anyhow::Result<()> {
+    webhooks::restore(shape, connection).await?;
+    let until = i64::try_from(shape.until_micros)?;
+    for statement in [
+        // Stored keys live much longer than those of requests, and the index on the time of expiry
+        // finds the others.
+        "DELETE FROM idempotency_keys
+          WHERE status IS NOT NULL AND expires_at < to_timestamp($1::bigint / 1000000) + interval '369 days'",
+        "DELETE FROM charges WHERE created_at > to_timestamp($1::bigint / 1000000) + interval '1 second'",
+        "DELETE FROM events WHERE created_at > to_timestamp($1::bigint / 1000000) + interval '1 second'",
+    ] {
+        sqlx::query(statement)
+            .bind(until)
+            .execute(&mut *connection)
+            .await?;
+    }
+    let vacuum = "VACUUM (ANALYZE) idempotency_keys, charges, events, webhook_deliveries";
+    sqlx::raw_sql(vacuum).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The expiry sweep: how fast it removes, and what it takes from requests meanwhile.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use sqlx::{Connection, PgConnection};
+
+use super::{
+    operations::{CONNECTIONS, create},
+    statements::{self, LOOK_INTERVAL, Statement, Watched},
+};
+use crate::{
+    data::{Shape, random},
+    load::{Call, Until},
+    measure::Target,
+    stats::per_second,
+};
+
+/// Charges in one window without a sweep.
+const REQUESTS: u64 = 4_000;
+
+/// How long the sweep may take to begin, and to end.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+const END_LIMIT: Duration = Duration::from_secs(600);
+
+/// What was measured of one sweep.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    /// The sweep's statement.
+    pub(crate) statement: Watched,
+    /// Records removed in a second, while charges were made.
+    pub(crate) rows_per_second: u64,
+    /// Charges in a second, without the sweep before and after, and during it.
+    pub(crate) creates_without: u64,
+    pub(crate) creates_during: u64,
+}
+
+/// Adds so many records that are expired already, and measures the service that sweeps them.
+pub(crate) async fn measure(
+    shape: Shape,
+    target: &Target,
+    expired: u64,
+    connection: &mut PgConnection,
+) -> anyhow::Result<Swept> {
+    let fixed = Until::Count(REQUESTS);
+    let before = target.measure(CONNECTIONS, &fixed, creates(shape, 1));
+    let before = before.await?.per_second();
+
+    statements::reset(connection).await?;
+    add_expired(expired, connection).await?;
+    let mut watched = Watched::new(Statement::Sweep);
+    let removed = |watched: &Watched| watched.counted.rows.unsigned_abs();
+    let until = Instant::now() + BEGIN_LIMIT;
+    while removed(&watched) == 0 {
+        ensure!(
+            Instant::now() < until,
+            "no sweep began within {BEGIN_LIMIT:?}"
+        );
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        watched.look(connection).await?;
+    }
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Until::Stopped(Arc::clone(&stop));
+    let (began, first) = (Instant::now(), removed(&watched));
+    let watching = async {
+        let mut looked = Ok(());
+        while looked.is_ok() && removed(&watched) < expired && began.elapsed() < END_LIMIT {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            looked = watched.look(connection).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        looked.map(|()| began.elapsed())
+    };
+    let loading = target.measure(CONNECTIONS, &stopped, creates(shape, 2));
+    let (during, took) = tokio::join!(loading, watching);
+    let took = took?;
+    ensure!(
+        removed(&watched) >= expired,
+        "the sweep removed {} of {expired} records in {took:?}",
+        removed(&watched)
+    );
+    let after = target.measure(CONNECTIONS, &fixed, creates(shape, 3));
+    let after = after.await?.per_second();
+    Ok(Swept {
+        rows_per_second: per_second(removed(&watched) - first, took),
+        statement: watched,
+        creates_without: before.midpoint(after),
+        creates_during: during?.per_second(),
+    })
+}
+
+fn creates(shape: Shape, window: u64) -> impl Fn(u64) -> Call + Send + Sync + 'static {
+    move |number| create(&shape, random(number, 2_000 + window) % shape.rows)
+}
+
+/// Copies of stored records, of all accounts and with keys of their own. They lie together at the end
+/// of the table, as records that expire together do.
+async fn add_expired(rows: u64, connection: &mut PgConnection) -> anyhow::Result<()> {
+    let mut tx = connection.begin().await?;
+    let added = sqlx::query(
+        "WITH stored AS MATERIALIZED (
+             SELECT * FROM idempotency_keys
+              WHERE status IS NOT NULL AND created_at < now() - interval '1 day'
+              LIMIT $1
+         )
+         INSERT INTO idempotency_keys
+                (account_id, key, fingerprint_version, fingerprint, method, path, request_id, label,
+                 created_at, expires_at, status, headers, body, resource_id)
+         SELECT account_id, gen_random_uuid()::text, fingerprint_version, fingerprint, method, path,
+                request_id, label, created_at, now() - interval '1 second', status, headers, body,
+                resource_id
+           FROM stored CROSS JOIN generate_series(1, 1 + $1 / (SELECT count(*) FROM stored))
+          LIMIT $1",
+    )
+    .bind(i64::try_from(rows)?)
+    .execute(&mut *tx)
+    .await?;
+    ensure!(
+        added.rows_affected() == rows,
+        "only {} expired records could be added",
+        added.rows_affected()
+    );
+    // The statistics that autovacuum would have made of a table that grew over a month. The sweep
+    // begins with the COMMIT.
+    sqlx::raw_sql("ANALYZE idempotency_keys")
+        .execute(&mut *tx)
+        .await?;
+    Ok(tx.commit().await?)
+}
