@@ -37,6 +37,16 @@ pub(crate) struct Request {
     pub(crate) wait: Option<u8>,
 }
 
+impl Request {
+    /// The level that it sets, if it sets one: in JSON, or as a form.
+    pub(crate) fn quantity(&self) -> Option<i64> {
+        let (_, text) = self.body.split_once("quantity")?;
+        let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let end = digits.find(|c: char| !c.is_ascii_digit());
+        digits.get(..end.unwrap_or(digits.len()))?.parse().ok()
+    }
+}
+
 /// A reply that the service stores: equal for every retry.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {

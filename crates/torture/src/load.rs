@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::Utc;
 use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha12Rng;
@@ -334,10 +335,23 @@ impl Load {
         };
         let account = self.accounts.get(account)?;
         let replica = random.random_range(0..self.client.replicas());
+        let mut left = Left {
+            history: &self.history,
+            key,
+            attempt: Some(Attempt {
+                variant,
+                replica,
+                began: Utc::now(),
+                ended: Utc::now(),
+                verdict: Verdict::Unknown("the load ended before an answer".to_owned()),
+            }),
+        };
         let attempting = self
             .client
             .attempt(account, &name, variant, &request, replica);
-        Some(attempting.await)
+        let attempt = attempting.await;
+        left.attempt = None;
+        Some(attempt)
     }
 
     /// Remembers what an answer shows, for later requests.
@@ -386,6 +400,22 @@ impl Load {
 
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Records an attempt that breaks off with the load: it may be executed all the same.
+struct Left<'a> {
+    history: &'a History,
+    key: &'a SharedKey,
+    attempt: Option<Attempt>,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        if let Some(mut attempt) = self.attempt.take() {
+            attempt.ended = Utc::now();
+            self.history.record(self.key, attempt);
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 use uuid::Uuid;
 
 use crate::{
-    history::{History, KeyHistory, lock},
+    history::{History, KeyHistory, Request, Verdict, lock},
     ids,
 };
 
@@ -94,23 +94,34 @@ pub(super) async fn levels(
             continue;
         };
         let is_last = |write: &&LevelWrite| {
-            let overwrites = |other: &LevelWrite| other.began > write.ended;
+            let overwrites = |other: &LevelWrite| other.is_certain && other.began > write.ended;
             !of_sku.iter().any(overwrites)
         };
         let mut last = of_sku.iter().filter(is_last);
         if !last.any(|write| write.quantity == left) {
             let what = format!("{account} has {left} of {sku}, which no last request has set");
-            history.violate("G2", what);
+            let of_account = |key: &KeyHistory| accounts.get(key.account) == Some(&account);
+            let keys = history.keys().into_iter().filter(|key| {
+                let key = lock(key);
+                let sets = |request: &Request| request.path.ends_with(&format!("/inventory/{sku}"));
+                of_account(&key) && key.variants.iter().any(sets)
+            });
+            history.violate_at("G2", what, keys.collect());
         }
     }
     Ok(())
 }
+
+/// How long after it ended for its client an attempt without an answer may still be executed.
+const LATE_MAX: TimeDelta = TimeDelta::seconds(60);
 
 /// One execution that set a level, and the time within which it happened.
 struct LevelWrite {
     quantity: i64,
     began: DateTime<Utc>,
     ended: DateTime<Utc>,
+    /// Whether it happened: an answer says so.
+    is_certain: bool,
 }
 
 impl LevelWrite {
@@ -131,12 +142,40 @@ impl LevelWrite {
                     quantity,
                     began: first.began,
                     ended: attempt.ended,
+                    is_certain: true,
                 };
                 let execution = executions.entry(&stored.execution);
                 let (_, known) = execution.or_insert((sku.to_owned(), write));
                 known.ended = known.ended.min(attempt.ended);
             }
         }
-        executions.into_values().collect()
+        executions
+            .into_values()
+            .chain(Self::unanswered(key))
+            .collect()
+    }
+
+    /// What attempts without an answer may have set. While a record of the key was alive, they were no
+    /// executions of their own.
+    fn unanswered(key: &KeyHistory) -> Vec<(String, Self)> {
+        let writes = key.attempts.iter().filter_map(|attempt| {
+            let Verdict::Unknown(_) = attempt.verdict else {
+                return None;
+            };
+            let over = attempt.ended + LATE_MAX;
+            if key.answers().any(|(_, _, stored)| stored.expires > over) {
+                return None;
+            }
+            let request = key.variants.get(attempt.variant)?;
+            let (_, sku) = request.path.split_once("/inventory/")?;
+            let write = Self {
+                quantity: request.quantity()?,
+                began: attempt.began,
+                ended: over,
+                is_certain: false,
+            };
+            Some((sku.to_owned(), write))
+        });
+        writes.collect()
     }
 }
