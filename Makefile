@@ -104,6 +104,10 @@ scale: bench-programs ## compare what work costs on ROWS=1000000 and on 100,000 
 	@$(BENCH) big-data --rows $(ROWS) --folder $(BENCH_FOLDER)/$(ROWS)
 	@$(BENCH) scale --folder $(BENCH_FOLDER)/$(ROWS) --baseline $(BENCH_FOLDER)/100000
 
+.PHONY: neighbors
+neighbors: bench-programs ## measure what an account notices of a busy neighbor, and of strangers: needs wrk
+	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/release/charge-once crates/bench/neighbors/run
+
 .PHONY: compose-test
 compose-test: ## build the image, start docker-compose.yml, and charge through it
 	@scripts/compose-test

@@ -207,11 +207,13 @@ pub(super) fn write_deliveries(rows: &Rows, number: u64, out: &mut CopyRows) {
     let endpoints = (0..ENDPOINTS).filter(|one| account_of_endpoint(*one) == account);
     for endpoint in endpoints {
         let created = shape.created_micros(n);
-        out.row(9)
+        out.row(10)
             .uuid(shape.account_id(account))
             .uuid(shape.id(Id::Delivery, n * ENDPOINTS + endpoint))
             .uuid(shape.id(Id::Endpoint, endpoint))
-            .uuid(shape.id(Id::Event, n));
+            .uuid(shape.id(Id::Event, n))
+            // What is pending waits: a worker would look at each one that is ready.
+            .bool(false);
         if is_pending(endpoint, n) {
             out.text("pending")
                 .jsonb("[]")

@@ -104,7 +104,7 @@ pub(crate) static TABLES: [Table; 11] = [
     },
     Table {
         name: "webhook_deliveries",
-        columns: "account_id, id, endpoint_id, event_id, status, attempts, next_attempt_at, \
+        columns: "account_id, id, endpoint_id, event_id, ready, status, attempts, next_attempt_at, \
                   created_at, delivered_at",
         numbers: events,
         write: write_deliveries,
