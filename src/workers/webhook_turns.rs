@@ -162,7 +162,8 @@ enum Place {
     Taken(WebhookEndpointId),
     /// The account, or each of its endpoints, has all that it may have.
     None,
-    /// Only endpoints of this standing, or a later one, may have more, and there is no room for them.
+    /// Only endpoints of this standing, or a later one, may have more, and there is no room for
+    /// them.
     NoRoom(Standing),
 }
 

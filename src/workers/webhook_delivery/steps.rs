@@ -122,8 +122,8 @@ pub(super) struct Sending {
     pub(super) attempts: i32,
 }
 
-/// One short transaction: stores how attempts ended, and claims what these turns allow. In the order
-/// of the turns, and of the events.
+/// One short transaction: stores how attempts ended, and claims what these turns allow. In the
+/// order of the turns, and of the events.
 pub(super) async fn mark_and_claim(
     connection: &mut PgConnection,
     ended: &[Ended],

@@ -22,7 +22,7 @@ fn endpoint(number: u128) -> WebhookEndpointId {
     WebhookEndpointId(Uuid::from_u128(number))
 }
 
-/// Account 1 has the endpoints 10, 11, …, account 2 has 20, 21, … The first account comes first.
+/// Account 1 has the endpoints 10, 11, …, account 2 has 20, 21, … They come in this order.
 fn turns(endpoints: &[u128]) -> Turns {
     let mut turns = Turns::default();
     for number in endpoints {

@@ -77,16 +77,16 @@ const FILLED: [&str; 11] = [
             CASE WHEN n % 1000 = 1 THEN 'whsec_x' END, CASE WHEN n % 1000 <> 1 THEN now() END,
             CASE WHEN n % 1000 NOT IN (1, 21) THEN now() END
        FROM generate_series(1, ROWS, 20) AS n",
-    // A backlog of one endpoint, a few that are ready for others, some that wait for a retry, and some
-    // whose claims have expired.
+    // Almost half of all is a backlog of one endpoint. A few are ready for others, some wait for a
+    // retry, and the claims of some have expired.
     "INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, status, ready, claim,
             next_attempt_at, created_at, delivered_at)
      SELECT account_of(n), id_of(n),
-            id_of(CASE WHEN n % 10 = 1 AND n % 50 <> 1 THEN ROWS / 2 + 1 ELSE n / 4000 * 4000 + 1 END),
-            id_of(n), CASE WHEN n % 10 = 1 OR n % 50 = 2 THEN 'pending' ELSE 'succeeded' END,
-            n % 10 = 1 AND n % 1000 <> 1, CASE WHEN n % 1000 = 1 THEN id_of(n) END,
-            CASE WHEN n % 10 = 1 THEN at(n) WHEN n % 50 = 2 THEN at(2 * ROWS - n) END, at(n),
-            CASE WHEN n % 10 <> 1 AND n % 50 <> 2 THEN at(n) END
+            id_of(CASE WHEN n % 2 = 1 AND n % 50 <> 1 THEN ROWS / 2 + 1 ELSE n / 4000 * 4000 + 1 END),
+            id_of(n), CASE WHEN n % 2 = 1 OR n % 50 = 2 THEN 'pending' ELSE 'succeeded' END,
+            n % 2 = 1 AND n % 1000 <> 1, CASE WHEN n % 1000 = 1 THEN id_of(n) END,
+            CASE WHEN n % 2 = 1 THEN at(n) WHEN n % 50 = 2 THEN at(2 * ROWS - n) END, at(n),
+            CASE WHEN n % 2 = 0 AND n % 50 <> 2 THEN at(n) END
        FROM generate_series(1, ROWS) AS n",
     "INSERT INTO checkouts (account_id, id, amount, currency, items, customer, metadata, card_token,
             card_exp_month, card_exp_year, status, order_id, dialect, request_id, idempotency_key,
