@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{ServerProcess, TestDatabase, TestServer, eventually},
+    harness::{PATIENCE, ServerProcess, TestDatabase, TestServer, eventually},
     webhook_receiver::Receiver,
     webhooks::{
         Endpoint, PENDING, QUICK, acknowledge_all, add_accounts, add_backlog, delete,
@@ -299,22 +299,37 @@ async fn thousands_of_endpoints_that_refuse_connections_delay_no_other() {
 }
 
 #[tokio::test]
-async fn a_place_is_used_again_though_more_endpoints_have_something_than_are_remembered() {
+async fn a_worker_goes_on_though_more_endpoints_have_something_than_it_can_remember() {
     let database = TestDatabase::create().await;
     let mut receiver = Receiver::start().await;
     // More for each than the places that it gets, so that none is done.
     add_accounts(&database, 10_100, &receiver.url(), 5).await;
-    let replica = ServerProcess::start(&database, &quick_but(&[("WEBHOOK_TIMEOUT", "60s")]));
+    let variables = [
+        ("WEBHOOK_ALLOW_PRIVATE", "true"),
+        ("WEBHOOK_TIMEOUT", "60s"),
+        ("WEBHOOK_POLL_INTERVAL", "2s"),
+    ];
+    let replica = ServerProcess::start(&database, &variables);
     let mut held = VecDeque::new();
     // As many as endpoints get that are not known to be quick.
     for _ in 0..192 {
         held.push_back(receiver.next().await);
     }
-    // More often than it takes to have looked at all of them.
-    for _ in 0..30 {
-        held.pop_front().unwrap().answer(200).await;
-        held.push_back(receiver.next().await);
-    }
+    // More often than it takes to have looked at all of them, and in less time than so many looks.
+    let marked_at_once = async {
+        for number in 1..=60 {
+            held.pop_front().unwrap().answer(200).await;
+            eventually("the attempt is marked", || async {
+                let succeeded =
+                    "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded'";
+                database.count(succeeded).await == number
+            })
+            .await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, marked_at_once)
+        .await
+        .unwrap();
     drop(replica);
 }
 

@@ -147,7 +147,9 @@ pub async fn add_accounts(database: &TestDatabase, count: i32, url: &str, events
              SELECT id, id, $2, '{*}', '{}', 'whsec_' FROM account
          ), event AS (
              INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
-             SELECT id, gen_random_uuid(), 'charge.succeeded', '{}', 'req_1', 'key-1'
+             SELECT id, gen_random_uuid(), 'charge.succeeded',
+                    json_build_object('object', 'charge', 'description', repeat('x', 500)),
+                    'req_1', 'key-1'
                FROM account, generate_series(1, $3)
              RETURNING account_id, id
          )
