@@ -82,7 +82,7 @@ pub async fn serve(
     let mut reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
-        api_keys: ApiKeys::new(database.clone(), config.pool_connections),
+        api_keys: ApiKeys::of(database.clone()),
         readiness: Readiness::of(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),

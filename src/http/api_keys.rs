@@ -2,17 +2,15 @@
 //!
 //! Promise: an API key is compared by its hash and never stored or logged; what was looked up is
 //! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`]. However many keys
-//! strangers try, their look-ups use a quarter of the pool at most, and none of what the accounts' own
-//! keys wait for.
+//! strangers try, those of accounts never wait for their look-ups.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
-use tokio::sync::Semaphore;
 
-use super::error::HttpError;
+use super::{error::HttpError, unknown_api_keys::UnknownApiKeys};
 use crate::{
     api::error::{ApiError, ErrorCode},
     database::Database,
@@ -35,9 +33,6 @@ const KNOWN_FOR: Duration = Duration::from_secs(3600);
 /// Keys in each of the three memories; a hash and an id each.
 const KEYS_MAX: u64 = 10_000;
 
-/// The part of the pool that unknown keys may be looked up with: a quarter.
-const STRANGERS_SHARE: u32 = 4;
-
 /// Looks API keys up. Cheap to clone; all clones share the memory.
 #[derive(Clone)]
 pub struct ApiKeys {
@@ -45,15 +40,14 @@ pub struct ApiKeys {
     remembered: Cache<[u8; 32], AccountId>,
     refused: Cache<[u8; 32], ()>,
     known: Cache<[u8; 32], AccountId>,
-    strangers: Arc<Semaphore>,
+    unknown: UnknownApiKeys,
 }
 
 impl ApiKeys {
-    /// Keys are looked up in `database`, whose pool has so many connections.
-    pub fn new(database: Database, pool_connections: u32) -> Self {
-        let for_strangers = (pool_connections / STRANGERS_SHARE).max(1);
-        let strangers = usize::try_from(for_strangers).unwrap_or(1);
+    /// Keys are looked up in `database`. Panics outside a Tokio runtime.
+    pub fn of(database: Database) -> Self {
         Self {
+            unknown: UnknownApiKeys::of(database.clone()),
             database,
             remembered: Cache::builder()
                 .max_capacity(KEYS_MAX)
@@ -67,7 +61,6 @@ impl ApiKeys {
                 .max_capacity(KEYS_MAX)
                 .time_to_idle(KNOWN_FOR)
                 .build(),
-            strangers: Arc::new(Semaphore::new(strangers)),
         }
     }
 
@@ -79,25 +72,14 @@ impl ApiKeys {
         if let Some(account) = self.remembered.get(&hash) {
             return Ok(account);
         }
-        if let Some(account) = self.known.get(&hash) {
-            return self.look_up(&self.database.of(account), hash).await;
-        }
         if self.refused.contains_key(&hash) {
             return Err(invalid());
         }
-        let place = self.strangers.acquire().await;
-        let _place = place.map_err(|closed| HttpError::failed_read(Failure::internal(closed)))?;
-        self.look_up(&self.database, hash).await
-    }
-
-    async fn look_up(&self, database: &Database, hash: [u8; 32]) -> Result<AccountId, HttpError> {
-        let found = database
-            .read(move |connection| {
-                Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
-            })
-            .await
-            .map_err(HttpError::failed_read)?;
-        let Some(account) = found.map(AccountId) else {
+        let looked_up = match self.known.get(&hash) {
+            Some(account) => self.look_up_again(account, hash).await,
+            None => self.unknown.find_account(hash).await,
+        };
+        let Some(account) = looked_up.map_err(HttpError::failed_read)? else {
             self.known.invalidate(&hash);
             self.refused.insert(hash, ());
             return Err(invalid());
@@ -105,6 +87,19 @@ impl ApiKeys {
         self.remembered.insert(hash, account);
         self.known.insert(hash, account);
         Ok(account)
+    }
+
+    /// Looks a key up that was `account`'s a while ago, with the account's share of the pool.
+    async fn look_up_again(
+        &self,
+        account: AccountId,
+        hash: [u8; 32],
+    ) -> Result<Option<AccountId>, Failure> {
+        let database = self.database.of(account);
+        let found = database.read(move |connection| {
+            Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
+        });
+        Ok(found.await?.map(AccountId))
     }
 }
 

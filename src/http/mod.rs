@@ -29,6 +29,7 @@ pub mod reply;
 mod reply_headers;
 pub mod request;
 mod swagger_ui;
+mod unknown_api_keys;
 pub mod webhook_endpoints;
 pub mod workflows;
 

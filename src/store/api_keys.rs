@@ -1,5 +1,7 @@
 //! Accounts and the API keys that speak for them. Keys are stored as hashes only.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
@@ -34,6 +36,25 @@ pub async fn find_account(
     )
     .fetch_optional(connection)
     .await
+}
+
+/// The accounts that unrevoked keys speak for, of those with one of `hashes`. Takes no lock.
+pub async fn find_accounts(
+    connection: &mut PgConnection,
+    hashes: &[[u8; 32]],
+) -> Result<HashMap<[u8; 32], Uuid>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT hash AS "hash: [u8; 32]", account_id
+          FROM api_keys
+         WHERE hash = ANY($1) AND revoked_at IS NULL
+        "#,
+        hashes as _,
+    )
+    .fetch_all(connection)
+    .await?;
+    let rows = rows.into_iter();
+    Ok(rows.map(|row| (row.hash, row.account_id)).collect())
 }
 
 /// Adds an account, unless there is one with this name. Locks nothing that exists: charges in

@@ -128,6 +128,7 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         ("jsonb", _) => "'{}'".to_owned(),
         ("jsonb[]", _) => "ARRAY['[]']".to_owned(),
         ("bytea", _) => "sha256('x')".to_owned(),
+        ("bytea[]", _) => "ARRAY[sha256('x')]".to_owned(),
         ("bool", _) => "true".to_owned(),
         (kind, _) => panic!("no value for a parameter of the type {kind}"),
     };

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    harness::{Client, TestDatabase, TestServer, eventually},
+    accounts::client_of_account,
+    harness::{Answer, Client, TestDatabase, TestServer, eventually},
     postgres_proxy::{NetworkFault, PostgresProxy},
 };
 
 /// Less than the time for which a refused key is remembered.
 const SOON: Duration = Duration::from_millis(1500);
 
-/// A pool with one connection for unknown keys.
+/// A small pool.
 const POOL: (&str, &str) = ("POOL_CONNECTIONS", "4");
 
 async fn behind_a_proxy() -> (TestServer, PostgresProxy) {
@@ -23,11 +24,12 @@ async fn behind_a_proxy() -> (TestServer, PostgresProxy) {
     (server, proxy)
 }
 
-/// Statements that match, at this moment.
-async fn running(database: &TestDatabase, like: &str) -> i64 {
+/// Statements that match and wait for a lock, at this moment. One that has given up is no longer
+/// counted: its client may begin the next before PostgreSQL has cleaned up after it.
+async fn waiting(database: &TestDatabase, like: &str) -> i64 {
     sqlx::query_scalar(
         "SELECT count(*) FROM pg_stat_activity
-          WHERE datname = current_database() AND state = 'active' AND query LIKE $1
+          WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1
             AND pid <> pg_backend_pid()",
     )
     .bind(like)
@@ -73,7 +75,7 @@ async fn an_api_key_that_was_refused_a_moment_ago_asks_no_database() {
 }
 
 #[tokio::test]
-async fn look_ups_of_unknown_api_keys_take_a_quarter_of_the_pool_at_most() {
+async fn look_ups_of_unknown_api_keys_take_one_connection_and_few_statements() {
     let server = TestServer::start_with(&[POOL]).await;
     assert_eq!(server.client.get("/charges").await.status, 200);
     let mut tx = server.database.pool.begin().await.unwrap();
@@ -90,15 +92,40 @@ async fn look_ups_of_unknown_api_keys_take_a_quarter_of_the_pool_at_most() {
         })
         .collect();
     let mut most = 0;
-    // None is found in time: a few wait for the table, the others for those.
+    // None is found in time: some wait for the table, and the others for those.
     while !strangers.is_empty() {
-        most = most.max(running(&server.database, "%FROM api_keys%").await);
+        most = most.max(waiting(&server.database, "%FROM api_keys%").await);
         while let Some(refused) = strangers.try_join_next() {
             assert!([409, 503].contains(&refused.unwrap()));
         }
     }
     assert_eq!(most, 1);
     tx.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_that_are_looked_up_together_are_told_apart() {
+    let server = TestServer::start().await;
+    let alice = client_of_account(&server, "alice").await;
+    let bob = client_of_account(&server, "bob").await;
+    let strangers = (0..200).map(|number| {
+        let key = format!("sk_test_stranger_{number}");
+        server.client.with_api_key(&key)
+    });
+    let mut strangers: JoinSet<Answer> = strangers
+        .map(|stranger| async move { stranger.get("/charges").await })
+        .collect();
+    let (of_alice, of_bob) = tokio::join!(alice.charge("key"), bob.charge("key"));
+    assert_ne!(of_alice.id(), of_bob.id());
+    for (client, created) in [(alice, of_alice), (bob, of_bob)] {
+        assert_eq!(created.status, 201);
+        let charges = client.get("/charges").await.json();
+        assert_eq!(charges["data"].as_array().unwrap().len(), 1);
+        assert_eq!(charges["data"][0]["id"], created.id());
+    }
+    while let Some(refused) = strangers.join_next().await {
+        assert_eq!(refused.unwrap().code(), "api_key_invalid");
+    }
 }
 
 #[tokio::test]
@@ -113,7 +140,7 @@ async fn however_often_readiness_is_asked_for_the_database_is_asked_by_one() {
     let mut probes: JoinSet<u16> = (0..20).map(|_| ask(server.client.clone())).collect();
     let mut most = 0;
     while !probes.is_empty() {
-        most = most.max(running(&server.database, "%FROM _sqlx_migrations%").await);
+        most = most.max(waiting(&server.database, "%FROM _sqlx_migrations%").await);
         while let Some(answer) = probes.try_join_next() {
             assert_eq!(answer.unwrap(), 503);
         }
