@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection, postgres::PgConnectOptions};
+use sqlx::{PgConnection, postgres::PgConnectOptions};
 
-use crate::{ROW_LOCK_WAIT, fair_pool::Place};
-
-/// How long a clean connection may take to answer the pool's ping before it is given up.
-const RETURN_LIMIT: Duration = Duration::from_secs(5);
+use crate::{
+    ROW_LOCK_WAIT,
+    fair_pool::Place,
+    kept::{Kept, Taken, give_back},
+};
 
 /// The time limits that a session sets itself, so that a lost process or a stuck statement frees
 /// its locks. Each is longer than the one before it, the claim's lock wait of 250 ms being the
@@ -70,26 +71,29 @@ pub(crate) use begin;
 
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
-    connection: PoolConnection<Postgres>,
-    /// Its account's, until the pool has the connection again. Empty only while it is dropped.
+    /// Empty only while it is dropped.
+    taken: Option<Taken>,
+    kept: Kept,
+    /// Its account's, until another request may have the connection.
     place: Option<Place>,
     clean: bool,
 }
 
 impl GuardedConnection {
-    /// Takes a connection from the pool, for an account that has a place.
+    /// Takes a connection, for an account that has a place.
     ///
     /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
     /// transaction, and the next autocommit write on it is acknowledged and lost.
-    pub(crate) async fn acquire(pool: &PgPool, place: Place) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn acquire(kept: &Kept, place: Place) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            connection: pool.acquire().await?,
+            taken: Some(kept.take().await?),
+            kept: kept.clone(),
             place: Some(place),
             clean: false,
         })
     }
 
-    /// The last statement was acknowledged and no transaction is open: back to the pool.
+    /// The last statement was acknowledged and no transaction is open: for the next request.
     pub fn release(mut self) {
         self.clean = true;
     }
@@ -97,32 +101,36 @@ impl GuardedConnection {
 
 impl Drop for GuardedConnection {
     fn drop(&mut self) {
-        if self.clean {
-            // The pool pings what comes back, and sets no limit: on a socket that died silently
-            // the slot would be lost until TCP gives up.
-            let returning = self.connection.return_to_pool();
+        let Some(mut taken) = self.taken.take() else {
+            return;
+        };
+        if !self.clean {
+            // Closing is bounded by sqlx.
+            taken.connection.close_on_drop();
+        } else if let Some(returning) = self.kept.keep(taken) {
             let place = self.place.take();
             tokio::spawn(async move {
-                let _ = tokio::time::timeout(RETURN_LIMIT, returning).await;
+                give_back(returning).await;
                 drop(place);
             });
-        } else {
-            // Closing is bounded by sqlx.
-            self.connection.close_on_drop();
         }
     }
 }
 
+const IS_TAKEN: &str = "the connection is taken back only by drop";
+
+#[expect(clippy::expect_used, reason = "nothing but drop empties it")]
 impl Deref for GuardedConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.connection
+        &self.taken.as_ref().expect(IS_TAKEN).connection
     }
 }
 
+#[expect(clippy::expect_used, reason = "nothing but drop empties it")]
 impl DerefMut for GuardedConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.connection
+        &mut self.taken.as_mut().expect(IS_TAKEN).connection
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::GuardedConnection;
+use crate::{GuardedConnection, kept::Kept};
 
 /// How long after an account's last request others still leave it a part of the pool. The first request
 /// of an account that comes back later may find every connection taken, and waits until one is given
@@ -30,7 +30,7 @@ pub const NO_ACCOUNT: Uuid = Uuid::nil();
 /// A pool whose connections are dealt to accounts. Cheap to clone; all clones share the pool.
 #[derive(Debug, Clone)]
 pub struct FairPool {
-    pool: PgPool,
+    kept: Kept,
     shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
 }
 
@@ -38,7 +38,7 @@ impl From<PgPool> for FairPool {
     fn from(pool: PgPool) -> Self {
         let places = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
         Self {
-            pool,
+            kept: Kept::of(pool),
             shares: Arc::new(Mutex::new(Shares::new(places))),
         }
     }
@@ -47,16 +47,22 @@ impl From<PgPool> for FairPool {
 impl FairPool {
     /// The pool itself. What is taken from it directly counts for no account.
     pub fn pool(&self) -> &PgPool {
-        &self.pool
+        self.kept.pool()
+    }
+
+    /// A connection was dead that had been alive a moment ago: the others are looked at before they are
+    /// used again.
+    pub(crate) fn distrust(&self) {
+        self.kept.distrust();
     }
 
     /// Takes a connection for the account, or for [`NO_ACCOUNT`]. Waits as long as the pool's
     /// `acquire_timeout` allows, for the account's turn and for the connection together.
     pub async fn acquire(&self, account: Uuid) -> Result<GuardedConnection, sqlx::Error> {
-        let deadline = Instant::now() + self.pool.options().get_acquire_timeout();
+        let deadline = Instant::now() + self.pool().options().get_acquire_timeout();
         let acquiring = async {
             let place = self.place(account).await?;
-            GuardedConnection::acquire(&self.pool, place).await
+            GuardedConnection::acquire(&self.kept, place).await
         };
         timeout_at(deadline, acquiring)
             .await

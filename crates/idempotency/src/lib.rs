@@ -23,6 +23,7 @@ mod expiry;
 mod fair_pool;
 mod fingerprint;
 mod in_flight;
+mod kept;
 mod key;
 mod migrations;
 mod reply;

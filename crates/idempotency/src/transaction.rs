@@ -153,7 +153,14 @@ impl Idempotency {
             None => claim::BEGIN_BRIEFLY,
         };
         let began = Instant::now();
-        let mut tx = connection.begin_with(begin).await?;
+        let mut tx = connection.begin_with(begin).await.map_err(|error| {
+            // Nothing has been done. Another connection may be alive.
+            self.pool.distrust();
+            Failure {
+                run_again: RunAgain::AtOnce,
+                ..error.into()
+            }
+        })?;
 
         let claimed = claim::claim(&mut tx, request, self.retention).await?;
         drop(patient);

@@ -1,0 +1,160 @@
+//! Connections that stay taken from the pool between requests.
+//!
+//! Promise: sqlx pings a connection whenever it goes back to its pool, and again when it is taken: two
+//! round trips of each request. A kept connection goes to the next request without them. It goes back
+//! after a second without a request, after a minute in any case, so that the pool's own limits on age hold,
+//! and when the pool is closed. No more than a quarter of the pool idles here: others may use it too.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sqlx::{PgPool, Postgres, pool::PoolConnection};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
+
+/// The longest that a connection stays away from the pool.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// How long a kept connection may idle, and is believed to be alive: PostgreSQL may be restarted.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+
+/// The part of the pool that may idle here.
+const IDLE_SHARE: usize = 4;
+
+/// How long a clean connection may take to answer the pool's ping before it is given up. The pool sets no
+/// limit: on a socket that died silently its slot would be lost until TCP gives up.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The connections that are kept. Cheap to clone; all clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pool: PgPool,
+    idle_max: usize,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Idle>,
+    is_watched: bool,
+    /// The runtime that gives them back.
+    runtime: Option<Handle>,
+}
+
+impl Drop for State {
+    /// A connection of sqlx's pool goes back in a task, and the last clone may be dropped anywhere.
+    fn drop(&mut self) {
+        let _entered = self.runtime.as_ref().map(Handle::enter);
+        self.idle.clear();
+    }
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Taken,
+    since: Instant,
+}
+
+/// A connection of the pool, and since when it is away.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) connection: PoolConnection<Postgres>,
+    since: Instant,
+}
+
+impl Kept {
+    pub(crate) fn of(pool: PgPool) -> Self {
+        let connections = usize::try_from(pool.options().get_max_connections());
+        Self {
+            pool,
+            idle_max: connections.unwrap_or(usize::MAX) / IDLE_SHARE,
+            state: Arc::default(),
+        }
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// The connection that was used last, or one of the pool.
+    pub(crate) async fn take(&self) -> Result<Taken, sqlx::Error> {
+        // That of the last request: where it is old, all are.
+        let kept = self.lock().idle.pop();
+        if let Some(idle) = kept {
+            if idle.since.elapsed() < IDLE_MAX {
+                return Ok(idle.connection);
+            }
+            give_back_all(vec![idle]);
+            self.distrust();
+        }
+        Ok(Taken {
+            connection: self.pool.acquire().await?,
+            since: Instant::now(),
+        })
+    }
+
+    /// Keeps a clean connection for the next request. The result is one that must go back to the pool.
+    pub(crate) fn keep(&self, connection: Taken) -> Option<Taken> {
+        if self.pool.is_closed() || connection.since.elapsed() >= KEPT_FOR {
+            return Some(connection);
+        }
+        let mut state = self.lock();
+        if state.idle.len() >= self.idle_max {
+            return Some(connection);
+        }
+        let since = Instant::now();
+        state.idle.push(Idle { connection, since });
+        if !state.is_watched {
+            state.is_watched = true;
+            state.runtime = Some(Handle::current());
+            tokio::spawn(self.clone().watch());
+        }
+        None
+    }
+
+    /// Gives all of them back: the pool looks at each before it is used again.
+    pub(crate) fn distrust(&self) {
+        let idle = std::mem::take(&mut self.lock().idle);
+        give_back_all(idle);
+    }
+
+    /// Gives back what idles for too long, and everything when the pool is closed, until nothing is kept.
+    async fn watch(self) {
+        let mut closing = self.pool.close_event();
+        loop {
+            let is_closing = timeout(IDLE_MAX, &mut closing).await.is_ok();
+            let (old, is_empty) = {
+                let mut state = self.lock();
+                let is_old = |idle: &mut Idle| is_closing || idle.since.elapsed() >= IDLE_MAX;
+                let old: Vec<Idle> = state.idle.extract_if(.., is_old).collect();
+                let is_empty = state.idle.is_empty();
+                state.is_watched = !is_empty;
+                (old, is_empty)
+            };
+            give_back_all(old);
+            if is_empty {
+                return;
+            }
+        }
+    }
+
+    /// Nothing in here panics halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives a clean connection back to the pool.
+pub(crate) async fn give_back(mut taken: Taken) {
+    let _ = timeout(RETURN_LIMIT, taken.connection.return_to_pool()).await;
+}
+
+fn give_back_all(idle: Vec<Idle>) {
+    for Idle { connection, .. } in idle {
+        tokio::spawn(give_back(connection));
+    }
+}
