@@ -30,6 +30,11 @@ test: ## run all tests against a private PostgreSQL
 	scripts/with-postgres cargo test --locked --package charge-once-idempotency
 	scripts/with-postgres cargo test --locked --package charge-once-idempotency --all-features
 
+.PHONY: test-alone
+test-alone: ## run the tests of the API again, with a transaction for each request
+	@scripts/install-postgres
+	TEST_BATCH=off cargo test --locked --test api
+
 .PHONY: schema-test
 schema-test: ## check the server against the OpenAPI document, with Schemathesis
 	@scripts/install-postgres
@@ -69,7 +74,7 @@ torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it 
 .PHONY: check-long
 check-long: ## test what takes too long for CI: features one by one, the SDK for Rust, minutes of fuzz and torture
 	@scripts/install-postgres
-	@for feature in phases inspect workflow; do \
+	@for feature in phases batch inspect workflow; do \
 	  scripts/with-postgres cargo test --locked --package charge-once-idempotency \
 	    --features "$$feature" || exit 1; \
 	done

@@ -21,7 +21,7 @@ use crate::{
         self, App, api_keys::ApiKeys, middleware::outermost, openapi::ServedDocument,
         rate_limit::RateLimit, readiness::Readiness,
     },
-    idempotency::{COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
+    idempotency::{Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
     processor::{HttpProcessor, HttpProcessorError},
     store,
     telemetry::RequestSpan,
@@ -70,6 +70,9 @@ pub async fn serve(
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
+    let batches = config
+        .batch_connections
+        .map(|connections| Batches::new(&idempotency, connections));
     let slow_lane = SlowLane::new(config.pool_connections);
     let steps = CheckoutSteps {
         idempotency: idempotency.clone(),
@@ -82,6 +85,7 @@ pub async fn serve(
     let mut reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
+        batches,
         api_keys: ApiKeys::of(database.clone()),
         readiness: Readiness::of(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
@@ -219,7 +223,7 @@ fn http_server(
     let workers = config.workers.unwrap_or_else(cores).min(WORKERS_MAX);
     let files = Files {
         workers,
-        pool_connections: config.pool_connections,
+        database_connections: config.database_connections(),
         webhook_sends: SENDS_MAX,
         calls_processor: config.processor.is_some(),
     };

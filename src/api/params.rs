@@ -65,6 +65,27 @@ impl Params {
     }
 }
 
+impl Params {
+    /// About how many bytes they have: their names and texts.
+    pub fn weight(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            match value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+                Value::String(text) => text.len(),
+                Value::Array(values) => values.iter().map(of).sum(),
+                Value::Object(members) => of_members(members),
+            }
+        }
+        fn of_members(members: &Map<String, Value>) -> usize {
+            members
+                .iter()
+                .map(|(name, value)| name.len() + of(value))
+                .sum()
+        }
+        self.tree.as_ref().map_or(0, of_members)
+    }
+}
+
 /// The members of one object, read one by one.
 pub struct Fields<'a> {
     encoding: Encoding,

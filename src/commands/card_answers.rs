@@ -39,19 +39,25 @@ pub(super) async fn authorize(
     card: &TestCard,
     slow_lane: &SlowLane,
 ) -> Result<Authorization, Rejection> {
+    if card.decision == Decision::ApproveSlowly {
+        let Ok(_lane) = slow_lane.0.try_acquire() else {
+            let full = "a quarter of the pool waits for tok_slow already";
+            return Err(Rejection::Failed(Failure::unavailable(full)));
+        };
+        store::slow_card::wait(tx).await?;
+        return Ok(Authorization::Approved);
+    }
+    authorize_at_once(card)
+}
+
+/// What a card answers that does not wait. Fails, and decides nothing, for others and where the simulated
+/// processor is down.
+pub(super) fn authorize_at_once(card: &TestCard) -> Result<Authorization, Rejection> {
+    let failed = |cause| Err(Rejection::Failed(Failure::unavailable(cause)));
     match card.decision {
         Decision::Approve => Ok(Authorization::Approved),
         Decision::Decline(decline) => Ok(Authorization::Declined(decline)),
-        Decision::ApproveSlowly => {
-            let Ok(_lane) = slow_lane.0.try_acquire() else {
-                let full = "a quarter of the pool waits for tok_slow already";
-                return Err(Rejection::Failed(Failure::unavailable(full)));
-            };
-            store::slow_card::wait(tx).await?;
-            Ok(Authorization::Approved)
-        }
-        Decision::Outage => Err(Rejection::Failed(Failure::unavailable(
-            "tok_outage: the processor is down",
-        ))),
+        Decision::ApproveSlowly => failed("tok_slow: the processor takes its time"),
+        Decision::Outage => failed("tok_outage: the processor is down"),
     }
 }

@@ -11,6 +11,7 @@
 mod card_answers;
 pub mod charges;
 pub mod checkouts;
+mod creation;
 pub mod expansions;
 pub mod inventory;
 mod mode;
@@ -24,6 +25,7 @@ pub mod webhook_endpoints;
 pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
+pub use creation::Creation;
 pub use inventory::SetInventory;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;

@@ -47,15 +47,24 @@ impl Origin {
         event_type: EventType,
         object: &T,
     ) -> Result<(), Rejection> {
-        let object = serde_json::to_string(object).map_err(unserializable)?;
-        let new = NewEvent {
+        let event = self.event(event_type, object)?;
+        Ok(store::events::insert(tx, &[event]).await?)
+    }
+
+    /// An event that is to be written; `object` is the view of what it happened to.
+    pub(super) fn event<T: Serialize>(
+        &self,
+        event_type: EventType,
+        object: &T,
+    ) -> Result<NewEvent, Rejection> {
+        Ok(NewEvent {
+            account: self.account,
+            id: EventId(Uuid::now_v7()),
             event_type,
-            object: &object,
-            request_id: &self.request_id,
-            idempotency_key: &self.idempotency_key,
-        };
-        let id = EventId(Uuid::now_v7());
-        Ok(store::events::insert(tx, self.account, id, new).await?)
+            object: serde_json::to_string(object).map_err(unserializable)?,
+            request_id: self.request_id.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+        })
     }
 
     /// Writes down what the processor is to be asked, before it is asked.

@@ -4,6 +4,7 @@
 //! `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
 //! once, and each one names its variable and what the value should be.
 
+mod batch;
 mod connections;
 mod database;
 mod log;
@@ -57,6 +58,8 @@ pub struct Config {
     pub in_flight_wait_v1: Duration,
     /// `POOL_CONNECTIONS`
     pub pool_connections: u32,
+    /// `BATCH` and `BATCH_CONNECTIONS`; `None`: every request has a transaction of its own.
+    pub batch_connections: Option<u32>,
     /// The timeout ladder.
     pub timeouts: Timeouts,
     /// When connections end.
@@ -91,6 +94,11 @@ impl Config {
         Self::read(&lookup, std::iter::empty())
     }
 
+    /// Connections to the database that requests use at most.
+    pub fn database_connections(&self) -> u32 {
+        self.pool_connections + self.batch_connections.unwrap_or(0)
+    }
+
     /// Reads every variable before it gives up, so that every error is recorded.
     fn read(
         lookup: &dyn Fn(&str) -> Option<String>,
@@ -107,6 +115,7 @@ impl Config {
         let in_flight_wait_v1 = timeouts::in_flight_wait(&source);
         let pool_connections =
             source.number("POOL_CONNECTIONS", 2..=1000, "a number from 2 to 1000");
+        let batch_connections = batch::connections(&source);
         let timeouts = Timeouts::read(&source);
         let calls = Calls::read(&source, timeouts.as_ref());
         let processor = ProcessorConfig::read(&source, calls.as_ref());
@@ -139,6 +148,7 @@ impl Config {
                 retention: retention?,
                 in_flight_wait_v1: in_flight_wait_v1?,
                 pool_connections: pool_connections?,
+                batch_connections: batch_connections?,
                 timeouts: timeouts?,
                 connections: connections?,
                 body_limit: body_limit?,

@@ -119,6 +119,16 @@ pub const VARIABLES: &[Variable] = &[
         "Size of the connection pool; 2 to 1000.",
     ),
     variable(
+        "BATCH",
+        Some("on"),
+        "Whether new charges and orders share transactions: on or off.",
+    ),
+    variable(
+        "BATCH_CONNECTIONS",
+        Some("2"),
+        "Connections for those transactions, beside the pool; 1 to 100.",
+    ),
+    variable(
         "POOL_WAIT",
         Some("1s"),
         "Longest wait for a pooled connection, then 503.",

@@ -23,8 +23,8 @@ const WEBHOOK_SHARE: u64 = 4;
 pub struct Files {
     /// Worker threads.
     pub workers: usize,
-    /// Size of the pool of connections to the database.
-    pub pool_connections: u32,
+    /// Connections to the database that requests use.
+    pub database_connections: u32,
     /// Most webhooks that are sent at a time.
     pub webhook_sends: usize,
     /// Whether a request may open a connection to the card processor.
@@ -71,7 +71,7 @@ fn workers(files: &Files) -> u64 {
 fn connections(file_limit: u64, files: &Files) -> u64 {
     let own = OTHER_FILES
         + FILES_PER_WORKER * workers(files)
-        + u64::from(files.pool_connections)
+        + u64::from(files.database_connections)
         + (files.webhook_sends as u64).min(file_limit / WEBHOOK_SHARE);
     let left = file_limit.saturating_sub(own);
     let files_each = if files.calls_processor { 2 } else { 1 };
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn connections_and_all_other_files_fit_into_the_limit() {
-        let files = |workers, pool_connections, calls_processor| Files {
+        let files = |workers, database_connections, calls_processor| Files {
             workers,
-            pool_connections,
+            database_connections,
             webhook_sends: 256,
             calls_processor,
         };

@@ -50,6 +50,16 @@ pub enum Authorization {
     Declined(Decline),
 }
 
+impl Authorization {
+    /// Why the money was not promised, if it was not.
+    pub fn decline(self) -> Option<Decline> {
+        match self {
+            Self::Approved => None,
+            Self::Declined(decline) => Some(decline),
+        }
+    }
+}
+
 /// Whether the money of a charge was promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChargeStatus {
@@ -62,6 +72,15 @@ pub enum ChargeStatus {
 }
 
 impl ChargeStatus {
+    /// The status of a charge with this answer, or with none yet.
+    pub fn of(said: Option<Authorization>) -> Self {
+        match said {
+            None => Self::Pending,
+            Some(Authorization::Approved) => Self::Succeeded,
+            Some(Authorization::Declined(_)) => Self::Failed,
+        }
+    }
+
     /// Its name, in replies and in the table.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -164,6 +183,47 @@ pub enum ChargeRefusal {
 }
 
 impl Charge {
+    /// The charge that `new` makes with the processor's answer, pending if there is none yet; `order` is
+    /// the one that it was to pay.
+    pub fn made(
+        id: ChargeId,
+        new: &NewCharge,
+        order: Option<OrderId>,
+        said: Option<Authorization>,
+        created_at: DateTime<Utc>,
+    ) -> Self {
+        let status = ChargeStatus::of(said);
+        let captured = status == ChargeStatus::Succeeded && new.capture;
+        let decline = said.and_then(Authorization::decline);
+        Self {
+            id,
+            amount: new.amount,
+            amount_captured: if captured { new.amount.minor_units } else { 0 },
+            amount_refunded: 0,
+            captured,
+            released: false,
+            status,
+            failure: decline.map(|decline| ChargeFailure {
+                code: decline.code.as_str().to_owned(),
+                decline_code: decline.decline_code.map(str::to_owned),
+                message: decline.message.to_owned(),
+            }),
+            card: KeptCard {
+                brand: new.card.card.brand.to_owned(),
+                last4: new.card.card.last4.to_owned(),
+                exp_month: new.card.exp_month,
+                exp_year: new.card.exp_year,
+            },
+            customer: new.customer.clone(),
+            description: new.description.clone(),
+            statement_descriptor: new.statement_descriptor.clone(),
+            receipt_email: new.receipt_email.clone(),
+            order,
+            metadata: new.metadata.clone(),
+            created_at,
+        }
+    }
+
     /// Whether the money is promised or taken.
     pub fn is_paid(&self) -> bool {
         self.status == ChargeStatus::Succeeded

@@ -152,6 +152,21 @@ pub struct Order {
 }
 
 impl Order {
+    /// The order that `new` opens.
+    pub fn opened(id: OrderId, new: &NewOrder, created_at: DateTime<Utc>) -> Self {
+        Self {
+            id,
+            amount: new.amount,
+            charge: None,
+            client_order_id: new.client_order_id.clone(),
+            customer: new.customer.clone(),
+            items: new.items.clone(),
+            metadata: new.metadata.clone(),
+            status: OrderStatus::Open,
+            created_at,
+        }
+    }
+
     /// The charge that pays all of it with `card`.
     pub fn charge_for(&self, card: Card) -> NewCharge {
         NewCharge {

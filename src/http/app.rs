@@ -6,11 +6,11 @@ use tokio::sync::watch;
 
 use super::{api_keys::ApiKeys, error::HttpError, rate_limit::RateLimit, readiness::Readiness};
 use crate::{
-    commands::{CheckoutPhases, NetworkPhases, SlowLane},
+    commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
-    idempotency::{Failure, FailureKind, Idempotency},
+    idempotency::{Batches, Failure, FailureKind, Idempotency},
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
@@ -18,6 +18,8 @@ use crate::{
 pub struct App {
     /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
+    /// The way to create charges and orders in batches, if they are.
+    pub batches: Option<Batches<Creation>>,
     /// The way to read, and to delete.
     pub database: Database,
     /// Finds the account of an API key.

@@ -12,7 +12,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::{ExpandDataRefunds, ExpandRefunds, MutatingHeaders, PageQuery, SourceParam},
-    reply::{run, run_with_processor},
+    reply::{run, run_in_batch, run_in_phases, run_with_processor},
     request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
@@ -89,12 +89,15 @@ pub async fn create(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let slow_lane = app.slow_lane.clone();
-    run_with_processor(&app, request, |origin, params| CreateCharge {
+    let command = |origin, params| CreateCharge {
         origin,
         params,
         slow_lane,
-    })
-    .await
+    };
+    match &app.phases {
+        None => run_in_batch(&app, request, command).await,
+        Some(phases) => run_in_phases(&app, phases, request, command).await,
+    }
 }
 
 /// What may change of a charge.

@@ -14,7 +14,7 @@ use super::{
     parameters::{
         ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, SourceParam, UpdateMetadataBody,
     },
-    reply::{run, run_with_processor},
+    reply::{run, run_in_batch, run_with_processor},
     request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
@@ -103,7 +103,7 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    run(&app, request, |origin, params| CreateOrder {
+    run_in_batch(&app, request, |origin, params| CreateOrder {
         origin,
         params,
     })

@@ -15,8 +15,10 @@ use chrono::SecondsFormat;
 use super::{app::App, error::HttpError, request::MutatingRequest};
 use crate::{
     api::{dialect::Dialect, params::Params},
-    commands::Origin,
-    idempotency::{Begin, Command, ExternalEffect, Failure, FailureKind, Outcome, Phases, Record},
+    commands::{Creation, Origin},
+    idempotency::{
+        Begin, Command, Decide, ExternalEffect, Failure, FailureKind, Outcome, Phases, Record,
+    },
 };
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler.
@@ -33,6 +35,27 @@ pub async fn run<C: Command>(
     } = request;
     let dialect = origin.dialect;
     let outcome = app.idempotency.run(request, command(origin, params)).await;
+    answer(outcome, dialect)
+}
+
+/// Runs a command that can decide by itself at most once, in one transaction with others, and renders how
+/// it ended.
+pub async fn run_in_batch<C: Decide<Rows = Creation>>(
+    app: &App,
+    request: MutatingRequest,
+    command: impl FnOnce(Origin, Params) -> C,
+) -> Result<HttpResponse, HttpError> {
+    let Some(batches) = &app.batches else {
+        return run(app, request, command).await;
+    };
+    refuse_new_work_when_stopping(app)?;
+    let MutatingRequest {
+        origin,
+        params,
+        request,
+    } = request;
+    let dialect = origin.dialect;
+    let outcome = batches.run(request, command(origin, params)).await;
     answer(outcome, dialect)
 }
 

@@ -7,6 +7,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::{all_written, column},
     money::money,
     page::{Listed, Page, in_order_of},
     unknown::unknown,
@@ -15,8 +16,6 @@ use crate::domain::{
     charge::{Authorization, Charge, ChargeFailure, ChargeStatus, KeptCard, NewCharge},
     ids::{AccountId, ChargeId, OrderId},
     metadata::Metadata,
-    money::Money,
-    test_cards::Decline,
 };
 
 struct Row {
@@ -96,69 +95,86 @@ macro_rules! charge_rows {
     };
 }
 
-/// Writes a charge with the processor's answer, pending if there is none yet; `order` is the one
-/// that it was to pay. Locks nothing that exists but the order, against its deletion.
-///
-/// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
-pub async fn insert(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-    new: &NewCharge,
-    order: Option<OrderId>,
-    authorization: Option<Authorization>,
-) -> Result<Charge, sqlx::Error> {
-    let (status, decline) = match authorization {
-        None => (ChargeStatus::Pending, None),
-        Some(authorization) => status_and_decline(authorization),
-    };
-    let captured = status == ChargeStatus::Succeeded && new.capture;
-    let Money {
-        minor_units,
-        currency,
-    } = new.amount;
-    charge_rows!(
-        "
-        INSERT INTO charges
-               (account_id, id, amount, amount_captured, currency, captured, status,
-                card_brand, card_last4, card_exp_month, card_exp_year, customer, description,
-                statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
-                order_id, metadata)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                $19, $20)
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        minor_units,
-        if captured { minor_units } else { 0 },
-        currency.to_string(),
-        captured,
-        status.as_str(),
-        new.card.card.brand,
-        new.card.card.last4,
-        new.card.exp_month,
-        new.card.exp_year,
-        new.customer,
-        new.description,
-        new.statement_descriptor,
-        new.receipt_email,
-        decline.map(|decline| decline.code.as_str()),
-        decline.and_then(|decline| decline.decline_code),
-        decline.map(|decline| decline.message),
-        order.map(|order| order.0),
-        Json(&new.metadata) as _,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+/// A charge that is to be written.
+#[derive(Debug)]
+pub struct NewRow<'a> {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its id.
+    pub id: ChargeId,
+    /// What was asked for.
+    pub new: &'a NewCharge,
+    /// The order that it is to pay.
+    pub order: Option<OrderId>,
+    /// The processor's answer; the charge is pending if there is none yet.
+    pub said: Option<Authorization>,
 }
 
-fn status_and_decline(authorization: Authorization) -> (ChargeStatus, Option<Decline>) {
-    match authorization {
-        Authorization::Approved => (ChargeStatus::Succeeded, None),
-        Authorization::Declined(decline) => (ChargeStatus::Failed, Some(decline)),
-    }
+/// Writes a charge, as [`insert_all`] does, and returns it.
+pub async fn insert(tx: &mut PgConnection, row: NewRow<'_>) -> Result<Charge, sqlx::Error> {
+    let rows = [row];
+    let created_at = insert_all(tx, &rows).await?;
+    let [row] = rows;
+    Ok(Charge::made(
+        row.id, row.new, row.order, row.said, created_at,
+    ))
+}
+
+/// Writes charges, all of them or none, and returns when: the transaction's time. Locks nothing that
+/// exists but their orders, against deletion.
+///
+/// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
+pub async fn insert_all(
+    tx: &mut PgConnection,
+    rows: &[NewRow<'_>],
+) -> Result<DateTime<Utc>, sqlx::Error> {
+    let captured =
+        |row: &NewRow<'_>| row.new.capture && ChargeStatus::of(row.said) == ChargeStatus::Succeeded;
+    let decline = |row: &NewRow<'_>| row.said.and_then(Authorization::decline);
+    let written = sqlx::query_scalar!(
+        "
+        INSERT INTO charges
+               (account_id, id, amount, amount_captured, currency, captured, status, card_brand,
+                card_last4, card_exp_month, card_exp_year, customer, description,
+                statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
+                order_id, metadata)
+        SELECT account_id, id, amount, CASE WHEN captured THEN amount ELSE 0 END, currency, captured,
+               status, card_brand, card_last4, card_exp_month, card_exp_year, customer, description,
+               statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
+               order_id, metadata
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::bool[], $6::text[],
+                      $7::text[], $8::text[], $9::int2[], $10::int2[], $11::text[], $12::text[],
+                      $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::uuid[],
+                      $19::jsonb[])
+               AS charge (account_id, id, amount, currency, captured, status, card_brand, card_last4,
+                          card_exp_month, card_exp_year, customer, description,
+                          statement_descriptor, receipt_email, failure_code, decline_code,
+                          failure_message, order_id, metadata)
+        RETURNING created_at
+        ",
+        &column(rows, |row| row.account.0),
+        &column(rows, |row| row.id.0),
+        &column(rows, |row| row.new.amount.minor_units),
+        &column(rows, |row| row.new.amount.currency.to_string()),
+        &column(rows, captured),
+        &column(rows, |row| ChargeStatus::of(row.said).as_str()) as _,
+        &column(rows, |row| row.new.card.card.brand) as _,
+        &column(rows, |row| row.new.card.card.last4) as _,
+        &column(rows, |row| row.new.card.exp_month),
+        &column(rows, |row| row.new.card.exp_year),
+        &column(rows, |row| row.new.customer.as_deref()) as _,
+        &column(rows, |row| row.new.description.as_deref()) as _,
+        &column(rows, |row| row.new.statement_descriptor.as_deref()) as _,
+        &column(rows, |row| row.new.receipt_email.as_deref()) as _,
+        &column(rows, |row| decline(row).map(|decline| decline.code.as_str())) as _,
+        &column(rows, |row| decline(row).and_then(|decline| decline.decline_code)) as _,
+        &column(rows, |row| decline(row).map(|decline| decline.message)) as _,
+        &column(rows, |row| row.order.map(|order| order.0)) as _,
+        &column(rows, |row| Json(&row.new.metadata)) as _,
+    )
+    .fetch_all(tx)
+    .await?;
+    all_written(&written, rows.len())
 }
 
 /// Writes the answer of `processor` about a pending charge; `capture` is whether it was asked to
@@ -171,7 +187,8 @@ pub async fn complete(
     capture: bool,
     processor: &str,
 ) -> Result<Charge, sqlx::Error> {
-    let (status, decline) = status_and_decline(authorization);
+    let status = ChargeStatus::of(Some(authorization));
+    let decline = authorization.decline();
     charge_rows!(
         "
         UPDATE charges

@@ -6,6 +6,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::{all_written, column},
     old_rows::{Age, OldRows},
     page::{Listed, Page, in_order_of},
 };
@@ -63,56 +64,59 @@ macro_rules! event_rows {
 
 /// What an event is made of.
 #[derive(Debug)]
-pub struct NewEvent<'a> {
+pub struct NewEvent {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its id.
+    pub id: EventId,
     /// What happened.
     pub event_type: EventType,
     /// What it happened to, as the API shows it: JSON text.
-    pub object: &'a str,
+    pub object: String,
     /// The `req_…` that made it happen.
-    pub request_id: &'a str,
+    pub request_id: String,
     /// The key it executed under.
-    pub idempotency_key: &'a str,
+    pub idempotency_key: String,
 }
 
-/// Writes an event, and its delivery to every endpoint of the account that subscribes to it and is
-/// not disabled, in one statement, so that both commit or neither does. Locks nothing that exists.
+/// Writes events, and their deliveries to every endpoint of their account that subscribes to them and
+/// is not disabled, in one statement, so that all commit or none does. Locks nothing that exists.
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.
-pub async fn insert(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: EventId,
-    new: NewEvent<'_>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "
+pub async fn insert(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx::Error> {
+    let written = sqlx::query_scalar!(
+        r#"
         WITH event AS (
             INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
-            VALUES ($1, $2, $3, $4::text::json, $5, $6)
-            RETURNING account_id, id, type
+            SELECT account_id, id, type, object::json, request_id, idempotency_key
+              FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[])
+                   AS new (account_id, id, type, object, request_id, idempotency_key)
+            RETURNING account_id, id, type, created_at
+        ), delivery AS (
+            INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
+            SELECT event.account_id,
+                   overlay(gen_random_uuid()::text PLACING left(event.id::text, 15) FROM 1)::uuid,
+                   endpoint.id, event.id
+              FROM event
+              JOIN webhook_endpoints AS endpoint ON endpoint.account_id = event.account_id
+             WHERE endpoint.deleted_at IS NULL
+               AND NOT endpoint.disabled
+               AND endpoint.enabled_events && ARRAY['*', event.type]
         )
-        INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
-        SELECT event.account_id,
-               overlay(gen_random_uuid()::text PLACING left(event.id::text, 15) FROM 1)::uuid,
-               endpoint.id, event.id
-          FROM event
-          JOIN webhook_endpoints AS endpoint ON endpoint.account_id = event.account_id
-         WHERE endpoint.deleted_at IS NULL
-           AND NOT endpoint.disabled
-           AND endpoint.enabled_events && ARRAY['*', event.type]
-        ",
-        account_id.0,
-        id.0,
-        new.event_type.as_str(),
+        SELECT created_at FROM event
+        "#,
+        &column(events, |event| event.account.0),
+        &column(events, |event| event.id.0),
+        &column(events, |event| event.event_type.as_str()) as _,
         // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
-        new.object,
-        new.request_id,
-        new.idempotency_key,
+        &column(events, |event| event.object.as_str()) as _,
+        &column(events, |event| event.request_id.as_str()) as _,
+        &column(events, |event| event.idempotency_key.as_str()) as _,
     )
-    .execute(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(())
+    all_written(&written, events.len()).map(drop)
 }
 
 /// One event of the account. Takes no lock.

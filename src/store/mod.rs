@@ -10,6 +10,7 @@ pub mod api_keys;
 pub mod charges;
 pub mod checkout_steps;
 pub mod checkouts;
+mod columns;
 pub mod events;
 pub mod inventory;
 mod items;

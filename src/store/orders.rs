@@ -5,6 +5,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::column,
     items::{self, Item},
     money::money,
     page::{Listed, Page, in_order_of},
@@ -63,40 +64,62 @@ macro_rules! order_rows {
     };
 }
 
-/// Writes an open order. `None`: the account has an order with this `client_order_id`.
+/// An order that is to be opened.
+#[derive(Debug)]
+pub struct NewRow<'a> {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its id.
+    pub id: OrderId,
+    /// What was asked for.
+    pub new: &'a NewOrder,
+    /// What tells its content from another's.
+    pub content_hash: &'a [u8],
+}
+
+/// Writes an open order, as [`insert_all`] does. `None`: the account has an order with this
+/// `client_order_id`.
 ///
-/// Waits while another transaction is writing an order with the same `client_order_id`. Locks
-/// nothing that exists.
-pub async fn insert(
+/// Waits while another transaction is writing an order with the same `client_order_id`.
+pub async fn insert(tx: &mut PgConnection, row: NewRow<'_>) -> Result<Option<Order>, sqlx::Error> {
+    let rows = [row];
+    let written = insert_all(tx, &rows).await?;
+    let [NewRow { id, new, .. }] = rows;
+    Ok(written.first().map(|at| Order::opened(id, new, *at)))
+}
+
+/// Writes open orders, and returns when: the transaction's time, for each that was written. The others
+/// have a `client_order_id` that is taken. Locks nothing that exists.
+pub async fn insert_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-    new: &NewOrder,
-    content_hash: &[u8],
-) -> Result<Option<Order>, sqlx::Error> {
-    order_rows!(
+    rows: &[NewRow<'_>],
+) -> Result<Vec<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar!(
         "
         INSERT INTO orders
                (account_id, id, amount, currency, customer, client_order_id, content_hash, items,
                 metadata, status)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open')
+        SELECT account_id, id, amount, currency, customer, client_order_id, content_hash, items,
+               metadata, 'open'
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::text[], $6::text[],
+                      $7::bytea[], $8::jsonb[], $9::jsonb[])
+               AS new (account_id, id, amount, currency, customer, client_order_id, content_hash,
+                       items, metadata)
         ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        new.amount.minor_units,
-        new.amount.currency.to_string(),
-        new.customer,
-        new.client_order_id,
-        content_hash,
-        Json(items::stored(&new.items)) as _,
-        Json(&new.metadata) as _,
+        RETURNING created_at
+        ",
+        &column(rows, |row| row.account.0),
+        &column(rows, |row| row.id.0),
+        &column(rows, |row| row.new.amount.minor_units),
+        &column(rows, |row| row.new.amount.currency.to_string()),
+        &column(rows, |row| row.new.customer.as_deref()) as _,
+        &column(rows, |row| row.new.client_order_id.as_deref()) as _,
+        &column(rows, |row| row.content_hash) as _,
+        &column(rows, |row| Json(items::stored(&row.new.items))) as _,
+        &column(rows, |row| Json(&row.new.metadata)) as _,
     )
-    .fetch_optional(tx)
-    .await?
-    .map(Order::try_from)
-    .transpose()
+    .fetch_all(tx)
+    .await
 }
 
 /// Whether the account's order with this `client_order_id` was created with this content, and its

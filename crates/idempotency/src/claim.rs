@@ -3,9 +3,10 @@
 //! Promise: of any number of transactions, on any number of replicas, at most one holds an
 //! unexpired key. The unique index decides, never a check made before acting.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use sqlx::{PgConnection, postgres::types::PgInterval};
+use uuid::Uuid;
 
 use crate::{Record, Request, connection::begin, reply::Row};
 
@@ -126,46 +127,63 @@ pub(crate) async fn read(
     tx: &mut PgConnection,
     request: &Request,
 ) -> Result<Option<Found>, sqlx::Error> {
-    let found = sqlx::query!(
+    let found = read_all(tx, &[request]).await?;
+    Ok(found.into_values().next())
+}
+
+/// Reads the rows of several requests, as [`read`] does, by account and key.
+pub(crate) async fn read_all(
+    tx: &mut PgConnection,
+    requests: &[&Request],
+) -> Result<HashMap<(Uuid, String), Found>, sqlx::Error> {
+    let accounts: Vec<_> = requests.iter().map(|request| request.account_id).collect();
+    let keys: Vec<_> = requests
+        .iter()
+        .map(|request| request.key.as_str())
+        .collect();
+    let rows = sqlx::query!(
         r#"
-        SELECT request_id, method, path, fingerprint_version, fingerprint, created_at, expires_at,
-               status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body,
-               resource_id, label, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
-          FROM idempotency_keys
-         WHERE account_id = $1 AND key = $2
+        SELECT record.account_id, record.key, request_id, method, path, fingerprint_version,
+               fingerprint, created_at, expires_at, status,
+               headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body, resource_id,
+               label, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
+          FROM UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, key)
+          JOIN idempotency_keys AS record
+            ON record.account_id = wanted.account_id AND record.key = wanted.key
         "#,
-        request.account_id,
-        request.key.as_str(),
+        &accounts,
+        &keys as _,
     )
-    .fetch_optional(tx)
+    .fetch_all(tx)
     .await?;
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    if found.expired {
-        return Ok(Some(Found::Expired));
-    }
-    let row = Row {
-        request_id: found.request_id,
-        method: found.method,
-        path: found.path,
-        fingerprint_version: found.fingerprint_version,
-        fingerprint: found.fingerprint,
-        created_at: found.created_at,
-        expires_at: found.expires_at,
-        status: found.status,
-        headers: found.headers,
-        body: found.body,
-        resource_id: found.resource_id,
-        label: found.label,
-    };
-    if row.status.is_none() {
-        return Ok(Some(Found::Unfinished(Box::new(row))));
-    }
-    // The constraints leave no third kind of row.
-    row.into_record()
-        .map(|record| Some(Found::Completed(Arc::new(record))))
-        .ok_or(sqlx::Error::RowNotFound)
+    let found = rows.into_iter().map(|row| {
+        let id = (row.account_id, row.key);
+        let state = Row {
+            request_id: row.request_id,
+            method: row.method,
+            path: row.path,
+            fingerprint_version: row.fingerprint_version,
+            fingerprint: row.fingerprint,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            status: row.status,
+            headers: row.headers,
+            body: row.body,
+            resource_id: row.resource_id,
+            label: row.label,
+        };
+        let found = if row.expired {
+            Found::Expired
+        } else if state.status.is_none() {
+            Found::Unfinished(Box::new(state))
+        } else {
+            // The constraints leave no third kind of row.
+            let record = state.into_record().ok_or(sqlx::Error::RowNotFound)?;
+            Found::Completed(Arc::new(record))
+        };
+        Ok((id, found))
+    });
+    found.collect()
 }
 
 /// Makes an expired record this transaction's claim. Exactly one of many racers succeeds: the

@@ -259,11 +259,7 @@ impl Leadership {
     }
 
     /// Tells the followers, after the definite outcome and never before.
-    pub(crate) fn conclude(self, conclusion: Conclusion) {
-        self.finish(conclusion);
-    }
-
-    fn finish(&self, conclusion: Conclusion) {
+    pub(crate) fn conclude(&self, conclusion: Conclusion) {
         // Out of the map first: a request that comes now asks the database, which knows the
         // outcome.
         self.in_flight.lock().remove(&self.id);
@@ -277,7 +273,7 @@ impl Leadership {
 impl Drop for Leadership {
     fn drop(&mut self) {
         if !matches!(*self.progress.borrow(), Progress::Done(_)) {
-            self.finish(Conclusion::Failed(Failure::internal("the work panicked")));
+            self.conclude(Conclusion::Failed(Failure::internal("the work panicked")));
         }
     }
 }

@@ -9,8 +9,8 @@
 //! saves the outcome, and `transaction` commits all of it at once.
 //!
 //! Add-ons behind cargo features use this core, and the core names none of them: `phases` for
-//! effects outside the database, `inspect` for looking a key up, `workflow` for requests that
-//! belong together.
+//! effects outside the database, `batch` for many requests in one transaction, `inspect` for looking a
+//! key up, `workflow` for requests that belong together.
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]
@@ -30,6 +30,8 @@ mod reply;
 mod request;
 mod transaction;
 
+#[cfg(feature = "batch")]
+mod batch;
 #[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "phases")]
@@ -56,6 +58,8 @@ pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
 
+#[cfg(feature = "batch")]
+pub use batch::{Batches, Decide, Decision, Rows};
 #[cfg(feature = "inspect")]
 pub use inspect::{Inspected, KnownRequest};
 #[cfg(feature = "phases")]
@@ -130,11 +134,9 @@ impl Idempotency {
         self.lead_or_follow(request, |this, request, leadership| {
             let command = Arc::clone(&command);
             async move {
-                let conclusion = match this.lead(&request, &*command, &leadership).await {
-                    TxOutcome::Concluded(conclusion) => conclusion,
-                    TxOutcome::Pending(nothing) => match nothing {},
-                };
-                conclude(&request, leadership, conclusion)
+                let until = this.answered_by();
+                let conclusion = this.execute(&request, &*command, &leadership, until).await;
+                conclude(&request, &leadership, conclusion)
             }
         })
         .await
@@ -162,6 +164,27 @@ impl Idempotency {
         self.in_flight.drained().await;
     }
 
+    /// Runs a command in one transaction.
+    async fn execute<C: Command>(
+        &self,
+        request: &Request,
+        command: &C,
+        leadership: &Leadership,
+        until: Instant,
+    ) -> Conclusion {
+        match self.lead(request, command, leadership, until).await {
+            TxOutcome::Concluded(conclusion) => conclusion,
+            TxOutcome::Pending(nothing) => match nothing {},
+        }
+    }
+
+    /// When a request that begins now has its answer at the latest: after the wait for a connection, and
+    /// the database deadline.
+    fn answered_by(&self) -> Instant {
+        let pool_wait = self.pool.pool().options().get_acquire_timeout();
+        Instant::now() + pool_wait + self.settings.database_deadline
+    }
+
     /// Leads, in a task of its own, if no other request in this process works on the key, and else
     /// shares the leader's conclusion.
     async fn lead_or_follow<F>(
@@ -185,9 +208,7 @@ impl Idempotency {
                     (ended.unwrap_or_else(panicked), false)
                 }
                 Place::Follower(follower) => {
-                    let pool_wait = self.pool.pool().options().get_acquire_timeout();
-                    let claimed_by = Instant::now() + pool_wait + self.settings.database_deadline;
-                    match follower.follow(claimed_by, patience).await {
+                    match follower.follow(self.answered_by(), patience).await {
                         Verdict::Share(conclusion) => (conclusion, true),
                         Verdict::InUse => return Outcome::InUse,
                         Verdict::StartOver => continue,
@@ -216,7 +237,7 @@ impl Idempotency {
 }
 
 /// The end of a leader's task: logs what went wrong, once, and tells the followers.
-fn conclude(request: &Request, leadership: Leadership, conclusion: Conclusion) -> Conclusion {
+fn conclude(request: &Request, leadership: &Leadership, conclusion: Conclusion) -> Conclusion {
     // The request that a step belongs to fails with it, and is logged.
     if let Conclusion::Failed(failure) = &conclusion
         && !request.key.is_reserved()

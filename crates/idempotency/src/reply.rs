@@ -3,10 +3,7 @@
 //! Promise: a [`Record`] is all that a reply is rendered from, the first time and every time after,
 //! so a replay can't differ from the original.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
@@ -130,11 +127,7 @@ impl Failure {
     /// after it has rolled back: the key is free. Everything else, silence included, says nothing
     /// about what happened: unknown.
     pub(crate) fn of_commit(error: sqlx::Error) -> Self {
-        let rolled_back = error
-            .as_database_error()
-            .and_then(|database| database.code())
-            .is_some_and(|code| code.starts_with("23") || code.starts_with("40"));
-        if rolled_back {
+        if is_rolled_back(&error) {
             Self {
                 kind: FailureKind::Unavailable,
                 ..Self::from(error)
@@ -147,8 +140,8 @@ impl Failure {
     }
 
     /// No answer in time. After COMMIT was sent the outcome is unknown.
-    pub(crate) fn deadline(committing: &AtomicBool) -> Self {
-        Self::unavailable(if committing.load(Ordering::Relaxed) {
+    pub(crate) fn deadline(committing: bool) -> Self {
+        Self::unavailable(if committing {
             "no answer to COMMIT within the database deadline, the outcome is unknown"
         } else {
             "the database deadline is over"
@@ -173,6 +166,14 @@ impl Failure {
             run_again: RunAgain::Never,
         }
     }
+}
+
+/// Whether a COMMIT that failed like this has rolled back, for certain.
+pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(|database| database.code())
+        .is_some_and(|code| code.starts_with("23") || code.starts_with("40"))
 }
 
 impl From<sqlx::Error> for Failure {

@@ -78,12 +78,13 @@ impl<C: Command> Work for C {
 
 impl Idempotency {
     /// Runs the transaction that claims the key, again where that may help, under the database
-    /// deadline.
+    /// deadline and not beyond `until`.
     pub(crate) async fn lead<W: Work>(
         &self,
         request: &Request,
         work: &W,
         leadership: &Leadership,
+        until: Instant,
     ) -> TxOutcome<W::Pending> {
         let committing = AtomicBool::new(false);
         let failed = |failure| TxOutcome::Concluded(Conclusion::Failed(failure));
@@ -129,9 +130,10 @@ impl Idempotency {
                 };
             }
         };
-        tokio::time::timeout(self.settings.database_deadline, attempts)
+        let deadline = Instant::now() + self.settings.database_deadline;
+        tokio::time::timeout_at(deadline.min(until), attempts)
             .await
-            .unwrap_or_else(|_| failed(Failure::deadline(&committing)))
+            .unwrap_or_else(|_| failed(Failure::deadline(committing.load(Ordering::Relaxed))))
     }
 
     /// One transaction: claim, work, save, COMMIT. `None`: the record vanished between two
@@ -218,7 +220,7 @@ impl Idempotency {
 }
 
 /// A completed record answers only its own request.
-fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusion, Failure> {
+pub(crate) fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusion, Failure> {
     let (version, fingerprint) = (record.fingerprint_version, &record.fingerprint);
     Ok(match request.fingerprint.matches(version, fingerprint) {
         Ok(true) => Conclusion::Stored {

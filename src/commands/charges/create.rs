@@ -6,12 +6,14 @@
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
 
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::commands::{
-    Origin, SlowLane,
-    card_answers::authorize,
+    Creation, Origin, SlowLane,
+    card_answers::{authorize, authorize_at_once},
+    creation::NewObject,
     replies::{CREATED, declined},
 };
 use crate::{
@@ -25,8 +27,8 @@ use crate::{
         ids::{AccountId, ChargeId},
         operation::{Answer, CardAuthorization, Effect, Operation},
     },
-    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    store,
+    idempotency::{Begin, BeginOutcome, Command, Decide, Decision, Rejection, Reply},
+    store::{self, charges::NewRow},
 };
 
 /// Creates a charge.
@@ -45,11 +47,43 @@ impl Command for CreateCharge {
             new,
             expand_refunds,
         } = CreateChargeParams::parse(&self.params)?;
-        let id = ChargeId(Uuid::now_v7());
         let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-        let account = self.origin.account;
-        let charge = store::charges::insert(tx, account, id, &new, None, Some(said)).await?;
+        let row = NewRow {
+            account: self.origin.account,
+            id: ChargeId(Uuid::now_v7()),
+            new: &new,
+            order: None,
+            said: Some(said),
+        };
+        let charge = store::charges::insert(tx, row).await?;
         answer(&self.origin, tx, &charge, said, expand_refunds).await
+    }
+}
+
+impl Decide for CreateCharge {
+    type Rows = Creation;
+
+    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
+        let CreateChargeParams {
+            new,
+            expand_refunds,
+        } = CreateChargeParams::parse(&self.params)?;
+        let said = authorize_at_once(new.card.card)?;
+        let id = ChargeId(Uuid::now_v7());
+        let charge = Charge::made(id, &new, None, Some(said), now);
+        let (event_type, view, reply) = report(&self.origin, &charge, said, expand_refunds)?;
+        Ok(Decision {
+            reply,
+            rows: Some(Creation {
+                account: self.origin.account,
+                object: NewObject::Charge { id, new, said },
+                event: self.origin.event(event_type, &view)?,
+            }),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        self.params.weight()
     }
 }
 
@@ -64,7 +98,14 @@ impl Begin for CreateCharge {
             expand_refunds,
         } = CreateChargeParams::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
-        store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
+        let row = NewRow {
+            account: self.origin.account,
+            id,
+            new: &new,
+            order: None,
+            said: None,
+        };
+        store::charges::insert(tx, row).await?;
         let effect = Effect::CreateCharge {
             authorization: CardAuthorization::of(id, &new),
             expand_refunds,
@@ -114,7 +155,7 @@ pub(in crate::commands) async fn release(
     store::charges::delete_pending(tx, account, authorization.charge).await
 }
 
-/// Reports the processor's answer, in the reply and in an event.
+/// Writes the event of the processor's answer, and replies.
 async fn answer(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -122,15 +163,30 @@ async fn answer(
     said: Authorization,
     expand_refunds: bool,
 ) -> Result<Reply, Rejection> {
+    let (event_type, view, reply) = report(origin, charge, said, expand_refunds)?;
+    origin.emit(tx, event_type, &view).await?;
+    Ok(reply)
+}
+
+/// The event of the processor's answer, with what it shows, and the reply. No refund can be older.
+fn report(
+    origin: &Origin,
+    charge: &Charge,
+    said: Authorization,
+    expand_refunds: bool,
+) -> Result<(EventType, ChargeView, Reply), Rejection> {
     let view = ChargeView::from(charge);
-    match said {
-        Authorization::Approved => {
-            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
-            origin.charge(tx, CREATED, charge, expand_refunds).await
+    let (event_type, reply) = match said {
+        Authorization::Approved if expand_refunds => {
+            let expanded = view.clone().with_refunds(&[], false, origin.dialect);
+            (EventType::ChargeSucceeded, created(origin, &expanded)?)
         }
-        Authorization::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, &view).await?;
-            declined(decline, charge)
-        }
-    }
+        Authorization::Approved => (EventType::ChargeSucceeded, created(origin, &view)?),
+        Authorization::Declined(decline) => (EventType::ChargeFailed, declined(decline, charge)?),
+    };
+    Ok((event_type, view, reply))
+}
+
+fn created(origin: &Origin, view: &ChargeView) -> Result<Reply, Rejection> {
+    origin.reply(CREATED, "charges", view.id.clone(), view)
 }

@@ -36,7 +36,7 @@ use crate::{
         refund::{NewRefund, Refund, RefundStatus},
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
-    store,
+    store::{self, charges::NewRow},
 };
 
 /// Runs one step of a checkout, if that is the one to be run.
@@ -61,9 +61,14 @@ impl Command for RunStep {
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
                 let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-                let order = Some(order);
-                let charge =
-                    store::charges::insert(tx, run.account, id, &new, order, Some(said)).await?;
+                let row = NewRow {
+                    account: run.account,
+                    id,
+                    new: &new,
+                    order: Some(order),
+                    said: Some(said),
+                };
+                let charge = store::charges::insert(tx, row).await?;
                 charged(&Origin::of(&run), tx, run.checkout.id, &charge, said).await?;
             }
             StepName::AllocateInventory => allocate_inventory(tx, &run).await?,
@@ -91,7 +96,14 @@ impl Begin for RunStep {
         match self.step {
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
-                store::charges::insert(tx, run.account, id, &new, Some(order), None).await?;
+                let row = NewRow {
+                    account: run.account,
+                    id,
+                    new: &new,
+                    order: Some(order),
+                    said: None,
+                };
+                store::charges::insert(tx, row).await?;
                 let effect = Effect::ChargeCheckout {
                     checkout: run.checkout.id,
                     order,

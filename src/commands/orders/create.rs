@@ -5,12 +5,14 @@
 //! Emits    order.created
 //! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
 
+use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::commands::{
-    Origin,
+    Creation, Origin,
+    creation::NewObject,
     replies::{CREATED, OK},
 };
 use crate::{
@@ -24,8 +26,8 @@ use crate::{
         ids::OrderId,
         order::{NewOrder, Order},
     },
-    idempotency::{Command, Failure, Rejection, Reply},
-    store,
+    idempotency::{Command, Decide, Decision, Failure, Rejection, Reply},
+    store::{self, orders::NewRow},
 };
 
 /// Creates an order.
@@ -49,6 +51,41 @@ impl Command for CreateOrder {
     }
 }
 
+impl Decide for CreateOrder {
+    type Rows = Creation;
+
+    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
+        let CreateOrderParams { new, .. } = CreateOrderParams::parse(&self.params)?;
+        if new.client_order_id.is_some() {
+            let natural_key = "whether an order has this client_order_id is to be read";
+            return Err(Rejection::Failed(Failure::unavailable(natural_key)));
+        }
+        let id = OrderId(Uuid::now_v7());
+        // No charge has paid it that could be expanded.
+        let view = OrderView::from(&Order::opened(id, &new, now));
+        let reply = self
+            .origin
+            .reply(CREATED, "orders", view.id.clone(), &view)?;
+        let content_hash = content_hash(&new)?;
+        Ok(Decision {
+            reply,
+            rows: Some(Creation {
+                account: self.origin.account,
+                object: NewObject::Order {
+                    id,
+                    new,
+                    content_hash,
+                },
+                event: self.origin.event(EventType::OrderCreated, &view)?,
+            }),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        self.params.weight()
+    }
+}
+
 /// What tells the content of an order from another's.
 pub(in crate::commands) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejection> {
     let content = serde_json_canonicalizer::to_vec(&OrderContent::from(new))
@@ -64,7 +101,13 @@ pub(in crate::commands) async fn open(
     new: &NewOrder,
     content_hash: &[u8],
 ) -> Result<Option<Order>, Rejection> {
-    let order = store::orders::insert(tx, origin.account, id, new, content_hash).await?;
+    let row = NewRow {
+        account: origin.account,
+        id,
+        new,
+        content_hash,
+    };
+    let order = store::orders::insert(tx, row).await?;
     if let Some(order) = &order {
         let view = OrderView::from(order);
         origin.emit(tx, EventType::OrderCreated, &view).await?;

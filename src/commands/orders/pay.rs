@@ -31,7 +31,7 @@ use crate::{
         operation::{Answer, CardAuthorization, Effect, Operation},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    store,
+    store::{self, charges::NewRow},
 };
 
 /// Pays an order.
@@ -77,9 +77,14 @@ impl Command for PayOrder {
             expand_charge,
         } = self.decide(tx).await?;
         let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-        let account = self.origin.account;
-        let charge =
-            store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
+        let row = NewRow {
+            account: self.origin.account,
+            id: charge,
+            new: &new,
+            order: Some(order),
+            said: Some(said),
+        };
+        let charge = store::charges::insert(tx, row).await?;
         paid(&self.origin, tx, order, &charge, said, expand_charge).await
     }
 }
@@ -96,8 +101,14 @@ impl Begin for PayOrder {
             new,
             expand_charge,
         } = self.decide(tx).await?;
-        let account = self.origin.account;
-        store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
+        let row = NewRow {
+            account: self.origin.account,
+            id: charge,
+            new: &new,
+            order: Some(order),
+            said: None,
+        };
+        store::charges::insert(tx, row).await?;
         let effect = Effect::PayOrder {
             order,
             authorization: CardAuthorization::of(charge, &new),

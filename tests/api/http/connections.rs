@@ -204,7 +204,7 @@ async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
     }
 }
 
-/// It has 118 connections: 256 less what the process needs for everything else.
+/// It has 116 connections: 256 less what the process needs for everything else.
 #[tokio::test]
 async fn idle_clients_keep_others_out_of_a_process_with_few_files_for_a_short_time_only() {
     let database = TestDatabase::create().await;
@@ -214,7 +214,7 @@ async fn idle_clients_keep_others_out_of_a_process_with_few_files_for_a_short_ti
     let variables = [SHORT, &[("WORKERS", "1"), ("POOL_CONNECTIONS", "2")]].concat();
     let mut server = ServerProcess::start_by(few_files, Stdio::piped(), &database, &variables);
     let warning = logged(&mut server, "raise the hard limit").await;
-    assert!(warning.contains("118"), "{warning}");
+    assert!(warning.contains("116"), "{warning}");
 
     let mut clients = Vec::new();
     for _ in 0..300 {

@@ -2,7 +2,8 @@
 
 use crate::support::{
     harness::{
-        TestDatabase, TestServer, eventually, every_connection_is_clean, one_charge_and_its_record,
+        ALONE, TestDatabase, TestServer, eventually, every_connection_is_clean,
+        one_charge_and_its_record,
     },
     pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
@@ -26,7 +27,7 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     let database = TestDatabase::create().await;
     let mut pause = PausePoint::at(stage, &database, "key-1").await;
     // One worker: once it answers a later request, it has seen the disconnect.
-    let server = TestServer::start_on(database, &[("WORKERS", "1")]).await;
+    let server = TestServer::start_on(database, &[("WORKERS", "1"), ALONE]).await;
     let (client, database) = (&server.client, &server.database);
 
     let socket = send_charge(client, "key-1", "").await;
@@ -192,7 +193,7 @@ async fn a_commit_that_postgres_refuses_answers_503_and_frees_the_key() {
 #[tokio::test]
 async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_once() {
     for stage in Stage::BEFORE_COMMIT {
-        let server = TestServer::start().await;
+        let server = TestServer::start_with(&[ALONE]).await;
         let mut pause = PausePoint::at(stage, &server.database, "key-1").await;
         let client = server.client.clone();
         let request = tokio::spawn(async move { client.charge("key-1").await });

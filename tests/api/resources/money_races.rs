@@ -15,7 +15,7 @@ use charge_once::{
         metadata::Metadata,
         refund::{NewRefund, RefundStatus},
     },
-    store,
+    store::{self, charges::NewRow},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -195,10 +195,15 @@ fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let body = params(json!({"amount": 2400, "currency": "eur"}));
         let new = CreateChargeParams::parse(&body).unwrap().new;
-        let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
-        let order = Some(target.order);
-        store::charges::insert(tx, account, id, &new, order, Some(Authorization::Approved)).await?;
-        store::orders::pay(tx, account, target.order, id).await?;
+        let row = NewRow {
+            account: target.account,
+            id: ChargeId(Uuid::now_v7()),
+            new: &new,
+            order: Some(target.order),
+            said: Some(Authorization::Approved),
+        };
+        let charge = store::charges::insert(tx, row).await?;
+        store::orders::pay(tx, target.account, target.order, charge.id).await?;
         Ok(())
     })
 }

@@ -441,14 +441,14 @@ async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
     .unwrap();
     let mut tx = database.pool.begin().await.unwrap();
     let new = NewEvent {
+        account: AccountId(account),
+        id: EventId(Uuid::now_v7()),
         event_type: EventType::ALL[0],
-        object: "{}",
-        request_id: "req_1",
-        idempotency_key: "key-1",
+        object: "{}".to_owned(),
+        request_id: "req_1".to_owned(),
+        idempotency_key: "key-1".to_owned(),
     };
-    store::events::insert(&mut tx, AccountId(account), EventId(Uuid::now_v7()), new)
-        .await
-        .unwrap();
+    store::events::insert(&mut tx, &[new]).await.unwrap();
     let read = rows_read(&mut tx, "webhook_endpoints").await;
     assert!((1..10).contains(&read), "{read}");
     tx.commit().await.unwrap();

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, Client, TestServer, eventually},
+    harness::{ALONE, Answer, Client, TestServer, eventually},
     resources::open_order,
 };
 
@@ -34,7 +34,7 @@ fn pay(client: &Client, order: &str) -> JoinSet<Answer> {
 
 #[tokio::test]
 async fn requests_that_wait_for_one_row_leave_connections_to_other_accounts() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[ALONE]).await;
     let other = client_of_account(&server, "another").await;
     let order = open_order(&server.client).await;
     let mut tx = server.database.pool.begin().await.unwrap();

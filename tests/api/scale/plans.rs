@@ -130,6 +130,7 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         ("bytea", _) => "sha256('x')".to_owned(),
         ("bytea[]", _) => "ARRAY[sha256('x')]".to_owned(),
         ("bool", _) => "true".to_owned(),
+        ("bool[]", _) => "ARRAY[true]".to_owned(),
         (kind, _) => panic!("no value for a parameter of the type {kind}"),
     };
     format!("{value}::{}", parameter.kind)

@@ -58,7 +58,7 @@ impl<E: ExternalEffect> Phases<E> {
                 async move {
                     let led = this.lead(&request, &*begin, &may_begin, &leadership);
                     let conclusion = led.await;
-                    conclude(&request, leadership, conclusion)
+                    conclude(&request, &leadership, conclusion)
                 }
             })
             .await
@@ -77,7 +77,9 @@ impl<E: ExternalEffect> Phases<E> {
             may_begin,
         };
         for _ in 0..ROUNDS_MAX {
-            let leased = match self.idempotency.lead(request, &first, leadership).await {
+            let until = self.idempotency.answered_by();
+            let led = self.idempotency.lead(request, &first, leadership, until);
+            let leased = match led.await {
                 TxOutcome::Pending(leased) => leased,
                 TxOutcome::Concluded(Conclusion::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {

@@ -30,9 +30,20 @@ pub const KEYS_IN_FLIGHT: &str = "
 /// Any wait for a condition ends here, as a failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Every request has a transaction of its own.
+pub const ALONE: (&str, &str) = ("BATCH", "off");
+
+/// Whether requests share transactions where a test doesn't say: `make test-alone` runs the whole suite
+/// without batches.
+pub fn batch() -> String {
+    std::env::var("TEST_BATCH").unwrap_or("on".to_owned())
+}
+
 /// The default configuration with some variables set.
 pub fn config(variables: &[(&str, &str)]) -> Config {
+    let batch = batch();
     let defaults = [
+        ("BATCH", batch.as_str()),
         ("BIND_ADDRESS", "127.0.0.1:0"),
         ("DATABASE_URL", "postgres://unused@localhost/unused"),
         ("WORKERS", "2"),
@@ -50,8 +61,9 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
 }
 
 /// Limits so long that a request at a [`PausePoint`](crate::support::pause_point::PausePoint) never
-/// reaches one.
+/// reaches one, and a transaction of its own: a batch gives up a request that is paused.
 pub const PATIENT: &[(&str, &str)] = &[
+    ALONE,
     ("STATEMENT_TIMEOUT", "40s"),
     ("DATABASE_DEADLINE", "45s"),
     ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),

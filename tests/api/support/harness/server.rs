@@ -9,7 +9,7 @@ use std::{
 use charge_once::{database::Database, server};
 use tokio::sync::oneshot;
 
-use super::{API_KEY, Client, TestDatabase, config};
+use super::{API_KEY, Client, TestDatabase, batch, config};
 
 /// The server inside the test's process.
 pub struct TestServer {
@@ -108,6 +108,7 @@ impl ServerProcess {
             .env("BIND_ADDRESS", "127.0.0.1:0")
             .env("DATABASE_URL", &database.url)
             .env("DEV_API_KEY", API_KEY)
+            .env("BATCH", batch())
             .env("RUST_LOG", "warn")
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())

@@ -1,0 +1,119 @@
+//! The statements of a batch: claims that are written together with their outcomes.
+//!
+//! Promise: every key is claimed by the unique index, as a request alone claims it.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use sqlx::{
+    Connection, PgConnection, Row as _,
+    postgres::{PgConnectOptions, types::PgInterval},
+};
+use uuid::Uuid;
+
+use crate::{Reply, Request};
+
+/// Prepares a session that runs batches and nothing else, once instead of in each transaction. A commit is
+/// on disk when it is acknowledged. A claim waits 20 ms for another replica's transaction, since the whole
+/// batch waits with it. Statements are planned once: whatever their arrays hold, the plan is the same.
+const SET_UP: &str = "SET synchronous_commit = on; SET lock_timeout = '20ms'; \
+                      SET plan_cache_mode = force_generic_plan";
+
+/// Opens the transaction, and asks for its time.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT now()";
+
+/// Commits, unless an error that was swallowed has aborted the transaction: its COMMIT would answer "ok"
+/// and roll back, but a statement in it fails.
+const COMMIT: &str = "SELECT; COMMIT";
+
+/// Whose key it is.
+pub(super) type Id = (Uuid, String);
+
+/// The account and the key of a request.
+pub(super) fn id(request: &Request) -> Id {
+    (request.account_id, request.key.as_str().to_owned())
+}
+
+/// Connects a session for batches.
+pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    sqlx::raw_sql(SET_UP).execute(&mut connection).await?;
+    Ok(connection)
+}
+
+/// Begins a transaction. Its time is what `now()` says in it.
+pub(super) async fn begin(connection: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
+    let rows = sqlx::raw_sql(BEGIN).fetch_all(connection).await?;
+    rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+}
+
+/// Commits what [`begin`] began.
+pub(super) async fn commit(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(COMMIT).execute(connection).await.map(drop)
+}
+
+/// Ends what [`begin`] began, without a trace.
+pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("ROLLBACK")
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+/// Claims keys for their requests, and saves the outcomes with them. Returns the keys that were free,
+/// with the times when their records die. The others have rows already.
+///
+/// Callers sort: two replicas that claim the same keys must do it in the same order.
+pub(super) async fn insert(
+    tx: &mut PgConnection,
+    decided: &[(&Request, &Reply)],
+    retention: &PgInterval,
+) -> Result<HashMap<Id, DateTime<Utc>>, sqlx::Error> {
+    fn column<'a, T>(
+        decided: &[(&'a Request, &'a Reply)],
+        value: impl Fn(&'a Request, &'a Reply) -> T,
+    ) -> Vec<T> {
+        let values = decided.iter().map(|(request, reply)| value(request, reply));
+        values.collect()
+    }
+    let headers = decided
+        .iter()
+        .map(|(_, reply)| sqlx::types::Json(&reply.headers));
+    let rows = sqlx::query!(
+        r#"
+        INSERT INTO idempotency_keys
+               (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
+                label, created_at, expires_at, status, headers, body, resource_id)
+        SELECT account_id, key, fingerprint_version, fingerprint, method, path, request_id,
+               label, now(), now() + $13::interval, status, headers, body, resource_id
+          FROM UNNEST($1::uuid[], $2::text[], $3::int2[], $4::bytea[], $5::text[], $6::text[],
+                      $7::text[], $8::text[], $9::int2[], $10::jsonb[], $11::bytea[], $12::text[])
+               AS decided (account_id, key, fingerprint_version, fingerprint, method, path,
+                           request_id, label, status, headers, body, resource_id)
+        ON CONFLICT (account_id, key) DO NOTHING
+        RETURNING account_id, key, expires_at
+        "#,
+        &column(decided, |request, _| request.account_id),
+        &column(decided, |request, _| request.key.as_str()) as _,
+        &column(decided, |request, _| request.fingerprint.version()),
+        &column(decided, |request, _| request.fingerprint.bytes()) as _,
+        &column(decided, |request, _| request.method.as_str()) as _,
+        &column(decided, |request, _| request.path.as_str()) as _,
+        &column(decided, |request, _| request.request_id.as_str()) as _,
+        &column(decided, |request, _| request.label.as_deref()) as _,
+        // The database's own check names what is saved; a status that doesn't fit can't pass it.
+        &column(decided, |_, reply| {
+            i16::try_from(reply.status).unwrap_or(i16::MAX)
+        }),
+        &headers.collect::<Vec<_>>() as _,
+        &column(decided, |_, reply| reply.body.as_slice()) as _,
+        &column(decided, |_, reply| reply.resource_id.as_deref()) as _,
+        retention,
+    )
+    .fetch_all(tx)
+    .await?;
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| ((row.account_id, row.key), row.expires_at))
+        .collect())
+}

@@ -1,0 +1,225 @@
+//! Where requests wait for the next batch, in turns by account.
+//!
+//! Promise: an account that others wait beside has half of the queue and half of each batch at most.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// Requests in one batch: ten times more would make it hardly cheaper, and each longer.
+pub(super) const BATCH_MAX: usize = 256;
+
+/// What all requests of a batch may weigh together, in bytes of what they asked for. Each is written
+/// about three times, and all of it is in memory.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Requests that wait. At a thousand batches a second none waits long; when the database is slow, those
+/// that come then had better be told at once.
+const WAITING_MAX: usize = 4096;
+
+/// The queue. Cheap to clone; all clones are one queue.
+pub(super) struct Queue<T> {
+    waiting: Arc<Mutex<Waiting<T>>>,
+    arrived: Arc<Notify>,
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self {
+            waiting: Arc::clone(&self.waiting),
+            arrived: Arc::clone(&self.arrived),
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            waiting: Arc::new(Mutex::new(Waiting {
+                accounts: HashMap::new(),
+                turns: VecDeque::new(),
+                count: 0,
+                closed: false,
+            })),
+            arrived: Arc::default(),
+        }
+    }
+
+    /// Queues `item`, which weighs so many bytes. `false`: there is no room for it.
+    pub(super) fn push(&self, account: Uuid, bytes: usize, item: T) -> bool {
+        let has_room = self.lock().push(account, bytes, item);
+        self.arrived.notify_one();
+        has_room
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().count
+    }
+
+    /// Takes the next batch as soon as anything waits. `None`: the queue is closed and empty.
+    pub(super) async fn next(&self) -> Option<Vec<T>> {
+        loop {
+            let (batch, more, closed) = {
+                let mut waiting = self.lock();
+                let batch = waiting.take();
+                (batch, waiting.count > 0, waiting.closed)
+            };
+            if more || closed {
+                // For another worker.
+                self.arrived.notify_one();
+            }
+            if !batch.is_empty() {
+                return Some(batch);
+            }
+            if closed {
+                return None;
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Ends the wait for batches, when all that waits has been taken.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_one();
+    }
+
+    /// Nothing in here panics halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Waiting<T> {
+    accounts: HashMap<Uuid, VecDeque<(usize, T)>>,
+    /// The accounts, in the order in which they are served.
+    turns: VecDeque<Uuid>,
+    count: usize,
+    closed: bool,
+}
+
+impl<T> Waiting<T> {
+    fn push(&mut self, account: Uuid, bytes: usize, item: T) -> bool {
+        let of_account = self.accounts.get(&account).map_or(0, VecDeque::len);
+        let others = self.count - of_account;
+        let share = if others == 0 {
+            WAITING_MAX
+        } else {
+            WAITING_MAX / 2
+        };
+        if self.count >= WAITING_MAX || of_account >= share {
+            return false;
+        }
+        if of_account == 0 {
+            self.turns.push_back(account);
+        }
+        let items = self.accounts.entry(account).or_default();
+        items.push_back((bytes, item));
+        self.count += 1;
+        true
+    }
+
+    /// One of each account in turn, until the batch is full.
+    fn take(&mut self) -> Vec<T> {
+        let share = if self.turns.len() > 1 {
+            BATCH_MAX / 2
+        } else {
+            BATCH_MAX
+        };
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut taken: HashMap<Uuid, usize> = HashMap::new();
+        // Accounts that have their share of this batch, and more to do.
+        let mut later = Vec::new();
+        while batch.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(account) = self.turns.pop_front() else {
+                break;
+            };
+            let Some(items) = self.accounts.get_mut(&account) else {
+                continue;
+            };
+            if let Some((weight, item)) = items.pop_front() {
+                bytes += weight;
+                batch.push(item);
+                self.count -= 1;
+            }
+            if items.is_empty() {
+                self.accounts.remove(&account);
+                continue;
+            }
+            let of_account = taken.entry(account).or_default();
+            *of_account += 1;
+            if *of_account < share {
+                self.turns.push_back(account);
+            } else {
+                later.push(account);
+            }
+        }
+        self.turns.extend(later);
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: Uuid = Uuid::from_u128(1);
+    const MALLORY: Uuid = Uuid::from_u128(2);
+
+    fn with(counts: &[(Uuid, usize)]) -> Queue<Uuid> {
+        let queue = Queue::new();
+        for (account, count) in counts {
+            for _ in 0..*count {
+                assert!(queue.push(*account, 1, *account));
+            }
+        }
+        queue
+    }
+
+    fn of(account: Uuid, batch: &[Uuid]) -> usize {
+        batch.iter().filter(|one| **one == account).count()
+    }
+
+    #[test]
+    fn an_account_that_is_alone_fills_a_batch() {
+        let queue = with(&[(MALLORY, 300)]);
+        assert_eq!(queue.lock().take().len(), BATCH_MAX);
+        assert_eq!(queue.lock().take().len(), 300 - BATCH_MAX);
+        assert!(queue.lock().take().is_empty());
+    }
+
+    #[test]
+    fn an_account_has_half_of_a_batch_while_others_wait() {
+        let queue = with(&[(MALLORY, 300), (ALICE, 3)]);
+        let batch = queue.lock().take();
+        assert_eq!(of(ALICE, &batch), 3);
+        assert_eq!(of(MALLORY, &batch), BATCH_MAX / 2);
+        assert_eq!(batch.get(1), Some(&ALICE), "accounts take turns");
+        // Alone again.
+        assert_eq!(queue.lock().take().len(), 300 - BATCH_MAX / 2);
+    }
+
+    #[test]
+    fn an_account_has_half_of_the_queue_while_others_wait() {
+        let queue = with(&[(ALICE, 1), (MALLORY, WAITING_MAX / 2)]);
+        assert!(!queue.push(MALLORY, 1, MALLORY));
+        assert!(queue.push(ALICE, 1, ALICE));
+        let alone = with(&[(MALLORY, WAITING_MAX)]);
+        assert!(!alone.push(MALLORY, 1, MALLORY), "the queue is bounded");
+        assert!(!alone.push(ALICE, 1, ALICE), "for all");
+    }
+
+    #[test]
+    fn a_batch_ends_with_the_item_that_makes_it_too_heavy() {
+        let queue = Queue::new();
+        for _ in 0..5 {
+            assert!(queue.push(ALICE, BATCH_BYTES_MAX / 2, ALICE));
+        }
+        assert_eq!(queue.lock().take().len(), 2);
+    }
+}

@@ -1,0 +1,371 @@
+//! Many requests in one transaction.
+#![cfg(feature = "batch")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use charge_once_idempotency::{
+    Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Rejection, Reply, Request,
+    Rows,
+};
+use chrono::{DateTime, Utc};
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use support::{BookSeat, count, request, set_up, stored};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+const BOOKINGS: &str = "SELECT count(*) FROM bookings";
+const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
+/// The transaction that wrote a row.
+const TRANSACTIONS: &str = "SELECT count(DISTINCT xmin::text) FROM idempotency_keys";
+
+/// What a booking does in a batch.
+#[derive(Clone, Copy)]
+enum How {
+    /// Takes the seat, or fails with everyone in the batch if it is taken.
+    Books,
+    /// Refuses.
+    Refuses,
+    /// Waits until the test lets go of the gate.
+    WaitsAtTheGate,
+    /// Can't decide by itself.
+    RunsAlone,
+    /// Is a defect.
+    Panics,
+}
+
+struct Book(BookSeat, How);
+
+impl Command for Book {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        self.0.execute(tx).await
+    }
+}
+
+impl Decide for Book {
+    type Rows = Booking;
+
+    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
+        let reply = Reply::json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
+        match self.1 {
+            How::Books | How::WaitsAtTheGate => Ok(Decision {
+                reply,
+                rows: Some(Booking(self.0.clone(), self.1)),
+            }),
+            How::Refuses => Err(Rejection::Refused(Reply::json(400, "{}"))),
+            How::RunsAlone => Err(Rejection::Failed(Failure::unavailable("it takes more"))),
+            How::Panics => panic!("a defect"),
+        }
+    }
+
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+struct Booking(BookSeat, How);
+
+impl Rows for Booking {
+    async fn write(tx: &mut PgConnection, bookings: Vec<Self>) -> Result<(), sqlx::Error> {
+        for Self(BookSeat { account_id, seat }, how) in bookings {
+            if let How::WaitsAtTheGate = how {
+                let wait = "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(42)";
+                sqlx::raw_sql(wait).execute(&mut *tx).await?;
+            }
+            sqlx::query("INSERT INTO bookings (account_id, seat) VALUES ($1, $2)")
+                .bind(account_id)
+                .bind(seat)
+                .execute(&mut *tx)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// An application whose batches share one connection, and a request in its first batch that waits.
+struct AtTheGate {
+    pool: PgPool,
+    idempotency: Idempotency,
+    batches: Batches<Booking>,
+    gate: sqlx::Transaction<'static, sqlx::Postgres>,
+    sent: JoinSet<(String, Outcome)>,
+}
+
+impl AtTheGate {
+    async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
+        let (pool, idempotency) = set_up(options.max_connections(10), connect).await;
+        let mut gate = pool.begin().await.unwrap();
+        let close = "SELECT pg_advisory_xact_lock(42)";
+        sqlx::raw_sql(close).execute(&mut *gate).await.unwrap();
+        let batches = Batches::new(&idempotency, 1);
+        let mut this = Self {
+            pool,
+            idempotency,
+            batches,
+            gate,
+            sent: JoinSet::new(),
+        };
+        this.send(Uuid::now_v7(), "gate", How::WaitsAtTheGate);
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        while count(&this.pool, waits).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        this
+    }
+
+    /// Books the seat that has the key's name.
+    fn send(&mut self, account_id: Uuid, key: &str, how: How) {
+        let (batches, seat) = (self.batches.clone(), key.to_owned());
+        let request = request(account_id, key, "/bookings", "{}");
+        self.sent.spawn(async move {
+            let id = format!("{account_id} {seat}");
+            let book = Book(BookSeat { account_id, seat }, how);
+            (id, batches.run(request, book).await)
+        });
+    }
+
+    /// Opens the gate when so many requests wait for the next batch, and returns how all ended.
+    async fn open(self, waiting: usize) -> Ended {
+        while self.batches.waiting() < waiting {
+            tokio::task::yield_now().await;
+        }
+        self.gate.rollback().await.unwrap();
+        Ended {
+            pool: self.pool,
+            batches: self.batches,
+            outcomes: self.sent.join_all().await,
+        }
+    }
+}
+
+struct Ended {
+    pool: PgPool,
+    batches: Batches<Booking>,
+    outcomes: Vec<(String, Outcome)>,
+}
+
+impl Ended {
+    fn take(&mut self, account_id: Uuid, key: &str) -> Outcome {
+        let id = format!("{account_id} {key}");
+        let place = self.outcomes.iter().position(|(one, _)| *one == id);
+        self.outcomes.swap_remove(place.unwrap()).1
+    }
+}
+
+fn book(account_id: Uuid, key: &str, seat: &str) -> (Request, Book) {
+    let seat = seat.to_owned();
+    let book = Book(BookSeat { account_id, seat }, How::Books);
+    (request(account_id, key, "/bookings", "{}"), book)
+}
+
+#[sqlx::test(migrations = false)]
+async fn requests_that_wait_share_a_transaction_and_have_their_own_answers(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let mut world = AtTheGate::set_up(options, connect).await;
+    let account_id = Uuid::now_v7();
+    for number in 0..50 {
+        world.send(account_id, &format!("seat-{number}"), How::Books);
+    }
+    let mut ended = world.open(50).await;
+    for number in 0..50 {
+        let key = format!("seat-{number}");
+        let (record, replayed) = stored(ended.take(account_id, &key));
+        assert_eq!((record.reply.status, replayed), (201, false));
+        let (again, replayed) = {
+            let (request, book) = book(account_id, &key, "another");
+            stored(ended.batches.run(request, book).await)
+        };
+        // What was answered is what is stored, to the byte and the microsecond.
+        assert_eq!((again, replayed), (record.clone(), true));
+        let body = String::from_utf8(record.reply.body.clone()).unwrap();
+        let expected = format!(r#"{{"seat":"{key}","at":"{}"}}"#, record.created_at);
+        assert_eq!(body, expected);
+    }
+    assert_eq!(count(&ended.pool, BOOKINGS).await, 51);
+    assert_eq!(count(&ended.pool, TRANSACTIONS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn the_same_key_of_two_accounts_is_two_requests(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (alice, bob) = (Uuid::now_v7(), Uuid::now_v7());
+    let mut world = AtTheGate::set_up(options, connect).await;
+    // Bob's key is taken already, by another request.
+    let taken = world.idempotency.run(
+        request(bob, "one", "/bookings", "[]"),
+        BookSeat {
+            account_id: bob,
+            seat: "taken".to_owned(),
+        },
+    );
+    stored(taken.await);
+    world.send(alice, "one", How::Books);
+    world.send(bob, "one", How::Books);
+    let mut ended = world.open(2).await;
+    let (of_alice, _) = stored(ended.take(alice, "one"));
+    assert_eq!(of_alice.reply.status, 201);
+    assert!(matches!(ended.take(bob, "one"), Outcome::Reused));
+    let booked: Vec<(Uuid, String)> =
+        sqlx::query_as("SELECT account_id, seat FROM bookings WHERE seat = 'one'")
+            .fetch_all(&ended.pool)
+            .await
+            .unwrap();
+    assert_eq!(booked, [(alice, "one".to_owned())]);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_refusal_is_kept_without_rows(options: PgPoolOptions, connect: PgConnectOptions) {
+    let account_id = Uuid::now_v7();
+    let mut world = AtTheGate::set_up(options, connect).await;
+    world.send(account_id, "one", How::Refuses);
+    world.send(account_id, "two", How::Books);
+    let mut ended = world.open(2).await;
+    let (refused, replayed) = stored(ended.take(account_id, "one"));
+    assert_eq!((refused.reply.status, replayed), (400, false));
+    let (request, book) = book(account_id, "one", "one");
+    let again = stored(ended.batches.run(request, book).await);
+    assert_eq!(again, (refused, true));
+    assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_fails_in_a_batch_fails_no_neighbor(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    for how in [How::Books, How::Panics, How::RunsAlone] {
+        let (options, connect) = (options.clone(), connect.clone());
+        let mut world = AtTheGate::set_up(options, connect).await;
+        // The seat of the last one is taken: its row is refused, and a request alone finds out kindly.
+        sqlx::query("INSERT INTO bookings (seat) VALUES ('taken')")
+            .execute(&world.pool)
+            .await
+            .unwrap();
+        for key in ["one", "two", "three"] {
+            world.send(account_id, key, How::Books);
+        }
+        world.send(account_id, "taken", how);
+        let mut ended = world.open(4).await;
+        for key in ["one", "two", "three"] {
+            assert_eq!(stored(ended.take(account_id, key)).0.reply.status, 201);
+        }
+        assert_eq!(stored(ended.take(account_id, "taken")).0.reply.status, 400);
+        assert_eq!(count(&ended.pool, BOOKINGS).await, 5);
+        assert_eq!(count(&ended.pool, RECORDS).await, 5);
+        sqlx::raw_sql("TRUNCATE bookings, idempotency_keys; DROP TABLE bookings")
+            .execute(&ended.pool)
+            .await
+            .unwrap();
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (mallory, alice) = (Uuid::now_v7(), Uuid::now_v7());
+    let mut world = AtTheGate::set_up(options, connect).await;
+    let mut elsewhere = world.pool.begin().await.unwrap();
+    sqlx::query(
+        "INSERT INTO idempotency_keys
+                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
+                 created_at, expires_at)
+         VALUES ($1, 'held', 1, sha256('x'), 'POST', '/', 'req_1', now(), now() + interval '1 day')",
+    )
+    .bind(mallory)
+    .execute(&mut *elsewhere)
+    .await
+    .unwrap();
+    world.send(mallory, "held", How::Books);
+    world.send(alice, "free", How::Books);
+    let mut ended = world.open(2).await;
+    assert!(matches!(ended.take(mallory, "held"), Outcome::InUse));
+    assert_eq!(stored(ended.take(alice, "free")).0.reply.status, 201);
+    elsewhere.rollback().await.unwrap();
+    let (request, book) = book(mallory, "held", "held");
+    let (record, replayed) = stored(ended.batches.run(request, book).await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+}
+
+#[sqlx::test(migrations = false)]
+async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options, connect).await;
+    let batches = Batches::new(&idempotency, 1);
+    for key in ["expired", "unfinished"] {
+        let (request, book) = book(account_id, key, key);
+        stored(batches.run(request, book).await);
+    }
+    sqlx::raw_sql(
+        "DELETE FROM bookings;
+         UPDATE idempotency_keys
+            SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day'
+          WHERE key = 'expired';
+         UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL
+          WHERE key = 'unfinished'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let (taken_over, again) = book(account_id, "expired", "again");
+    let (record, replayed) = stored(batches.run(taken_over, again).await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    let (unfinished, never) = book(account_id, "unfinished", "never");
+    let outcome = batches.run(unfinished, never).await;
+    assert!(matches!(outcome, Outcome::Unfinished), "{outcome:?}");
+    let seats: Vec<String> = sqlx::query_scalar("SELECT seat FROM bookings")
+        .fetch_all(&pool)
+        .await
+        .unwrap();
+    assert_eq!(seats, ["again"]);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_connection_that_died_is_replaced(options: PgPoolOptions, connect: PgConnectOptions) {
+    let account_id = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options, connect).await;
+    let batches = Batches::new(&idempotency, 1);
+    for key in ["one", "two", "three"] {
+        let (request, book) = book(account_id, key, key);
+        let (record, replayed) = stored(batches.run(request, book).await);
+        assert_eq!((record.reply.status, replayed), (201, false));
+        let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                      WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        assert!(count(&pool, ended).await > 0);
+    }
+    assert_eq!(count(&pool, BOOKINGS).await, 3);
+}
+
+#[sqlx::test(migrations = false)]
+async fn work_ends_though_its_client_has_left(options: PgPoolOptions, connect: PgConnectOptions) {
+    let account_id = Uuid::now_v7();
+    let mut world = AtTheGate::set_up(options, connect).await;
+    world.send(account_id, "one", How::Books);
+    while world.batches.waiting() < 1 {
+        tokio::task::yield_now().await;
+    }
+    world.sent.abort_all();
+    world.gate.rollback().await.unwrap();
+    world.idempotency.end_waits();
+    let drained = tokio::time::timeout(Duration::from_secs(10), world.idempotency.drained());
+    drained.await.unwrap();
+    assert_eq!(count(&world.pool, BOOKINGS).await, 2);
+}

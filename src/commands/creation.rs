@@ -1,0 +1,75 @@
+//! What new charges and orders write: the rows of many requests, in one statement for each table.
+
+use sqlx::PgConnection;
+
+use crate::{
+    domain::{
+        charge::{Authorization, NewCharge},
+        ids::{AccountId, ChargeId, OrderId},
+        order::NewOrder,
+    },
+    idempotency::Rows,
+    store::{self, events::NewEvent},
+};
+
+/// A new object with its event.
+#[derive(Debug)]
+pub struct Creation {
+    pub(super) account: AccountId,
+    pub(super) object: NewObject,
+    pub(super) event: NewEvent,
+}
+
+/// What is created.
+#[derive(Debug)]
+pub(super) enum NewObject {
+    Charge {
+        id: ChargeId,
+        new: NewCharge,
+        said: Authorization,
+    },
+    Order {
+        id: OrderId,
+        new: NewOrder,
+        content_hash: Vec<u8>,
+    },
+}
+
+impl Rows for Creation {
+    async fn write(tx: &mut PgConnection, creations: Vec<Self>) -> Result<(), sqlx::Error> {
+        let (mut charges, mut orders) = (Vec::new(), Vec::new());
+        for creation in &creations {
+            let account = creation.account;
+            match &creation.object {
+                NewObject::Charge { id, new, said } => charges.push(store::charges::NewRow {
+                    account,
+                    id: *id,
+                    new,
+                    order: None,
+                    said: Some(*said),
+                }),
+                NewObject::Order {
+                    id,
+                    new,
+                    content_hash,
+                } => orders.push(store::orders::NewRow {
+                    account,
+                    id: *id,
+                    new,
+                    content_hash,
+                }),
+            }
+        }
+        if !charges.is_empty() {
+            store::charges::insert_all(tx, &charges).await?;
+        }
+        if !orders.is_empty() {
+            let written = store::orders::insert_all(tx, &orders).await?;
+            if written.len() != orders.len() {
+                return Err(sqlx::Error::RowNotFound);
+            }
+        }
+        let events: Vec<NewEvent> = creations.into_iter().map(|new| new.event).collect();
+        store::events::insert(tx, &events).await
+    }
+}
