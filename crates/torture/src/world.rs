@@ -27,8 +27,8 @@ use crate::{
 /// The size of a replica's pool: small, so that it can run out.
 pub(crate) const POOL_CONNECTIONS: usize = 8;
 
-/// Sessions of a replica outside its pool: the sweep, the webhooks' and the reconcilers' own.
-pub(crate) const OTHER_CONNECTIONS: usize = 6;
+/// Sessions of a replica outside its pool: the sweep, the webhooks', the reconcilers' and the batches' own.
+pub(crate) const OTHER_CONNECTIONS: usize = 8;
 
 /// How long a holder has: little more than the limits of a transaction, a call and its completion.
 pub(crate) const LEASE: Duration = Duration::from_secs(11);
@@ -215,6 +215,8 @@ async fn start_replica(
         ("RATE_LIMIT", "0"),
         ("WORKERS", "1"),
         ("POOL_CONNECTIONS", &pool),
+        // Requests in batches and requests alone meet under the same keys.
+        ("BATCH", if number == 1 { "off" } else { "on" }),
         ("IDEMPOTENCY_TTL", &retention),
         ("ALLOW_SHORT_TTL", "true"),
         ("EXPIRY_SWEEP_INTERVAL", "1s"),
