@@ -168,12 +168,13 @@ impl Failure {
     }
 }
 
-/// Whether a COMMIT that failed like this has rolled back, for certain.
+/// Whether a COMMIT that failed like this has rolled back, for certain. 25P02 is a transaction that an
+/// earlier error had aborted.
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(|database| database.code())
-        .is_some_and(|code| code.starts_with("23") || code.starts_with("40"))
+        .is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == "25P02")
 }
 
 impl From<sqlx::Error> for Failure {

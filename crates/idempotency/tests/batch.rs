@@ -35,6 +35,8 @@ enum How {
     Books,
     /// Refuses.
     Refuses,
+    /// Swallows an error of the database in a batch.
+    Swallows,
     /// Waits until the test lets go of the gate.
     WaitsAtTheGate,
     /// Can't decide by itself.
@@ -57,7 +59,7 @@ impl Decide for Book {
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
         let reply = Reply::json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
-            How::Books | How::WaitsAtTheGate => Ok(Decision {
+            How::Books | How::Swallows | How::WaitsAtTheGate => Ok(Decision {
                 reply,
                 rows: Some(Booking(self.0.clone(), self.1)),
             }),
@@ -80,6 +82,10 @@ impl Rows for Booking {
             if let How::WaitsAtTheGate = how {
                 let wait = "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(42)";
                 sqlx::raw_sql(wait).execute(&mut *tx).await?;
+            }
+            if let How::Swallows = how {
+                let _ = sqlx::raw_sql("SELECT 1 / 0").execute(&mut *tx).await;
+                continue;
             }
             sqlx::query("INSERT INTO bookings (account_id, seat) VALUES ($1, $2)")
                 .bind(account_id)
@@ -124,10 +130,14 @@ impl AtTheGate {
 
     /// Books the seat that has the key's name.
     fn send(&mut self, account_id: Uuid, key: &str, how: How) {
-        let (batches, seat) = (self.batches.clone(), key.to_owned());
+        self.send_for(account_id, key, key, how);
+    }
+
+    fn send_for(&mut self, account_id: Uuid, key: &str, seat: &str, how: How) {
+        let (batches, seat) = (self.batches.clone(), seat.to_owned());
+        let id = format!("{account_id} {key}");
         let request = request(account_id, key, "/bookings", "{}");
         self.sent.spawn(async move {
-            let id = format!("{account_id} {seat}");
             let book = Book(BookSeat { account_id, seat }, how);
             (id, batches.run(request, book).await)
         });
@@ -212,18 +222,42 @@ async fn the_same_key_of_two_accounts_is_two_requests(
         },
     );
     stored(taken.await);
-    world.send(alice, "one", How::Books);
-    world.send(bob, "one", How::Books);
+    world.send_for(alice, "one", "alice's", How::Books);
+    world.send_for(bob, "one", "bob's", How::Books);
     let mut ended = world.open(2).await;
     let (of_alice, _) = stored(ended.take(alice, "one"));
     assert_eq!(of_alice.reply.status, 201);
     assert!(matches!(ended.take(bob, "one"), Outcome::Reused));
     let booked: Vec<(Uuid, String)> =
-        sqlx::query_as("SELECT account_id, seat FROM bookings WHERE seat = 'one'")
+        sqlx::query_as("SELECT account_id, seat FROM bookings WHERE seat LIKE '%''s'")
             .fetch_all(&ended.pool)
             .await
             .unwrap();
-    assert_eq!(booked, [(alice, "one".to_owned())]);
+    assert_eq!(booked, [(alice, "alice's".to_owned())]);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_replay_beside_a_new_request_writes_nothing(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    let mut world = AtTheGate::set_up(options, connect).await;
+    let first = world.idempotency.run(
+        request(account_id, "one", "/bookings", "{}"),
+        BookSeat {
+            account_id,
+            seat: "first".to_owned(),
+        },
+    );
+    let (first, _) = stored(first.await);
+    world.send_for(account_id, "one", "second", How::Books);
+    world.send(account_id, "two", How::Books);
+    let mut ended = world.open(2).await;
+    assert_eq!(stored(ended.take(account_id, "one")), (first, true));
+    assert!(!stored(ended.take(account_id, "two")).1);
+    // The gate's, the first one's, and the new one's.
+    assert_eq!(count(&ended.pool, BOOKINGS).await, 3);
 }
 
 #[sqlx::test(migrations = false)]
@@ -271,6 +305,20 @@ async fn what_fails_in_a_batch_fails_no_neighbor(
             .await
             .unwrap();
     }
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_swallowed_error_loses_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
+    let account_id = Uuid::now_v7();
+    let mut world = AtTheGate::set_up(options, connect).await;
+    // The last of its batch: no statement follows that would fail.
+    world.send(account_id, "one", How::Swallows);
+    let mut ended = world.open(1).await;
+    // It ran alone.
+    let (record, replayed) = stored(ended.take(account_id, "one"));
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
+    assert_eq!(count(&ended.pool, RECORDS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]

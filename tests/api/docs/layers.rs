@@ -145,8 +145,10 @@ fn the_idempotency_core_names_no_add_on() {
         "claim.rs",
         "connection.rs",
         "expiry.rs",
+        "fair_pool.rs",
         "fingerprint.rs",
         "in_flight.rs",
+        "kept.rs",
         "key.rs",
         "reply.rs",
         "request.rs",
@@ -156,7 +158,8 @@ fn the_idempotency_core_names_no_add_on() {
     assert_files_name_none_of(
         &files,
         &[
-            "phases", "Phases", "orkflow", "nspect", "leases", "Lease", "feature",
+            "phases", "Phases", "batch::", "Batches", "orkflow", "nspect", "leases", "Lease",
+            "feature",
         ],
     );
 }
