@@ -18,6 +18,7 @@ use crate::{
     commands::{Creation, Origin},
     idempotency::{
         Begin, Command, Decide, ExternalEffect, Failure, FailureKind, Outcome, Phases, Record,
+        Request,
     },
 };
 
@@ -27,15 +28,10 @@ pub async fn run<C: Command>(
     request: MutatingRequest,
     command: impl FnOnce(Origin, Params) -> C,
 ) -> Result<HttpResponse, HttpError> {
-    refuse_new_work_when_stopping(app)?;
-    let MutatingRequest {
-        origin,
-        params,
-        request,
-    } = request;
-    let dialect = origin.dialect;
-    let outcome = app.idempotency.run(request, command(origin, params)).await;
-    answer(outcome, dialect)
+    run_by(app, request, |request, origin, params| {
+        app.idempotency.run(request, command(origin, params))
+    })
+    .await
 }
 
 /// Runs a command that can decide by itself at most once, in one transaction with others, and renders how
@@ -48,15 +44,10 @@ pub async fn run_in_batch<C: Decide<Rows = Creation>>(
     let Some(batches) = &app.batches else {
         return run(app, request, command).await;
     };
-    refuse_new_work_when_stopping(app)?;
-    let MutatingRequest {
-        origin,
-        params,
-        request,
-    } = request;
-    let dialect = origin.dialect;
-    let outcome = batches.run(request, command(origin, params)).await;
-    answer(outcome, dialect)
+    run_by(app, request, |request, origin, params| {
+        batches.run(request, command(origin, params))
+    })
+    .await
 }
 
 /// Runs a command in phases at most once and renders how it ended.
@@ -66,6 +57,17 @@ pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
     request: MutatingRequest,
     begin: impl FnOnce(Origin, Params) -> B,
 ) -> Result<HttpResponse, HttpError> {
+    run_by(app, request, |request, origin, params| {
+        phases.run(request, begin(origin, params))
+    })
+    .await
+}
+
+async fn run_by<F: Future<Output = Outcome>>(
+    app: &App,
+    request: MutatingRequest,
+    run: impl FnOnce(Request, Origin, Params) -> F,
+) -> Result<HttpResponse, HttpError> {
     refuse_new_work_when_stopping(app)?;
     let MutatingRequest {
         origin,
@@ -73,7 +75,7 @@ pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
         request,
     } = request;
     let dialect = origin.dialect;
-    let outcome = phases.run(request, begin(origin, params)).await;
+    let outcome = run(request, origin, params).await;
     answer(outcome, dialect)
 }
 

@@ -14,7 +14,7 @@ use sqlx::{PgConnection, postgres::PgConnectOptions};
 use crate::{
     ROW_LOCK_WAIT,
     fair_pool::Place,
-    kept::{Kept, Taken, give_back},
+    kept::{Kept, Taken, Trust, give_back},
 };
 
 /// The time limits that a session sets itself, so that a lost process or a stuck statement frees
@@ -84,9 +84,13 @@ impl GuardedConnection {
     ///
     /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
     /// transaction, and the next autocommit write on it is acknowledged and lost.
-    pub(crate) async fn acquire(kept: &Kept, place: Place) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn acquire(
+        kept: &Kept,
+        trust: Trust,
+        place: Place,
+    ) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            taken: Some(kept.take().await?),
+            taken: Some(kept.take(trust).await?),
             kept: kept.clone(),
             place: Some(place),
             clean: false,

@@ -17,7 +17,10 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{GuardedConnection, kept::Kept};
+use crate::{
+    GuardedConnection,
+    kept::{Kept, Trust},
+};
 
 /// How long after an account's last request others still leave it a part of the pool. The first request
 /// of an account that comes back later may find every connection taken, and waits until one is given
@@ -31,7 +34,7 @@ pub const NO_ACCOUNT: Uuid = Uuid::nil();
 #[derive(Debug, Clone)]
 pub struct FairPool {
     kept: Kept,
-    shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
+    places: FairPlaces,
 }
 
 impl From<PgPool> for FairPool {
@@ -39,7 +42,7 @@ impl From<PgPool> for FairPool {
         let places = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
         Self {
             kept: Kept::of(pool),
-            shares: Arc::new(Mutex::new(Shares::new(places))),
+            places: FairPlaces::new(places),
         }
     }
 }
@@ -59,17 +62,48 @@ impl FairPool {
     /// Takes a connection for the account, or for [`NO_ACCOUNT`]. Waits as long as the pool's
     /// `acquire_timeout` allows, for the account's turn and for the connection together.
     pub async fn acquire(&self, account: Uuid) -> Result<GuardedConnection, sqlx::Error> {
+        self.acquire_with(account, Trust::None).await
+    }
+
+    /// As [`FairPool::acquire`], for work that begins again where the connection turns out to be dead.
+    pub(crate) async fn acquire_trusting(
+        &self,
+        account: Uuid,
+    ) -> Result<GuardedConnection, sqlx::Error> {
+        self.acquire_with(account, Trust::UsedJustNow).await
+    }
+
+    async fn acquire_with(
+        &self,
+        account: Uuid,
+        trust: Trust,
+    ) -> Result<GuardedConnection, sqlx::Error> {
         let deadline = Instant::now() + self.pool().options().get_acquire_timeout();
         let acquiring = async {
-            let place = self.place(account).await?;
-            GuardedConnection::acquire(&self.kept, place).await
+            let place = self.places.take(account).await?;
+            GuardedConnection::acquire(&self.kept, trust, place).await
         };
         timeout_at(deadline, acquiring)
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
+}
 
-    async fn place(&self, account: Uuid) -> Result<Place, sqlx::Error> {
+/// Places that are dealt to accounts. Cheap to clone; all clones are the same places.
+#[derive(Debug, Clone)]
+pub(crate) struct FairPlaces {
+    shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
+}
+
+impl FairPlaces {
+    pub(crate) fn new(places: usize) -> Self {
+        Self {
+            shares: Arc::new(Mutex::new(Shares::new(places))),
+        }
+    }
+
+    /// Takes a place for the account, in its turn.
+    pub(crate) async fn take(&self, account: Uuid) -> Result<Place, sqlx::Error> {
         let waiting = {
             let mut shares = lock(&self.shares);
             if shares.take(account, Instant::now()) {
@@ -91,7 +125,7 @@ impl FairPool {
     }
 }
 
-/// The right to one connection, until it is dropped.
+/// The right to one connection, or to whatever the places are, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,

@@ -260,6 +260,10 @@ impl Leadership {
 
     /// Tells the followers, after the definite outcome and never before.
     pub(crate) fn conclude(&self, conclusion: Conclusion) {
+        // Once: after that the entry of the key is another leader's.
+        if matches!(*self.progress.borrow(), Progress::Done(_)) {
+            return;
+        }
         // Out of the map first: a request that comes now asks the database, which knows the
         // outcome.
         self.in_flight.lock().remove(&self.id);
@@ -272,9 +276,7 @@ impl Leadership {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        if !matches!(*self.progress.borrow(), Progress::Done(_)) {
-            self.conclude(Conclusion::Failed(Failure::internal("the work panicked")));
-        }
+        self.conclude(Conclusion::Failed(Failure::internal("the work panicked")));
     }
 }
 

@@ -1,7 +1,8 @@
 //! Connections that stay taken from the pool between requests.
 //!
 //! Promise: sqlx pings a connection whenever it goes back to its pool, and again when it is taken: two
-//! round trips of each request. A kept connection goes to the next request without them. It goes back
+//! round trips of each request. A kept connection goes to the next request without them: with one ping to
+//! what can't begin again, and with none to a transaction that can. It goes back
 //! after a second without a request, after a minute in any case, so that the pool's own limits on age hold,
 //! and when the pool is closed. No more than a quarter of the pool idles here: others may use it too.
 
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{PgPool, Postgres, pool::PoolConnection};
+use sqlx::{Connection, PgPool, Postgres, pool::PoolConnection};
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout},
@@ -59,6 +60,15 @@ struct Idle {
     since: Instant,
 }
 
+/// Whether a kept connection is believed to be alive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trust {
+    /// It must answer a ping: what it is for can't be done twice.
+    None,
+    /// It was used within a second. What it is for begins again if it is dead.
+    UsedJustNow,
+}
+
 /// A connection of the pool, and since when it is away.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -81,15 +91,26 @@ impl Kept {
     }
 
     /// The connection that was used last, or one of the pool.
-    pub(crate) async fn take(&self) -> Result<Taken, sqlx::Error> {
-        // That of the last request: where it is old, all are.
+    pub(crate) async fn take(&self, trust: Trust) -> Result<Taken, sqlx::Error> {
+        // That of the last request: where it is old or dead, all may be.
         let kept = self.lock().idle.pop();
         if let Some(idle) = kept {
-            if idle.since.elapsed() < IDLE_MAX {
-                return Ok(idle.connection);
+            let alive = if idle.since.elapsed() >= IDLE_MAX {
+                give_back_all(vec![idle]);
+                None
+            } else {
+                match trust {
+                    Trust::UsedJustNow => Some(idle.connection),
+                    // In a task of its own: a ping that is cut off would leave its answer on the wire.
+                    Trust::None => tokio::spawn(if_alive(idle.connection))
+                        .await
+                        .unwrap_or(None),
+                }
+            };
+            match alive {
+                Some(connection) => return Ok(connection),
+                None => self.distrust(),
             }
-            give_back_all(vec![idle]);
-            self.distrust();
         }
         Ok(Taken {
             connection: self.pool.acquire().await?,
@@ -145,6 +166,17 @@ impl Kept {
     /// Nothing in here panics halfway through a change.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The connection, if it answers a ping in time.
+async fn if_alive(mut taken: Taken) -> Option<Taken> {
+    let answered = timeout(RETURN_LIMIT, taken.connection.ping()).await;
+    if matches!(answered, Ok(Ok(()))) {
+        Some(taken)
+    } else {
+        taken.connection.close_on_drop();
+        None
     }
 }
 

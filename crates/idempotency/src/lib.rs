@@ -105,6 +105,9 @@ impl Idempotency {
     /// the default isolation level and `synchronous_commit = on`: see [`pin_session`]. Fails on a
     /// retention that Postgres can't represent.
     ///
+    /// Up to a quarter of the pool stays taken for a second after a request, for the next one. Leave as many
+    /// connections more to an application that uses the pool directly as well.
+    ///
     /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
     /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.
     /// Panics outside a Tokio runtime.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use sqlx::{Connection, PgConnection};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Command, Failure, GuardedConnection, Idempotency, Record, Rejection, Reply, Request, RunAgain,
@@ -89,9 +89,11 @@ impl Idempotency {
         let committing = AtomicBool::new(false);
         let failed = |failure| TxOutcome::Concluded(Conclusion::Failed(failure));
         // The wait for the first connection is bounded by the pool and comes before the deadline.
-        let mut connection = match self.pool.acquire(request.account_id).await {
-            Err(error) => return failed(error.into()),
-            Ok(connection) => connection,
+        let acquiring = self.pool.acquire_trusting(request.account_id);
+        let mut connection = match timeout_at(until, acquiring).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return failed(error.into()),
+            Err(_) => return failed(sqlx::Error::PoolTimedOut.into()),
         };
         let attempts = async {
             let mut attempts_left = ATTEMPTS_MAX - 1;
@@ -123,7 +125,7 @@ impl Idempotency {
                     Some(_) => tokio::time::sleep(jittered(ROW_LOCK_PAUSE)).await,
                     None => attempts_left -= 1,
                 }
-                connection = match self.pool.acquire(request.account_id).await {
+                connection = match self.pool.acquire_trusting(request.account_id).await {
                     Ok(connection) => connection,
                     // What kept it waiting is the row.
                     Err(error) => return failed(held_up.unwrap_or_else(|| error.into())),
@@ -131,7 +133,7 @@ impl Idempotency {
             }
         };
         let deadline = Instant::now() + self.settings.database_deadline;
-        tokio::time::timeout_at(deadline.min(until), attempts)
+        timeout_at(deadline.min(until), attempts)
             .await
             .unwrap_or_else(|_| failed(Failure::deadline(committing.load(Ordering::Relaxed))))
     }

@@ -37,6 +37,8 @@ enum How {
     Refuses,
     /// Swallows an error of the database in a batch.
     Swallows,
+    /// Ends the batch's transaction, which it must not.
+    EndsTheTransaction,
     /// Waits until the test lets go of the gate.
     WaitsAtTheGate,
     /// Can't decide by itself.
@@ -59,10 +61,12 @@ impl Decide for Book {
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
         let reply = Reply::json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
-            How::Books | How::Swallows | How::WaitsAtTheGate => Ok(Decision {
-                reply,
-                rows: Some(Booking(self.0.clone(), self.1)),
-            }),
+            How::Books | How::Swallows | How::EndsTheTransaction | How::WaitsAtTheGate => {
+                Ok(Decision {
+                    reply,
+                    rows: Some(Booking(self.0.clone(), self.1)),
+                })
+            }
             How::Refuses => Err(Rejection::Refused(Reply::json(400, "{}"))),
             How::RunsAlone => Err(Rejection::Failed(Failure::unavailable("it takes more"))),
             How::Panics => panic!("a defect"),
@@ -82,6 +86,9 @@ impl Rows for Booking {
             if let How::WaitsAtTheGate = how {
                 let wait = "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(42)";
                 sqlx::raw_sql(wait).execute(&mut *tx).await?;
+            }
+            if let How::EndsTheTransaction = how {
+                sqlx::Connection::begin(&mut *tx).await?.rollback().await?;
             }
             if let How::Swallows = how {
                 let _ = sqlx::raw_sql("SELECT 1 / 0").execute(&mut *tx).await;
@@ -319,6 +326,20 @@ async fn a_swallowed_error_loses_nothing(options: PgPoolOptions, connect: PgConn
     assert_eq!((record.reply.status, replayed), (201, false));
     assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
     assert_eq!(count(&ended.pool, RECORDS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn rows_that_end_the_transaction_are_not_acknowledged(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    let mut world = AtTheGate::set_up(options, connect).await;
+    world.send(account_id, "one", How::EndsTheTransaction);
+    let mut ended = world.open(1).await;
+    // The key was rolled back, and the booking after it was written without it.
+    let outcome = ended.take(account_id, "one");
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
 }
 
 #[sqlx::test(migrations = false)]

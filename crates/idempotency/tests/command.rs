@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use charge_once_idempotency::{
-    Command, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, migrate, sweep,
+    Command, FairPool, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, migrate, sweep,
 };
 use sqlx::{
     PgConnection, PgPool,
@@ -248,4 +248,30 @@ async fn a_transaction_is_durable_whatever_the_session_defaults_are(
     let show = request(Uuid::now_v7(), "one", "/settings", "{}");
     let (record, _) = stored(idempotency.run(show, ShowTransaction).await);
     assert_eq!(record.reply.body, b"on / read committed / off");
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_connection_that_died_between_two_uses_is_replaced(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, _) = set_up(options.max_connections(8), connect).await;
+    let fair = FairPool::from(pool.clone());
+    let idempotency = Idempotency::new(fair.clone(), Settings::default()).unwrap();
+    let account_id = Uuid::now_v7();
+    for key in ["one", "two", "three"] {
+        let request = request(account_id, key, "/bookings", "{}");
+        let booked = idempotency.run(request, seat(account_id, key)).await;
+        assert_eq!(stored(booked).0.reply.status, 201);
+        let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                      WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        assert!(count(&pool, ended).await > 0);
+        if key == "two" {
+            let mut connection = fair.acquire(account_id).await.unwrap();
+            let read = sqlx::raw_sql("SELECT 1").execute(&mut *connection);
+            assert!(read.await.is_ok(), "a read can't begin again");
+            connection.release();
+        }
+    }
+    assert_eq!(count(&pool, BOOKINGS).await, 3);
 }

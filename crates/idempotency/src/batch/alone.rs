@@ -1,7 +1,8 @@
 //! The accounts whose requests run alone for a while.
 //!
 //! Promise: an account that holds up batches, with keys that another replica holds or with rows that are
-//! refused, holds up few. What runs alone uses half of the pool at most.
+//! refused, holds up few. What falls out of batches uses half of the pool at most, and one account half of
+//! that while others want it.
 
 use std::{
     collections::HashMap,
@@ -10,13 +11,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use crate::{Failure, in_flight::Conclusion};
+use crate::{Failure, fair_pool::FairPlaces, in_flight::Conclusion};
 
 /// How long an account's requests run alone after one of them could not be completed.
 const ALONE_FOR: Duration = Duration::from_secs(1);
@@ -25,14 +23,23 @@ const ALONE_FOR: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Alone {
     accounts: Arc<Mutex<HashMap<Uuid, State>>>,
-    places: Arc<Semaphore>,
+    places: FairPlaces,
 }
 
 #[derive(Default)]
 struct State {
-    /// Its requests that run alone now.
-    running: usize,
+    /// Its requests that fell out of a batch and are not concluded.
+    fallen: usize,
     until: Option<Instant>,
+}
+
+/// Why a request runs alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Its batch failed. Until it is concluded, it is not known whether it is to blame.
+    ItsBatchFailed,
+    /// Its account runs alone.
+    ItsAccount,
 }
 
 impl Alone {
@@ -41,12 +48,12 @@ impl Alone {
         let places = usize::try_from(pool_connections / 2).unwrap_or(1).max(1);
         Self {
             accounts: Arc::default(),
-            places: Arc::new(Semaphore::new(places)),
+            places: FairPlaces::new(places),
         }
     }
 
-    /// Whether the account's next request runs alone: because one of them does so now, and it is not
-    /// known yet why, or because one failed within a second.
+    /// Whether the account's next request runs alone: because some fell out of a batch and it is not
+    /// known yet why, or because one of them could not be completed within the last second.
     pub(super) fn holds(&self, account: Uuid) -> bool {
         self.lock()
             .get(&account)
@@ -57,11 +64,12 @@ impl Alone {
     pub(super) async fn run(
         &self,
         account: Uuid,
+        cause: Cause,
         until: Instant,
         request: impl Future<Output = Conclusion>,
     ) -> Conclusion {
-        let mut running = Running::of(self, account);
-        let Ok(Ok(_place)) = timeout_at(until, self.places.acquire()).await else {
+        let mut running = Running::of(self, account, cause);
+        let Ok(Ok(_place)) = timeout_at(until, self.places.take(account)).await else {
             let overloaded = "too many requests can't run in a batch";
             return Conclusion::Failed(Failure::unavailable(overloaded));
         };
@@ -80,7 +88,7 @@ impl Alone {
 
 impl State {
     fn is_held(&self, now: Instant) -> bool {
-        self.running > 0 || self.until.is_some_and(|until| now < until)
+        self.fallen > 0 || self.until.is_some_and(|until| now < until)
     }
 }
 
@@ -88,15 +96,19 @@ impl State {
 struct Running<'a> {
     alone: &'a Alone,
     account: Uuid,
+    cause: Cause,
     held_up: bool,
 }
 
 impl<'a> Running<'a> {
-    fn of(alone: &'a Alone, account: Uuid) -> Self {
-        alone.lock().entry(account).or_default().running += 1;
+    fn of(alone: &'a Alone, account: Uuid, cause: Cause) -> Self {
+        if cause == Cause::ItsBatchFailed {
+            alone.lock().entry(account).or_default().fallen += 1;
+        }
         Self {
             alone,
             account,
+            cause,
             held_up: false,
         }
     }
@@ -106,13 +118,64 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut accounts = self.alone.lock();
-        if let Some(state) = accounts.get_mut(&self.account) {
-            state.running -= 1;
-            if self.held_up {
-                state.until = Some(now + ALONE_FOR);
-            }
+        let state = accounts.entry(self.account).or_default();
+        if self.cause == Cause::ItsBatchFailed {
+            state.fallen -= 1;
+        }
+        if self.held_up {
+            state.until = Some(now + ALONE_FOR);
         }
         // Few accounts run alone at a time.
         accounts.retain(|_, state| state.is_held(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const ALICE: Uuid = Uuid::from_u128(1);
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    /// Runs a request that ends when it is told how.
+    fn running(alone: &Alone, cause: Cause) -> (oneshot::Sender<Conclusion>, Ending) {
+        let (end, ended) = oneshot::channel();
+        let alone = alone.clone();
+        let ending = tokio::spawn(async move {
+            let request = async { ended.await.unwrap_or(Conclusion::Reused) };
+            alone.run(ALICE, cause, later(), request).await
+        });
+        (end, ending)
+    }
+
+    type Ending = tokio::task::JoinHandle<Conclusion>;
+
+    #[tokio::test]
+    async fn an_account_is_held_until_all_that_fell_are_concluded_and_by_nothing_else() {
+        let alone = Alone::with(10);
+        let (fell, ending) = running(&alone, Cause::ItsBatchFailed);
+        while !alone.holds(ALICE) {
+            tokio::task::yield_now().await;
+        }
+        // More come, and run alone because of the one that fell.
+        let (_never, _) = running(&alone, Cause::ItsAccount);
+        assert!(fell.send(Conclusion::Reused).is_ok());
+        assert!(ending.await.is_ok());
+        assert!(!alone.holds(ALICE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_whose_request_is_held_up_runs_alone_for_a_second() {
+        let alone = Alone::with(10);
+        let held_up = async { Conclusion::HeldElsewhere };
+        let _ = alone.run(ALICE, Cause::ItsAccount, later(), held_up).await;
+        assert!(alone.holds(ALICE));
+        tokio::time::advance(ALONE_FOR).await;
+        assert!(!alone.holds(ALICE));
     }
 }

@@ -5,26 +5,25 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{
-    Connection, PgConnection, Row as _,
-    postgres::{PgConnectOptions, types::PgInterval},
-};
+use sqlx::{PgConnection, Row as _, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Reply, Request};
+use crate::{Reply, Request, connection::begin};
 
-/// Prepares a session that runs batches and nothing else, once instead of in each transaction. A commit is
-/// on disk when it is acknowledged. A claim waits 20 ms for another replica's transaction, since the whole
-/// batch waits with it. Statements are planned once: whatever their arrays hold, the plan is the same.
-const SET_UP: &str = "SET synchronous_commit = on; SET lock_timeout = '20ms'; \
-                      SET plan_cache_mode = force_generic_plan";
+/// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's transaction,
+/// since the whole batch waits with it. A statement ends before its batch is given up: what a batch leaves
+/// behind holds keys. Statements are planned once: whatever their arrays hold, the plan is the same.
+const BEGIN: &str = begin!(
+    "; SELECT now(), set_config('lock_timeout', '20ms', true), \
+              set_config('statement_timeout', '900ms', true), \
+              set_config('plan_cache_mode', 'force_generic_plan', true); \
+     SAVEPOINT batch"
+);
 
-/// Opens the transaction, and asks for its time.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT now()";
-
-/// Commits, unless an error that was swallowed has aborted the transaction: its COMMIT would answer "ok"
-/// and roll back, but a statement in it fails.
-const COMMIT: &str = "SELECT; COMMIT";
+/// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT would
+/// answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is gone then, and
+/// releasing it fails.
+const COMMIT: &str = "RELEASE SAVEPOINT batch; COMMIT";
 
 /// Whose key it is.
 pub(super) type Id = (Uuid, String);
@@ -32,13 +31,6 @@ pub(super) type Id = (Uuid, String);
 /// The account and the key of a request.
 pub(super) fn id(request: &Request) -> Id {
     (request.account_id, request.key.as_str().to_owned())
-}
-
-/// Connects a session for batches.
-pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    let mut connection = PgConnection::connect_with(options).await?;
-    sqlx::raw_sql(SET_UP).execute(&mut connection).await?;
-    Ok(connection)
 }
 
 /// Begins a transaction. Its time is what `now()` says in it.

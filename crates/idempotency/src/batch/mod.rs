@@ -18,41 +18,25 @@
 
 mod alone;
 mod claims;
+mod member;
 mod queue;
+mod transaction;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use alone::Alone;
 use chrono::{DateTime, Utc};
-use queue::Queue;
-use sqlx::PgConnection;
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::sync::oneshot;
 
 use crate::{
-    Command, Failure, Idempotency, Outcome, Record, Rejection, Reply, Request,
-    claim::{self, Found},
-    conclude,
+    Command, Failure, Idempotency, Outcome, Rejection, Request, conclude,
     in_flight::{Conclusion, Leadership},
-    reply::is_rolled_back,
-    transaction::compare,
 };
+use alone::{Alone, Cause};
+use member::{Ended, Member};
+use queue::{Queue, Taken};
+use transaction::Batch;
 
-/// The longest that a batch may take until it commits. Then its members run alone, and have most of
-/// their time left.
-const PREPARE_LIMIT: Duration = Duration::from_secs(1);
-
-/// What an application writes for one request: rows that are decided, of whatever tables.
-pub trait Rows: Send + Sized + 'static {
-    /// Writes the rows of many requests, with a statement for each table rather than for each row. It
-    /// neither begins nor commits, and fails if a row is not written.
-    fn write(
-        tx: &mut PgConnection,
-        rows: Vec<Self>,
-    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
-}
+pub use member::{Decision, Rows};
 
 /// A command that can decide from its parameters and the time alone.
 ///
@@ -68,15 +52,6 @@ pub trait Decide: Command {
 
     /// How much it asks for, in bytes, to bound what one batch writes.
     fn weight(&self) -> usize;
-}
-
-/// A definite outcome, before anything is written.
-#[derive(Debug)]
-pub struct Decision<R> {
-    /// The answer to save.
-    pub reply: Reply,
-    /// What to write with it; nothing for a refusal.
-    pub rows: Option<R>,
 }
 
 /// Runs commands in batches. Cheap to clone; all clones share the batches.
@@ -105,37 +80,13 @@ impl<R> Drop for OpenQueue<R> {
     }
 }
 
-/// A request in a batch. Dropped without an answer, it runs alone: that is how it ends wherever a batch
-/// fails before COMMIT.
-struct Member<R> {
-    request: Request,
-    decide: Decider<R>,
-    leadership: Arc<Leadership>,
-    joined: Instant,
-    answer: oneshot::Sender<Ended>,
-}
-
-/// Decides for a command of any type.
-type Decider<R> = Box<dyn Fn(DateTime<Utc>) -> Result<Decision<R>, Rejection> + Send>;
-
-/// How a request left its batch.
-enum Ended {
-    Concluded(Conclusion),
-    /// It takes more than a batch does, and did no harm to this one.
-    Undecided,
-}
-
-/// A member with its outcome.
-struct Decided<R> {
-    member: Member<R>,
-    decision: Decision<R>,
-}
-
 impl<R: Rows> Batches<R> {
     /// Runs batches of commands for `idempotency`, each on one of so many connections of its own beside
     /// the pool. Panics outside a Tokio runtime.
     pub fn new(idempotency: &Idempotency, connections: u32) -> Self {
-        let queue = Queue::new();
+        // A request alone waits as long for a connection.
+        let patience = idempotency.pool.pool().options().get_acquire_timeout();
+        let queue = Queue::new(patience);
         for _ in 0..connections.max(1) {
             idempotency
                 .runtime
@@ -180,14 +131,15 @@ impl<R: Rows> Batches<R> {
         let execute = self
             .idempotency
             .execute(request, &*command, leadership, until);
+        let mut cause = Cause::ItsAccount;
         if !self.alone.holds(account) {
+            cause = Cause::ItsBatchFailed;
             let (answer, answered) = oneshot::channel();
             let (deciding, bytes) = (Arc::clone(&command), command.weight());
             let member = Member {
                 request: request.clone(),
                 decide: Box::new(move |now| deciding.decide(now)),
                 leadership: Arc::clone(leadership),
-                joined: Instant::now(),
                 answer,
             };
             if !self.queue.0.push(account, bytes, member) {
@@ -201,14 +153,25 @@ impl<R: Rows> Batches<R> {
                 Err(_) => {}
             }
         }
-        self.alone.run(account, until, execute).await
+        self.alone.run(account, cause, until, execute).await
     }
 }
 
 /// Runs batches until the queue is closed.
 async fn work<R: Rows>(idempotency: Idempotency, queue: Queue<Member<R>>) {
     let mut connection = None;
-    while let Some(members) = queue.next().await {
+    while let Some(Taken {
+        batch: members,
+        late,
+    }) = queue.next().await
+    {
+        for member in late {
+            let overloaded = "no batch had room for the request in time";
+            member.conclude(Conclusion::Failed(Failure::unavailable(overloaded)));
+        }
+        if members.is_empty() {
+            continue;
+        }
         let batch = Batch {
             idempotency: idempotency.clone(),
             connection,
@@ -219,184 +182,5 @@ async fn work<R: Rows>(idempotency: Idempotency, queue: Queue<Member<R>>) {
             tracing::error!(%panicked, "a batch panicked");
             None
         });
-    }
-}
-
-/// One transaction.
-struct Batch {
-    idempotency: Idempotency,
-    /// That of the batch before, if it is clean: no transaction is open on it.
-    connection: Option<PgConnection>,
-}
-
-impl Batch {
-    /// Runs the batch. Returns the connection if it is clean.
-    async fn run<R: Rows>(mut self, members: Vec<Member<R>>) -> Option<PgConnection> {
-        let members = self.in_time(members);
-        let committed_by = Instant::now() + self.idempotency.settings.database_deadline;
-        let prepared_by = committed_by.min(Instant::now() + PREPARE_LIMIT);
-        let begun = timeout_at(prepared_by, self.begin()).await;
-        // Dropped, the members run alone, and find out themselves what is wrong.
-        let (mut connection, now) = begun.ok()?.ok()?;
-        let preparing = self.prepare(&mut connection, now, members);
-        let won = match timeout_at(prepared_by, preparing).await {
-            Ok(Ok(won)) if won.is_empty() => return rolled_back(connection).await,
-            Ok(Ok(won)) => won,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a batch failed; its requests run alone");
-                return rolled_back(connection).await;
-            }
-            Err(_) => return None,
-        };
-        let unknown = match timeout_at(committed_by, claims::commit(&mut connection)).await {
-            Ok(Ok(())) => {
-                for (member, record) in won {
-                    member.conclude(Conclusion::Stored {
-                        record: Arc::new(record),
-                        replayed: false,
-                    });
-                }
-                return Some(connection);
-            }
-            Ok(Err(error)) if is_rolled_back(&error) => return rolled_back(connection).await,
-            Ok(Err(error)) => Failure::of_commit(error),
-            Err(_) => Failure::deadline(true),
-        };
-        for (member, _) in won {
-            member.conclude(Conclusion::Failed(unknown.clone()));
-        }
-        None
-    }
-
-    /// Those that have not waited too long. A request alone waits as long for a connection.
-    fn in_time<R>(&self, members: Vec<Member<R>>) -> Vec<Member<R>> {
-        let patience = self.idempotency.pool.pool().options().get_acquire_timeout();
-        let (late, in_time): (Vec<_>, Vec<_>) = members
-            .into_iter()
-            .partition(|member| member.joined.elapsed() > patience);
-        for member in late {
-            let overloaded = "no batch had room for the request in time";
-            member.conclude(Conclusion::Failed(Failure::unavailable(overloaded)));
-        }
-        in_time
-    }
-
-    /// Begins a transaction: on the connection of the last batch, or on a new one where that is dead.
-    async fn begin(&mut self) -> Result<(PgConnection, DateTime<Utc>), sqlx::Error> {
-        if let Some(mut connection) = self.connection.take()
-            && let Ok(now) = claims::begin(&mut connection).await
-        {
-            return Ok((connection, now));
-        }
-        let options = self.idempotency.pool.pool().connect_options();
-        let mut connection = claims::connect(&options).await?;
-        let now = claims::begin(&mut connection).await?;
-        Ok((connection, now))
-    }
-
-    /// Everything but COMMIT. Returns the members whose keys were free, with their records; the others
-    /// have their answer, or run alone.
-    async fn prepare<R: Rows>(
-        &self,
-        tx: &mut PgConnection,
-        now: DateTime<Utc>,
-        members: Vec<Member<R>>,
-    ) -> Result<Vec<(Member<R>, Record)>, sqlx::Error> {
-        let mut decided = Vec::new();
-        for member in members {
-            let decision = match (member.decide)(now) {
-                Ok(decision) => decision,
-                Err(Rejection::Refused(reply)) => Decision { reply, rows: None },
-                Err(Rejection::Failed(_)) => {
-                    member.end(Ended::Undecided);
-                    continue;
-                }
-            };
-            decided.push(Decided { member, decision });
-        }
-        if decided.is_empty() {
-            return Ok(Vec::new());
-        }
-        // No two of them share a key: in this process only one request with a key leads.
-        decided.sort_by_cached_key(|one| claims::id(&one.member.request));
-        let claiming: Vec<_> = decided
-            .iter()
-            .map(|one| (&one.member.request, &one.decision.reply))
-            .collect();
-        let mut claimed = claims::insert(tx, &claiming, &self.idempotency.retention).await?;
-
-        let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        for Decided { member, decision } in decided {
-            match claimed.remove(&claims::id(&member.request)) {
-                Some(expires_at) => {
-                    member.leadership.executing();
-                    rows.extend(decision.rows);
-                    let record = record(&member.request, decision.reply, now, expires_at);
-                    won.push((member, record));
-                }
-                None => lost.push(member),
-            }
-        }
-        if !lost.is_empty() {
-            answer_lost(tx, lost).await?;
-        }
-        if !rows.is_empty() {
-            R::write(tx, rows).await?;
-        }
-        Ok(won)
-    }
-}
-
-impl<R> Member<R> {
-    fn conclude(self, conclusion: Conclusion) {
-        self.end(Ended::Concluded(conclusion));
-    }
-
-    /// Leaves the batch. The task that waits ends only with the runtime.
-    fn end(self, ended: Ended) {
-        drop(self.answer.send(ended));
-    }
-}
-
-/// Ends a transaction that wrote nothing to keep. The connection is good if that is acknowledged.
-async fn rolled_back(mut connection: PgConnection) -> Option<PgConnection> {
-    let ended = timeout(PREPARE_LIMIT, claims::rollback(&mut connection)).await;
-    matches!(ended, Ok(Ok(()))).then_some(connection)
-}
-
-/// Answers members whose keys have rows. A record that is expired, unfinished, or gone since is left to
-/// the request alone.
-async fn answer_lost<R>(tx: &mut PgConnection, lost: Vec<Member<R>>) -> Result<(), sqlx::Error> {
-    let requests: Vec<_> = lost.iter().map(|member| &member.request).collect();
-    let mut found = claim::read_all(tx, &requests).await?;
-    for member in lost {
-        match found.remove(&claims::id(&member.request)) {
-            Some(Found::Completed(record)) => {
-                let compared = compare(&member.request, record);
-                member.conclude(compared.unwrap_or_else(Conclusion::Failed));
-            }
-            Some(Found::Expired | Found::Unfinished(_)) | None => member.end(Ended::Undecided),
-        }
-    }
-    Ok(())
-}
-
-/// The record that was written for a request, as it would be read.
-fn record(
-    request: &Request,
-    reply: Reply,
-    created_at: DateTime<Utc>,
-    expires_at: DateTime<Utc>,
-) -> Record {
-    Record {
-        reply,
-        request_id: request.request_id.clone(),
-        method: request.method.clone(),
-        path: request.path.clone(),
-        label: request.label.clone(),
-        fingerprint_version: request.fingerprint.version(),
-        fingerprint: request.fingerprint.bytes().to_vec(),
-        created_at,
-        expires_at,
     }
 }

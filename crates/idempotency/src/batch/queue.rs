@@ -5,9 +5,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use uuid::Uuid;
 
 /// Requests in one batch: ten times more would make it hardly cheaper, and each longer.
@@ -37,12 +38,14 @@ impl<T> Clone for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    pub(super) fn new() -> Self {
+    /// Nothing waits for longer than `patience`.
+    pub(super) fn new(patience: Duration) -> Self {
         Self {
             waiting: Arc::new(Mutex::new(Waiting {
                 accounts: HashMap::new(),
                 turns: VecDeque::new(),
                 count: 0,
+                patience,
                 closed: false,
             })),
             arrived: Arc::default(),
@@ -61,19 +64,21 @@ impl<T> Queue<T> {
     }
 
     /// Takes the next batch as soon as anything waits. `None`: the queue is closed and empty.
-    pub(super) async fn next(&self) -> Option<Vec<T>> {
+    pub(super) async fn next(&self) -> Option<Taken<T>> {
         loop {
-            let (batch, more, closed) = {
+            let (taken, more, closed) = {
                 let mut waiting = self.lock();
+                let late = waiting.take_late(Instant::now());
                 let batch = waiting.take();
-                (batch, waiting.count > 0, waiting.closed)
+                let taken = Taken { batch, late };
+                (taken, waiting.count > 0, waiting.closed)
             };
             if more || closed {
                 // For another worker.
                 self.arrived.notify_one();
             }
-            if !batch.is_empty() {
-                return Some(batch);
+            if !taken.batch.is_empty() || !taken.late.is_empty() {
+                return Some(taken);
             }
             if closed {
                 return None;
@@ -94,11 +99,26 @@ impl<T> Queue<T> {
     }
 }
 
+struct Item<T> {
+    bytes: usize,
+    since: Instant,
+    item: T,
+}
+
+/// What a worker takes.
+pub(super) struct Taken<T> {
+    /// For one batch.
+    pub(super) batch: Vec<T>,
+    /// Those that have waited for too long, wherever they were in the queue.
+    pub(super) late: Vec<T>,
+}
+
 struct Waiting<T> {
-    accounts: HashMap<Uuid, VecDeque<(usize, T)>>,
+    accounts: HashMap<Uuid, VecDeque<Item<T>>>,
     /// The accounts, in the order in which they are served.
     turns: VecDeque<Uuid>,
     count: usize,
+    patience: Duration,
     closed: bool,
 }
 
@@ -106,8 +126,9 @@ impl<T> Waiting<T> {
     fn push(&mut self, account: Uuid, bytes: usize, item: T) -> bool {
         let of_account = self.accounts.get(&account).map_or(0, VecDeque::len);
         let others = self.count - of_account;
+        // An account that is alone leaves room for others to come.
         let share = if others == 0 {
-            WAITING_MAX
+            WAITING_MAX / 4 * 3
         } else {
             WAITING_MAX / 2
         };
@@ -118,9 +139,34 @@ impl<T> Waiting<T> {
             self.turns.push_back(account);
         }
         let items = self.accounts.entry(account).or_default();
-        items.push_back((bytes, item));
+        items.push_back(Item {
+            bytes,
+            since: Instant::now(),
+            item,
+        });
         self.count += 1;
         true
+    }
+
+    /// Those that have waited for too long: the first ones of each account.
+    fn take_late(&mut self, now: Instant) -> Vec<T> {
+        let mut late = Vec::new();
+        for items in self.accounts.values_mut() {
+            while let Some(item) = items.pop_front() {
+                if now.duration_since(item.since) <= self.patience {
+                    items.push_front(item);
+                    break;
+                }
+                late.push(item.item);
+            }
+        }
+        if !late.is_empty() {
+            self.count -= late.len();
+            self.accounts.retain(|_, items| !items.is_empty());
+            let accounts = &self.accounts;
+            self.turns.retain(|account| accounts.contains_key(account));
+        }
+        late
     }
 
     /// One of each account in turn, until the batch is full.
@@ -142,9 +188,9 @@ impl<T> Waiting<T> {
             let Some(items) = self.accounts.get_mut(&account) else {
                 continue;
             };
-            if let Some((weight, item)) = items.pop_front() {
-                bytes += weight;
-                batch.push(item);
+            if let Some(item) = items.pop_front() {
+                bytes += item.bytes;
+                batch.push(item.item);
                 self.count -= 1;
             }
             if items.is_empty() {
@@ -171,8 +217,10 @@ mod tests {
     const ALICE: Uuid = Uuid::from_u128(1);
     const MALLORY: Uuid = Uuid::from_u128(2);
 
+    const PATIENCE: Duration = Duration::from_secs(1);
+
     fn with(counts: &[(Uuid, usize)]) -> Queue<Uuid> {
-        let queue = Queue::new();
+        let queue = Queue::new(PATIENCE);
         for (account, count) in counts {
             for _ in 0..*count {
                 assert!(queue.push(*account, 1, *account));
@@ -209,14 +257,29 @@ mod tests {
         let queue = with(&[(ALICE, 1), (MALLORY, WAITING_MAX / 2)]);
         assert!(!queue.push(MALLORY, 1, MALLORY));
         assert!(queue.push(ALICE, 1, ALICE));
-        let alone = with(&[(MALLORY, WAITING_MAX)]);
-        assert!(!alone.push(MALLORY, 1, MALLORY), "the queue is bounded");
-        assert!(!alone.push(ALICE, 1, ALICE), "for all");
+        let alone = with(&[(MALLORY, WAITING_MAX / 4 * 3)]);
+        assert!(!alone.push(MALLORY, 1, MALLORY), "there is room for others");
+        for _ in 0..WAITING_MAX / 4 {
+            assert!(alone.push(ALICE, 1, ALICE));
+        }
+        assert!(!alone.push(ALICE, 1, ALICE), "the queue is bounded");
+    }
+
+    #[test]
+    fn what_waited_for_too_long_is_taken_out_of_the_whole_queue() {
+        let queue = with(&[(MALLORY, 300), (ALICE, 1)]);
+        let later = Instant::now() + PATIENCE * 2;
+        assert!(queue.lock().take_late(Instant::now()).is_empty());
+        assert_eq!(queue.lock().take_late(later).len(), 301);
+        assert!(queue.lock().take().is_empty());
+        assert_eq!(queue.len(), 0);
+        assert!(queue.push(ALICE, 1, ALICE));
+        assert_eq!(queue.lock().take(), [ALICE]);
     }
 
     #[test]
     fn a_batch_ends_with_the_item_that_makes_it_too_heavy() {
-        let queue = Queue::new();
+        let queue = Queue::new(PATIENCE);
         for _ in 0..5 {
             assert!(queue.push(ALICE, BATCH_BYTES_MAX / 2, ALICE));
         }

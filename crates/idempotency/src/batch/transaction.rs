@@ -1,0 +1,229 @@
+//! The transaction of a batch.
+//!
+//! Promise: no member is answered with an outcome that is not committed; each has its own, or runs alone.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{
+    claims,
+    member::{Decision, Ended, Member, Rows},
+};
+use crate::{
+    Failure, Idempotency, Record, Rejection, Reply, Request,
+    claim::{self, Found},
+    in_flight::Conclusion,
+    reply::is_rolled_back,
+    transaction::compare,
+};
+
+/// The longest that a batch may take until it commits. Then its members run alone, and have most of
+/// their time left.
+const PREPARE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the connection of the last batch may idle and is used again. One that died silently would cost
+/// a batch its time.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// A member with its outcome.
+struct Decided<R> {
+    member: Member<R>,
+    decision: Decision<R>,
+}
+
+/// One transaction.
+pub(super) struct Batch {
+    pub(super) idempotency: Idempotency,
+    /// That of the batch before.
+    pub(super) connection: Option<Clean>,
+}
+
+/// A connection on which no transaction is open.
+pub(super) struct Clean {
+    connection: PgConnection,
+    since: Instant,
+}
+
+impl From<PgConnection> for Clean {
+    fn from(connection: PgConnection) -> Self {
+        let since = Instant::now();
+        Self { connection, since }
+    }
+}
+
+impl Batch {
+    /// Runs the batch. Returns the connection if it is clean.
+    pub(super) async fn run<R: Rows>(mut self, members: Vec<Member<R>>) -> Option<Clean> {
+        let committed_by = Instant::now() + self.idempotency.settings.database_deadline;
+        let prepared_by = committed_by.min(Instant::now() + PREPARE_LIMIT);
+        let begun = timeout_at(prepared_by, self.begin()).await;
+        let (mut connection, now) = match begun {
+            Ok(Ok(begun)) => begun,
+            // Dropped, the members run alone, and find out themselves what is wrong.
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "no batch can begin; its requests run alone");
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let preparing = self.prepare(&mut connection, now, members);
+        let won = match timeout_at(prepared_by, preparing).await {
+            Ok(Ok(won)) if won.is_empty() => return rolled_back(connection).await,
+            Ok(Ok(won)) => won,
+            Ok(Err(error)) if is_of_its_members(&error) => {
+                tracing::debug!(%error, "a batch failed; its requests run alone");
+                return rolled_back(connection).await;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a batch failed; its requests run alone");
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let unknown = match timeout_at(committed_by, claims::commit(&mut connection)).await {
+            Ok(Ok(())) => {
+                for (member, record) in won {
+                    member.conclude(Conclusion::Stored {
+                        record: Arc::new(record),
+                        replayed: false,
+                    });
+                }
+                return Some(connection.into());
+            }
+            Ok(Err(error)) if is_rolled_back(&error) => return rolled_back(connection).await,
+            Ok(Err(error)) => Failure::of_commit(error),
+            Err(_) => Failure::deadline(true),
+        };
+        for (member, _) in won {
+            member.conclude(Conclusion::Failed(unknown.clone()));
+        }
+        None
+    }
+
+    /// Begins a transaction: on the connection of the last batch, or on a new one where that is old or
+    /// dead. The pool makes it, so that it is set up like those of requests that run alone.
+    async fn begin(&mut self) -> Result<(PgConnection, DateTime<Utc>), sqlx::Error> {
+        if let Some(mut last) = self.connection.take()
+            && last.since.elapsed() < IDLE_MAX
+            && let Ok(now) = claims::begin(&mut last.connection).await
+        {
+            return Ok((last.connection, now));
+        }
+        let mut connection = self.idempotency.pool.pool().acquire().await?.detach();
+        let now = claims::begin(&mut connection).await?;
+        Ok((connection, now))
+    }
+
+    /// Everything but COMMIT. Returns the members whose keys were free, with their records; the others
+    /// have their answer, or run alone.
+    async fn prepare<R: Rows>(
+        &self,
+        tx: &mut PgConnection,
+        now: DateTime<Utc>,
+        members: Vec<Member<R>>,
+    ) -> Result<Vec<(Member<R>, Record)>, sqlx::Error> {
+        let mut decided = Vec::new();
+        let mut ids = HashSet::new();
+        for member in members {
+            // No two claims of a transaction may share a key: the second one would read what the first one
+            // has not committed. In this process only one request with a key leads.
+            if !ids.insert(claims::id(&member.request)) {
+                member.end(Ended::Undecided);
+                continue;
+            }
+            let decision = match (member.decide)(now) {
+                Ok(decision) => decision,
+                Err(Rejection::Refused(reply)) => Decision { reply, rows: None },
+                Err(Rejection::Failed(_)) => {
+                    member.end(Ended::Undecided);
+                    continue;
+                }
+            };
+            decided.push(Decided { member, decision });
+        }
+        if decided.is_empty() {
+            return Ok(Vec::new());
+        }
+        decided.sort_by_cached_key(|one| claims::id(&one.member.request));
+        let claiming: Vec<_> = decided
+            .iter()
+            .map(|one| (&one.member.request, &one.decision.reply))
+            .collect();
+        let mut claimed = claims::insert(tx, &claiming, &self.idempotency.retention).await?;
+
+        let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        for Decided { member, decision } in decided {
+            match claimed.remove(&claims::id(&member.request)) {
+                Some(expires_at) => {
+                    member.leadership.executing();
+                    rows.extend(decision.rows);
+                    let record = record(&member.request, decision.reply, now, expires_at);
+                    won.push((member, record));
+                }
+                None => lost.push(member),
+            }
+        }
+        if !lost.is_empty() {
+            answer_lost(tx, lost).await?;
+        }
+        if !rows.is_empty() {
+            R::write(tx, rows).await?;
+        }
+        Ok(won)
+    }
+}
+
+/// Ends a transaction that wrote nothing to keep. The connection is good if that is acknowledged.
+async fn rolled_back(mut connection: PgConnection) -> Option<Clean> {
+    let ended = timeout(PREPARE_LIMIT, claims::rollback(&mut connection)).await;
+    matches!(ended, Ok(Ok(()))).then(|| connection.into())
+}
+
+/// Whether an error says something about a request, and nothing about the session: a key that is held, a
+/// row that is refused, a deadlock.
+fn is_of_its_members(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(|database| database.code())
+        .is_some_and(|code| code == "55P03" || code.starts_with("23") || code.starts_with("40"))
+}
+
+/// Answers members whose keys have rows. A record that is expired, unfinished, or gone since is left to
+/// the request alone.
+async fn answer_lost<R>(tx: &mut PgConnection, lost: Vec<Member<R>>) -> Result<(), sqlx::Error> {
+    let requests: Vec<_> = lost.iter().map(|member| &member.request).collect();
+    let mut found = claim::read_all(tx, &requests).await?;
+    for member in lost {
+        match found.remove(&claims::id(&member.request)) {
+            Some(Found::Completed(record)) => {
+                let compared = compare(&member.request, record);
+                member.conclude(compared.unwrap_or_else(Conclusion::Failed));
+            }
+            Some(Found::Expired | Found::Unfinished(_)) | None => member.end(Ended::Undecided),
+        }
+    }
+    Ok(())
+}
+
+/// The record that was written for a request, as it would be read.
+fn record(
+    request: &Request,
+    reply: Reply,
+    created_at: DateTime<Utc>,
+    expires_at: DateTime<Utc>,
+) -> Record {
+    Record {
+        reply,
+        request_id: request.request_id.clone(),
+        method: request.method.clone(),
+        path: request.path.clone(),
+        label: request.label.clone(),
+        fingerprint_version: request.fingerprint.version(),
+        fingerprint: request.fingerprint.bytes().to_vec(),
+        created_at,
+        expires_at,
+    }
+}
