@@ -167,6 +167,12 @@ impl Load {
                 );
             }
         }
+        if let Some(first) = keys.first()
+            && random.random_ratio(1, 2)
+        {
+            // The first account then asks again, while the others ask for the first time.
+            self.drive(first, 0, random, false).await;
+        }
         let driving = keys.iter().map(|key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             async move { self.drive(key, 0, &mut random, false).await }
