@@ -211,7 +211,8 @@ async fn idle_clients_keep_others_out_of_a_process_with_few_files_for_a_short_ti
     let mut few_files = Command::new("sh");
     few_files.args(["-c", "ulimit -n 256 && exec \"$0\""]);
     few_files.arg(env!("CARGO_BIN_EXE_charge-once"));
-    let variables = [SHORT, &[("WORKERS", "1"), ("POOL_CONNECTIONS", "2")]].concat();
+    let few = [("WORKERS", "1"), ("POOL_CONNECTIONS", "2"), ("BATCH", "on")];
+    let variables = [SHORT, &few].concat();
     let mut server = ServerProcess::start_by(few_files, Stdio::piped(), &database, &variables);
     let warning = logged(&mut server, "raise the hard limit").await;
     assert!(warning.contains("116"), "{warning}");
