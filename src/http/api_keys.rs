@@ -2,7 +2,7 @@
 //!
 //! Promise: an API key is compared by its hash and never stored or logged; what was looked up is
 //! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`]. However many keys
-//! strangers try, those of accounts never wait for their look-ups.
+//! strangers try, a key that is known to be an account's never waits for their look-ups.
 
 use std::time::Duration;
 

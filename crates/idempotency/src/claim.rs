@@ -8,7 +8,11 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Record, Request, connection::begin, reply::Row};
+use crate::{
+    Record, Request,
+    connection::begin,
+    reply::{Row, sqlstate},
+};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
@@ -79,10 +83,7 @@ pub(crate) async fn claim(
 /// 55P03 is `lock_timeout`. 57014 is `statement_timeout` or a cancel while waiting for the same
 /// lock. Only a claim reads them as "held elsewhere": during the work they mean something else.
 fn is_lock_wait_over(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|database| database.code())
-        .is_some_and(|code| code == "55P03" || code == "57014")
+    sqlstate(error).is_some_and(|code| code == "55P03" || code == "57014")
 }
 
 /// Inserts the record. `false`: a committed row has the key. Waits while an uncommitted one has it.

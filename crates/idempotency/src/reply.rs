@@ -3,7 +3,7 @@
 //! Promise: a [`Record`] is all that a reply is rendered from, the first time and every time after,
 //! so a replay can't differ from the original.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
@@ -171,10 +171,13 @@ impl Failure {
 /// Whether a COMMIT that failed like this has rolled back, for certain. 25P02 is a transaction that an
 /// earlier error had aborted.
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|database| database.code())
+    sqlstate(error)
         .is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == "25P02")
+}
+
+/// The five characters by which PostgreSQL names an error, if the error is PostgreSQL's.
+pub(crate) fn sqlstate(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error()?.code()
 }
 
 impl From<sqlx::Error> for Failure {

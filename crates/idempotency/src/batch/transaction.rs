@@ -16,7 +16,7 @@ use crate::{
     Failure, Idempotency, Record, Rejection, Reply, Request,
     claim::{self, Found},
     in_flight::Conclusion,
-    reply::is_rolled_back,
+    reply::{is_rolled_back, sqlstate},
     transaction::compare,
 };
 
@@ -185,9 +185,7 @@ async fn rolled_back(mut connection: PgConnection) -> Option<Clean> {
 /// Whether an error says something about a request, and nothing about the session: a key that is held, a
 /// row that is refused, a deadlock.
 fn is_of_its_members(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|database| database.code())
+    sqlstate(error)
         .is_some_and(|code| code == "55P03" || code.starts_with("23") || code.starts_with("40"))
 }
 
