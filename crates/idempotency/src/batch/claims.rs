@@ -10,15 +10,14 @@ use uuid::Uuid;
 
 use crate::{Reply, Request, connection::begin};
 
-/// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's transaction,
-/// since the whole batch waits with it. A statement ends before its batch is given up: what a batch leaves
-/// behind holds keys. Statements are planned once: whatever their arrays hold, the plan is the same.
-const BEGIN: &str = begin!(
-    "; SELECT now(), set_config('lock_timeout', '20ms', true), \
-              set_config('statement_timeout', '900ms', true), \
-              set_config('plan_cache_mode', 'force_generic_plan', true); \
-     SAVEPOINT batch"
-);
+/// The session of batches. A claim waits 20 ms for another replica's transaction, since the whole batch waits
+/// with it. A statement ends before its batch is given up: what a batch leaves behind holds keys. Statements
+/// are planned once: whatever their arrays hold, the plan is the same.
+const SESSION: &str = "SET lock_timeout = '20ms'; SET statement_timeout = '900ms'; \
+                       SET plan_cache_mode = force_generic_plan";
+
+/// Opens the transaction, and asks for its time.
+const BEGIN: &str = begin!("; SELECT now(); SAVEPOINT batch");
 
 /// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT would
 /// answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is gone then, and
@@ -31,6 +30,11 @@ pub(super) type Id = (Uuid, String);
 /// The account and the key of a request.
 pub(super) fn id(request: &Request) -> Id {
     (request.account_id, request.key.as_str().to_owned())
+}
+
+/// Makes a connection that of batches, for as long as it lives.
+pub(super) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(SESSION).execute(connection).await.map(drop)
 }
 
 /// Begins a transaction. Its time is what `now()` says in it.

@@ -113,6 +113,7 @@ impl Batch {
             return Ok((last.connection, now));
         }
         let mut connection = self.idempotency.pool.pool().acquire().await?.detach();
+        claims::set_up(&mut connection).await?;
         let now = claims::begin(&mut connection).await?;
         Ok((connection, now))
     }
