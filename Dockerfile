@@ -31,7 +31,7 @@ RUN for manifest in $(find . -name Cargo.toml); do \
         && touch "$package/src/lib.rs" \
         && echo 'fn main() {}' > "$package/src/main.rs" || exit; \
     done \
-    && cargo build --release --locked \
+    && cargo build --profile dist --locked \
     && find . -name src -not -path './target/*' -prune -exec rm -r {} +
 
 COPY .sqlx .sqlx
@@ -41,12 +41,12 @@ COPY examples examples
 COPY src src
 # Cargo compares times, and a file from a checkout can be older than the empty one it replaces.
 RUN find src crates -name '*.rs' -exec touch {} + \
-    && cargo build --release --locked
+    && cargo build --profile dist --locked
 
 # The Debian release of the build image, for the same C library. TLS and its root certificates are
 # compiled in, so no package is needed.
 FROM debian:bookworm-slim
-COPY --from=build /build/target/release/charge-once /usr/local/bin/charge-once
+COPY --from=build /build/target/dist/charge-once /usr/local/bin/charge-once
 
 # A number, so that Kubernetes can verify that it isn't root. The program owns and writes no file.
 USER 10001:10001
