@@ -9,8 +9,8 @@
 //! saves the outcome, and `transaction` commits all of it at once.
 //!
 //! Add-ons behind cargo features use this core, and the core names none of them: `phases` for
-//! effects outside the database, `batch` for many requests in one transaction, `inspect` for looking a
-//! key up, `workflow` for requests that belong together.
+//! effects outside the database, `batch` for many requests in one transaction, `replay-cache` for
+//! replays from memory, `inspect` for looking a key up, `workflow` for requests that belong together.
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]
@@ -36,6 +36,8 @@ mod batch;
 mod inspect;
 #[cfg(feature = "phases")]
 mod phases;
+#[cfg(feature = "replay-cache")]
+mod replay_cache;
 #[cfg(feature = "workflow")]
 mod workflow;
 
@@ -66,6 +68,8 @@ pub use inspect::{Inspected, KnownRequest};
 pub use phases::{
     Begin, BeginOutcome, COMPLETION_RESERVE, CallOutcome, ExternalEffect, LeaseSettings, Phases,
 };
+#[cfg(feature = "replay-cache")]
+pub use replay_cache::ReplayCache;
 #[cfg(feature = "workflow")]
 pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
 

@@ -1,0 +1,194 @@
+//! What the database's clock shows at most, without asking it each time.
+//!
+//! Promise: [`DatabaseClock::latest`] is never before what the database would call `now()`.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
+
+use crate::{FairPool, NO_ACCOUNT};
+
+/// How old a reading may be. A database that moves to another machine, or whose clock is set, is believed
+/// wrongly for so long.
+const READING_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// How old a reading is when the next one is taken, so that there is always one while requests come.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// The longest that a reading may take.
+const READ_LIMIT: Duration = Duration::from_secs(2);
+
+/// What two clocks may drift apart within [`READING_MAX_AGE`]: crystals differ by a few milliseconds then,
+/// and a clock that NTP corrects, by 15.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// The clock that goes on while the machine sleeps. `CLOCK_MONOTONIC`, and `Instant` with it, stops on
+/// Linux. On macOS it is `CLOCK_MONOTONIC` that goes on.
+#[cfg(target_os = "linux")]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
+
+/// Cheap to clone; all clones share the readings.
+#[derive(Clone)]
+pub(super) struct DatabaseClock {
+    pool: FairPool,
+    reading: Arc<Mutex<Option<Reading>>>,
+    /// One reading at a time.
+    turn: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl DatabaseClock {
+    pub(super) fn new(pool: FairPool, runtime: Handle) -> Self {
+        let clock = Self {
+            pool,
+            reading: Arc::default(),
+            turn: Arc::new(Semaphore::new(1)),
+            runtime,
+        };
+        clock.read_in_the_background();
+        clock
+    }
+
+    /// The latest time that the database's clock can show now. `None` without a recent reading: it is not
+    /// known. Takes another reading, in the background, if it is time for one.
+    pub(super) fn latest(&self) -> Option<DateTime<Utc>> {
+        let now = Moment::now();
+        let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = reading.and_then(|reading| now.since(reading.before));
+        if age.is_none_or(|age| age >= READ_AGAIN_AFTER) {
+            self.read_in_the_background();
+        }
+        reading?.latest(age?)
+    }
+
+    fn read_in_the_background(&self) {
+        let Ok(turn) = Arc::clone(&self.turn).try_acquire_owned() else {
+            return;
+        };
+        let clock = self.clone();
+        self.runtime.spawn(async move {
+            match timeout(READ_LIMIT, clock.read()).await {
+                Ok(Ok(reading)) => {
+                    *clock.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the database's clock can't be read; replays ask the database");
+                }
+                Err(_) => {
+                    tracing::warn!("the database's clock can't be read in time; replays ask the database");
+                }
+            }
+            drop(turn);
+        });
+    }
+
+    async fn read(&self) -> Result<Reading, sqlx::Error> {
+        let mut connection = self.pool.acquire(NO_ACCOUNT).await?;
+        // Before the question: what the answer takes counts as time that has passed.
+        let before = Moment::now();
+        let database = sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#)
+            .fetch_one(&mut *connection)
+            .await?;
+        connection.release();
+        Ok(Reading { before, database })
+    }
+}
+
+/// A time of this machine, by two clocks: either one may stop or be set.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    since_boot: Duration,
+    wall: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        let since_boot = clock_gettime(SINCE_BOOT);
+        Self {
+            // Neither is negative, since boot.
+            since_boot: Duration::new(
+                u64::try_from(since_boot.tv_sec).unwrap_or(0),
+                u32::try_from(since_boot.tv_nsec).unwrap_or(0),
+            ),
+            wall: SystemTime::now(),
+        }
+    }
+
+    /// The time since an earlier moment, by the clock that went further. `None`: the wall clock was set
+    /// back, so that nothing is known.
+    fn since(self, earlier: Self) -> Option<Duration> {
+        let by_boot = self.since_boot.checked_sub(earlier.since_boot)?;
+        let by_wall = self.wall.duration_since(earlier.wall).ok()?;
+        Some(by_boot.max(by_wall))
+    }
+}
+
+/// What the database's clock showed, and a moment before it was asked.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    before: Moment,
+    database: DateTime<Utc>,
+}
+
+impl Reading {
+    /// The latest time that the database's clock can show, if it was read so long ago.
+    fn latest(self, age: Duration) -> Option<DateTime<Utc>> {
+        if age > READING_MAX_AGE {
+            return None;
+        }
+        let passed = TimeDelta::from_std(age + MARGIN).ok()?;
+        self.database.checked_add_signed(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn moment(boot_seconds: u64, wall_seconds: u64) -> Moment {
+        Moment {
+            since_boot: Duration::from_secs(boot_seconds),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(wall_seconds),
+        }
+    }
+
+    #[test]
+    fn the_clock_that_went_further_counts() {
+        let before = moment(100, 1_000);
+        // The machine slept, and its wall clock has not been set again yet.
+        assert_eq!(moment(160, 1_001).since(before), Some(60 * SECOND));
+        // The wall clock was set, or the clock since boot stopped in a container that was frozen.
+        assert_eq!(moment(101, 1_060).since(before), Some(60 * SECOND));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_says_nothing() {
+        assert_eq!(moment(101, 999).since(moment(100, 1_000)), None);
+        assert_eq!(moment(99, 1_001).since(moment(100, 1_000)), None);
+    }
+
+    #[test]
+    fn a_reading_says_less_the_older_it_is_and_then_nothing() {
+        let database = DateTime::UNIX_EPOCH;
+        let reading = Reading {
+            before: moment(0, 0),
+            database,
+        };
+        let just_read = database + TimeDelta::milliseconds(100);
+        assert_eq!(reading.latest(Duration::ZERO), Some(just_read));
+        assert_eq!(
+            reading.latest(READING_MAX_AGE),
+            Some(just_read + TimeDelta::seconds(30))
+        );
+        assert_eq!(reading.latest(READING_MAX_AGE + SECOND), None);
+    }
+}

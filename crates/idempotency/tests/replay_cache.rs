@@ -1,0 +1,282 @@
+//! Replays from memory: what is remembered is what the database would answer.
+#![cfg(feature = "replay-cache")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+
+mod support;
+
+use std::{num::NonZeroU64, time::Duration};
+
+use charge_once_idempotency::{
+    Command, Failure, Idempotency, Outcome, Rejection, ReplayCache, Reply, Request, Settings,
+    SweepPace, sweep,
+};
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use support::{BookSeat, count, request, set_up, stored};
+use uuid::Uuid;
+
+const MEBIBYTE: NonZeroU64 = NonZeroU64::new(1 << 20).unwrap();
+const BOOKINGS: &str = "SELECT count(*) FROM bookings";
+const EXPIRED: &str = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= clock_timestamp()";
+
+/// A process of its own, as far as memory goes.
+struct Replica {
+    idempotency: Idempotency,
+    cache: ReplayCache,
+}
+
+impl Replica {
+    fn of(idempotency: Idempotency) -> Self {
+        let cache = ReplayCache::new(&idempotency, MEBIBYTE);
+        Self { idempotency, cache }
+    }
+
+    /// Its records live for a second.
+    fn that_forgets(pool: &PgPool) -> Self {
+        let settings = Settings {
+            retention: Duration::from_secs(1),
+            ..Settings::default()
+        };
+        Self::of(Idempotency::new(pool.clone(), settings).unwrap())
+    }
+
+    async fn run<C: Command>(&self, request: &Request, command: C) -> Outcome {
+        let execute = |request| self.idempotency.run(request, command);
+        self.cache.run(request.clone(), execute).await
+    }
+
+    /// Waits until the request is answered from memory: until the database's clock has been read.
+    async fn remembers(&self, request: &Request) -> Outcome {
+        let remembered = async {
+            loop {
+                if let Some(outcome) = self.cache.look_up(request) {
+                    break outcome;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        within_reason("it is remembered", remembered).await
+    }
+}
+
+async fn within_reason<T>(what: &str, event: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(20), event).await {
+        Ok(happened) => happened,
+        Err(_) => panic!("never happened: {what}"),
+    }
+}
+
+/// Waits until the one record is dead, by the database's clock.
+async fn expired(pool: &PgPool) {
+    let expired = async {
+        while count(pool, EXPIRED).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within_reason("the record expires", expired).await;
+}
+
+fn book(account_id: Uuid, seat: &str) -> BookSeat {
+    BookSeat {
+        account_id,
+        seat: seat.to_owned(),
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_replay_from_memory_is_the_original_and_asks_no_database(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options, connect).await;
+    let replica = Replica::of(idempotency);
+    let request = request(account, "key", "/bookings", "{}");
+    let (original, replayed) = stored(replica.run(&request, book(account, "1a")).await);
+    assert!(!replayed);
+    replica.remembers(&request).await;
+    pool.close().await;
+    let (replay, replayed) = stored(replica.run(&request, book(account, "1a")).await);
+    assert!(replayed);
+    assert_eq!(replay, original);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_refusal_is_remembered_and_a_failure_is_not(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    struct Fails;
+    impl Command for Fails {
+        async fn execute(&self, _: &mut PgConnection) -> Result<Reply, Rejection> {
+            Err(Rejection::Failed(Failure::unavailable("not now")))
+        }
+    }
+    let account = Uuid::now_v7();
+    let (_, idempotency) = set_up(options, connect).await;
+    let replica = Replica::of(idempotency);
+    let first = request(account, "first", "/bookings", "{}");
+    stored(replica.run(&first, book(account, "1a")).await);
+    let taken = request(account, "taken", "/bookings", "{}");
+    stored(replica.run(&taken, book(account, "1a")).await);
+    let (refusal, _) = stored(replica.remembers(&taken).await);
+    assert_eq!(refusal.reply.status, 400);
+
+    let failing = request(account, "failing", "/bookings", "{}");
+    let failed = replica.run(&failing, Fails).await;
+    assert!(matches!(failed, Outcome::Failed(_)), "{failed:?}");
+    assert!(replica.cache.look_up(&failing).is_none());
+    let (_, replayed) = stored(replica.run(&failing, book(account, "1b")).await);
+    assert!(!replayed);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_record_answers_its_own_request_and_account_only(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (alice, bob) = (Uuid::now_v7(), Uuid::now_v7());
+    let (pool, idempotency) = set_up(options, connect).await;
+    let replica = Replica::of(idempotency);
+    let first = request(alice, "key", "/bookings", r#"{"seat":"1a"}"#);
+    stored(replica.run(&first, book(alice, "1a")).await);
+    replica.remembers(&first).await;
+
+    for other in [
+        request(alice, "key", "/bookings", r#"{"seat":"1b"}"#),
+        request(alice, "key", "/other", r#"{"seat":"1a"}"#),
+    ] {
+        let reused = replica.cache.look_up(&other);
+        assert!(matches!(reused, Some(Outcome::Reused)), "{reused:?}");
+        // As the database says.
+        let asked = replica.idempotency.run(other, book(alice, "1b")).await;
+        assert!(matches!(asked, Outcome::Reused), "{asked:?}");
+    }
+
+    let of_bob = request(bob, "key", "/bookings", r#"{"seat":"1a"}"#);
+    assert!(replica.cache.look_up(&of_bob).is_none());
+    let (_, replayed) = stored(replica.run(&of_bob, book(bob, "1b")).await);
+    assert!(!replayed);
+    assert_eq!(count(&pool, BOOKINGS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn after_a_restart_the_database_answers_and_then_memory_does(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options, connect).await;
+    let request = request(account, "key", "/bookings", "{}");
+    let before = Replica::of(idempotency.clone());
+    let (original, _) = stored(before.run(&request, book(account, "1a")).await);
+
+    let after = Replica::of(idempotency);
+    assert!(after.cache.look_up(&request).is_none());
+    let (replay, replayed) = stored(after.run(&request, book(account, "1a")).await);
+    assert!(replayed);
+    assert_eq!(replay, original);
+    let (replay, replayed) = stored(after.remembers(&request).await);
+    assert!(replayed);
+    assert_eq!(replay, original);
+    assert_eq!(count(&pool, BOOKINGS).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_record_that_the_database_calls_dead_is_not_answered(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account = Uuid::now_v7();
+    let (pool, _) = set_up(options, connect).await;
+    let replica = Replica::that_forgets(&pool);
+    let request = request(account, "key", "/bookings", "{}");
+    stored(replica.run(&request, book(account, "1a")).await);
+    replica.remembers(&request).await;
+    expired(&pool).await;
+    assert!(replica.cache.look_up(&request).is_none());
+    // The seat is taken, by the request before: this is another one.
+    let (again, replayed) = stored(replica.run(&request, book(account, "1a")).await);
+    assert_eq!((again.reply.status, replayed), (400, false));
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options, connect).await;
+    let (one, other) = (Replica::that_forgets(&pool), Replica::of(idempotency));
+    let old = request(account, "key", "/bookings", r#"{"seat":"1a"}"#);
+    stored(one.run(&old, book(account, "1a")).await);
+    one.remembers(&old).await;
+    expired(&pool).await;
+
+    let new = request(account, "key", "/bookings", r#"{"seat":"1b"}"#);
+    let (_, replayed) = stored(other.run(&new, book(account, "1b")).await);
+    assert!(!replayed);
+    let asked = one.run(&old, book(account, "1c")).await;
+    assert!(matches!(asked, Outcome::Reused), "{asked:?}");
+    let (_, replayed) = stored(one.run(&new, book(account, "1c")).await);
+    assert!(replayed);
+    assert_eq!(count(&pool, BOOKINGS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_key_that_another_replica_swept_is_free(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account = Uuid::now_v7();
+    let (pool, _) = set_up(options, connect).await;
+    let replica = Replica::that_forgets(&pool);
+    let request = request(account, "key", "/bookings", "{}");
+    stored(replica.run(&request, book(account, "1a")).await);
+    replica.remembers(&request).await;
+    expired(&pool).await;
+    let mut elsewhere = pool.acquire().await.unwrap();
+    let swept = sweep(&mut elsewhere, SweepPace::default()).await.unwrap();
+    assert_eq!(swept, 1);
+    let (_, replayed) = stored(replica.run(&request, book(account, "1b")).await);
+    assert!(!replayed);
+    assert_eq!(count(&pool, BOOKINGS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn memory_is_bounded(options: PgPoolOptions, connect: PgConnectOptions) {
+    let account = Uuid::now_v7();
+    let (_, idempotency) = set_up(options, connect).await;
+    let replica = Replica {
+        cache: ReplayCache::new(&idempotency, NonZeroU64::new(10_000).unwrap()),
+        idempotency,
+    };
+    let mut requests = Vec::new();
+    for number in 0..100 {
+        let name = number.to_string();
+        let request = request(account, &name, "/bookings", "{}");
+        stored(replica.run(&request, book(account, &name)).await);
+        requests.push(request);
+    }
+    // The cache forgets in the background of its own calls.
+    let few = async {
+        loop {
+            let known = requests.iter().filter(|request| {
+                let remembered = replica.cache.look_up(request);
+                remembered.is_some()
+            });
+            if (1..20).contains(&known.count()) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    within_reason("some are remembered, and not all", few).await;
+    assert!(replica.cache.bytes() <= 10_000);
+}
