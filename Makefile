@@ -31,9 +31,9 @@ test: ## run all tests against a private PostgreSQL
 	scripts/with-postgres cargo test --locked --package charge-once-idempotency --all-features
 
 .PHONY: test-alone
-test-alone: ## run the tests of the API again, with a transaction for each request
+test-alone: ## run the tests of the API again, with a transaction for each request, and no replay from memory
 	@scripts/install-postgres
-	TEST_BATCH=off cargo test --locked --test api
+	TEST_SHORTCUTS=off cargo test --locked --test api
 
 .PHONY: schema-test
 schema-test: ## check the server against the OpenAPI document, with Schemathesis
@@ -74,7 +74,7 @@ torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it 
 .PHONY: check-long
 check-long: ## test what takes too long for CI: features one by one, the SDK for Rust, minutes of fuzz and torture
 	@scripts/install-postgres
-	@for feature in phases batch inspect workflow; do \
+	@for feature in phases batch inspect replay-cache workflow; do \
 	  scripts/with-postgres cargo test --locked --package charge-once-idempotency \
 	    --features "$$feature" || exit 1; \
 	done

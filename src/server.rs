@@ -21,7 +21,9 @@ use crate::{
         self, App, api_keys::ApiKeys, middleware::outermost, openapi::ServedDocument,
         rate_limit::RateLimit, readiness::Readiness,
     },
-    idempotency::{Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, Settings},
+    idempotency::{
+        Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, ReplayCache, Settings,
+    },
     processor::{HttpProcessor, HttpProcessorError},
     store,
     telemetry::RequestSpan,
@@ -73,6 +75,9 @@ pub async fn serve(
     let batches = config
         .batch_connections
         .map(|connections| Batches::new(&idempotency, connections));
+    let replay_cache = config
+        .replay_cache
+        .map(|bytes| ReplayCache::new(&idempotency, bytes));
     let slow_lane = SlowLane::new(config.pool_connections);
     let steps = CheckoutSteps {
         idempotency: idempotency.clone(),
@@ -86,6 +91,7 @@ pub async fn serve(
     let app = App {
         idempotency: idempotency.clone(),
         batches,
+        replay_cache,
         api_keys: ApiKeys::of(database.clone()),
         readiness: Readiness::of(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),

@@ -10,13 +10,18 @@ mod database;
 mod log;
 mod names;
 mod processor;
+mod replay_cache;
 mod retention;
 mod source;
 mod timeouts;
 mod variables;
 mod webhooks;
 
-use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
+use std::{
+    net::SocketAddr,
+    num::{NonZeroU32, NonZeroU64},
+    time::Duration,
+};
 
 use self::{processor::Calls, source::Source};
 
@@ -60,6 +65,8 @@ pub struct Config {
     pub pool_connections: u32,
     /// `BATCH` and `BATCH_CONNECTIONS`; `None`: every request has a transaction of its own.
     pub batch_connections: Option<u32>,
+    /// `REPLAY_CACHE`, bytes; `None` keeps no reply in memory.
+    pub replay_cache: Option<NonZeroU64>,
     /// The timeout ladder.
     pub timeouts: Timeouts,
     /// When connections end.
@@ -116,6 +123,7 @@ impl Config {
         let pool_connections =
             source.number("POOL_CONNECTIONS", 2..=1000, "a number from 2 to 1000");
         let batch_connections = batch::connections(&source);
+        let replay_cache = replay_cache::bytes(&source);
         let timeouts = Timeouts::read(&source);
         let calls = Calls::read(&source, timeouts.as_ref());
         let processor = ProcessorConfig::read(&source, calls.as_ref());
@@ -149,6 +157,7 @@ impl Config {
                 in_flight_wait_v1: in_flight_wait_v1?,
                 pool_connections: pool_connections?,
                 batch_connections: batch_connections?,
+                replay_cache: NonZeroU64::new(replay_cache?),
                 timeouts: timeouts?,
                 connections: connections?,
                 body_limit: body_limit?,
@@ -250,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_the_replay_cache_may_have_a_unit() {
+        for (given, bytes) in [("256MiB", 1 << 28), ("1000", 1000), ("2 kB", 2000)] {
+            let config = config(&[("REPLAY_CACHE", given)]).unwrap();
+            assert_eq!(config.replay_cache, NonZeroU64::new(bytes), "{given}");
+        }
+        assert_eq!(config(&[("REPLAY_CACHE", "0")]).unwrap().replay_cache, None);
+    }
+
+    #[test]
     fn with_a_database_url_no_dev_key_exists_unless_it_is_given() {
         let url = ("DATABASE_URL", "postgres://u@h/d");
         assert_eq!(config(&[url]).unwrap().dev_api_key, None);
@@ -283,6 +301,9 @@ mod tests {
             ("IDLE_IN_TRANSACTION_TIMEOUT", "5s"),
             ("REQUEST_TIMEOUT", "6s"),
             ("BODY_LIMIT", "64KiB"),
+            ("REPLAY_CACHE", "much"),
+            ("REPLAY_CACHE", "65GiB"),
+            ("REPLAY_CACHE", "-1"),
             ("RATE_LIMIT", "10/s"),
             ("RATE_LIMIT", "-1"),
             ("RATE_LIMIT", "1000001"),

@@ -129,6 +129,12 @@ pub const VARIABLES: &[Variable] = &[
         "Connections for those transactions, beside the pool; 1 to 100.",
     ),
     variable(
+        "REPLAY_CACHE",
+        Some("32MiB"),
+        "Memory for replies that were stored, such as 256MiB, so that a replay costs no statement; at most \
+         64GiB. 0 keeps none.",
+    ),
+    variable(
         "POOL_WAIT",
         Some("1s"),
         "Longest wait for a pooled connection, then 503.",

@@ -10,7 +10,7 @@ use crate::{
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
-    idempotency::{Batches, Failure, FailureKind, Idempotency},
+    idempotency::{Batches, Failure, FailureKind, Idempotency, ReplayCache},
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
@@ -20,6 +20,8 @@ pub struct App {
     pub idempotency: Idempotency,
     /// The way to create charges and orders in batches, if they are.
     pub batches: Option<Batches<Creation>>,
+    /// Stored replies in memory, if there is room for any.
+    pub replay_cache: Option<ReplayCache>,
     /// The way to read, and to delete.
     pub database: Database,
     /// Finds the account of an API key.

@@ -75,7 +75,11 @@ async fn run_by<F: Future<Output = Outcome>>(
         request,
     } = request;
     let dialect = origin.dialect;
-    let outcome = run(request, origin, params).await;
+    let run = |request| run(request, origin, params);
+    let outcome = match &app.replay_cache {
+        Some(replay_cache) => replay_cache.run(request, run).await,
+        None => run(request).await,
+    };
     answer(outcome, dialect)
 }
 

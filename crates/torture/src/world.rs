@@ -215,8 +215,10 @@ async fn start_replica(
         ("RATE_LIMIT", "0"),
         ("WORKERS", "1"),
         ("POOL_CONNECTIONS", &pool),
-        // Requests in batches and requests alone meet under the same keys.
+        // Requests in batches and requests alone meet under the same keys, and so do replays from memory
+        // and from the database.
         ("BATCH", if number == 1 { "off" } else { "on" }),
+        ("REPLAY_CACHE", if number == 1 { "0" } else { "32MiB" }),
         ("IDEMPOTENCY_TTL", &retention),
         ("ALLOW_SHORT_TTL", "true"),
         ("EXPIRY_SWEEP_INTERVAL", "1s"),

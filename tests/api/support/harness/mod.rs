@@ -33,17 +33,22 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Every request has a transaction of its own.
 pub const ALONE: (&str, &str) = ("BATCH", "off");
 
-/// Whether requests share transactions where a test doesn't say: `make test-alone` runs the whole suite
-/// without batches.
-pub fn batch() -> String {
-    std::env::var("TEST_BATCH").unwrap_or("on".to_owned())
+/// Every replay comes from the database: for tests that change stored records by hand, or that are about
+/// reading them.
+pub const FORGETFUL: (&str, &str) = ("REPLAY_CACHE", "0");
+
+/// Whether requests share transactions, and replays come from memory, where a test doesn't say: `make
+/// test-alone` runs the whole suite without either.
+pub fn shortcuts() -> [(&'static str, &'static str); 2] {
+    match std::env::var("TEST_SHORTCUTS").as_deref() {
+        Ok("off") => [ALONE, FORGETFUL],
+        _ => [("BATCH", "on"), ("REPLAY_CACHE", "32MiB")],
+    }
 }
 
 /// The default configuration with some variables set.
 pub fn config(variables: &[(&str, &str)]) -> Config {
-    let batch = batch();
     let defaults = [
-        ("BATCH", batch.as_str()),
         ("BIND_ADDRESS", "127.0.0.1:0"),
         ("DATABASE_URL", "postgres://unused@localhost/unused"),
         ("WORKERS", "2"),
@@ -55,7 +60,9 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| (*value).to_owned())
         };
-        find(variables).or_else(|| find(&defaults))
+        find(variables)
+            .or_else(|| find(&shortcuts()))
+            .or_else(|| find(&defaults))
     })
     .unwrap()
 }

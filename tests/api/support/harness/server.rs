@@ -9,7 +9,7 @@ use std::{
 use charge_once::{database::Database, server};
 use tokio::sync::oneshot;
 
-use super::{API_KEY, Client, TestDatabase, batch, config};
+use super::{API_KEY, Client, TestDatabase, config, shortcuts};
 
 /// The server inside the test's process.
 pub struct TestServer {
@@ -108,7 +108,7 @@ impl ServerProcess {
             .env("BIND_ADDRESS", "127.0.0.1:0")
             .env("DATABASE_URL", &database.url)
             .env("DEV_API_KEY", API_KEY)
-            .env("BATCH", batch())
+            .envs(shortcuts())
             .env("RUST_LOG", "warn")
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
