@@ -86,14 +86,16 @@ check-long: ## test what takes too long for CI: features one by one, the SDK for
 # Where the databases of measurements are kept: on a disk, in a folder that PostgreSQL's user can enter.
 BENCH_FOLDER ?= /var/tmp/charge-once-bench
 ROWS ?= 1000000
-BENCH = CHARGE_ONCE=$(CARGO_TARGET_DIR)/release/charge-once $(CARGO_TARGET_DIR)/release/bench
+# PostgreSQL's memory for pages, of each of the two databases that are compared.
+SHARED_BUFFERS ?= 1GB
+BENCH = CHARGE_ONCE=$(CARGO_TARGET_DIR)/dist/charge-once $(CARGO_TARGET_DIR)/dist/bench
 
 .PHONY: bench-programs
 bench-programs:
 	@scripts/install-postgres
 	@# One after the other: built together, the program would have the features that the tool needs.
-	cargo build --release --locked --package charge-once
-	cargo build --release --locked --package charge-once-bench
+	cargo build --profile dist --locked --package charge-once
+	cargo build --profile dist --locked --package charge-once-bench
 
 .PHONY: bench
 bench: bench-programs ## measure what a request costs, beside pgbench: about 8 minutes
@@ -107,11 +109,12 @@ big-data: bench-programs ## fill a database with ROWS=1000000 keys and charges, 
 scale: bench-programs ## compare what work costs on ROWS=1000000 and on 100,000 rows
 	@$(BENCH) big-data --rows 100000 --folder $(BENCH_FOLDER)/100000
 	@$(BENCH) big-data --rows $(ROWS) --folder $(BENCH_FOLDER)/$(ROWS)
-	@$(BENCH) scale --folder $(BENCH_FOLDER)/$(ROWS) --baseline $(BENCH_FOLDER)/100000
+	@$(BENCH) scale --folder $(BENCH_FOLDER)/$(ROWS) --baseline $(BENCH_FOLDER)/100000 \
+	  --shared-buffers $(SHARED_BUFFERS)
 
 .PHONY: neighbors
 neighbors: bench-programs ## measure what an account notices of a busy neighbor, and of strangers: needs wrk
-	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/release/charge-once crates/bench/neighbors/run
+	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/dist/charge-once crates/bench/neighbors/run
 
 .PHONY: compose-test
 compose-test: ## build the image, start docker-compose.yml, and charge through it
