@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use reqwest::Method;
 
 use crate::support::{
-    harness::{Answer, Client, TestServer, charge},
+    harness::{Answer, Client, FORGETFUL, TestServer, charge},
     records::hold_key,
 };
 
@@ -318,7 +318,7 @@ async fn what_is_busy_says_to_retry_and_the_same_key_does_it_then() {
 
 #[tokio::test]
 async fn an_internal_error_is_opaque_and_says_to_retry() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;
     sqlx::query("UPDATE idempotency_keys SET headers = '[[\"no header name\", \"secret\"]]'")
         .execute(&server.database.pool)
@@ -336,7 +336,7 @@ async fn an_internal_error_is_opaque_and_says_to_retry() {
 
 #[tokio::test]
 async fn a_replay_restores_multi_valued_headers() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;
     sqlx::query(
         r#"UPDATE idempotency_keys SET headers = headers || '[["link", "<a>"], ["link", "<b>"]]'"#,

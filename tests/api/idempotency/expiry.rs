@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
-    harness::{PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
+    harness::{FORGETFUL, PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
     pause_point::{PausePoint, Stage},
 };
 
@@ -65,7 +65,7 @@ async fn idempotency_expires_names_the_whole_second_at_the_end_of_the_retention(
 
 #[tokio::test]
 async fn an_expired_key_is_new_at_once_though_nobody_swept_it() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     let first = server.client.charge("key-1").await;
     server.database.expire_records().await;
 
@@ -119,7 +119,7 @@ async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over(
 
 #[tokio::test]
 async fn twenty_racers_for_an_expired_key_make_one_new_charge() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     let first = server.client.charge("key-1").await;
     server.database.expire_records().await;
     let racers: JoinSet<_> = (0..20)
@@ -142,7 +142,7 @@ async fn twenty_racers_for_an_expired_key_make_one_new_charge() {
 
 #[tokio::test]
 async fn a_refusal_replaces_an_expired_record_and_does_not_bring_it_back() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;
     server.database.expire_records().await;
 

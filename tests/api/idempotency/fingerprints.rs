@@ -10,7 +10,7 @@ use proptest::{
 };
 use serde_json::{Map, Value};
 
-use crate::support::harness::{Client, TestServer, charge};
+use crate::support::harness::{Client, FORGETFUL, TestServer, charge};
 
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -362,7 +362,7 @@ async fn an_unparsable_body_is_replayed_for_the_same_bytes_only() {
 #[tokio::test]
 async fn a_record_of_a_fingerprint_version_that_this_build_does_not_know_is_neither_same_nor_other()
 {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     let first = server.client.charge("key-1").await;
     let set_version = async |version: i16| {
         sqlx::query("UPDATE idempotency_keys SET fingerprint_version = $1")

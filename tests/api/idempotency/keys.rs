@@ -5,7 +5,7 @@ use reqwest::Method;
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, TestDatabase, TestServer, charge},
+    harness::{Answer, FORGETFUL, TestDatabase, TestServer, charge},
     records::assert_nothing_stored,
     wire::send_raw,
 };
@@ -201,7 +201,7 @@ async fn let_all_expire(database: &TestDatabase, offset: &str) {
 
 #[tokio::test]
 async fn a_key_is_replayed_until_it_expires_and_is_new_from_then_on() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     let first = server.client.charge("key-1").await;
     let_all_expire(&server.database, "1 minute").await;
     let still = server.client.charge("key-1").await;
@@ -222,7 +222,7 @@ async fn a_key_is_replayed_until_it_expires_and_is_new_from_then_on() {
 
 #[tokio::test]
 async fn exactly_one_of_many_racers_takes_an_expired_key_over() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     let old = server.client.charge("key-1").await;
     let_all_expire(&server.database, "0").await;
     let racers = (0..20).map(|_| {

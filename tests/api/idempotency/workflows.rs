@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge, charge},
+    harness::{
+        Answer, FORGETFUL, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge, charge,
+    },
     pause_point::{PausePoint, Stage},
     records::assert_nothing_stored,
     workflows::{charge_in, completed, expected, page, post, sending},
@@ -98,7 +100,7 @@ async fn a_retry_under_another_name_or_none_is_the_same_request_and_moves_nothin
 
 #[tokio::test]
 async fn a_key_that_is_new_again_goes_where_its_new_request_belongs() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FORGETFUL]).await;
     let client = &server.client;
     for key in ["key-1", "key-2"] {
         charge_in(client, "checkout-1", key).await;

@@ -68,9 +68,11 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
 }
 
 /// Limits so long that a request at a [`PausePoint`](crate::support::pause_point::PausePoint) never
-/// reaches one, and a transaction of its own: a batch gives up a request that is paused.
+/// reaches one, and a transaction of its own: a batch gives up a request that is paused, and a replay from
+/// memory passes no such point.
 pub const PATIENT: &[(&str, &str)] = &[
     ALONE,
+    FORGETFUL,
     ("STATEMENT_TIMEOUT", "40s"),
     ("DATABASE_DEADLINE", "45s"),
     ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),
