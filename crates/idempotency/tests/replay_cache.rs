@@ -14,8 +14,9 @@ use charge_once_idempotency::{
     Command, Failure, Idempotency, Outcome, Rejection, ReplayCache, Reply, Request, Settings,
     SweepPace, sweep,
 };
+use chrono::{DateTime, Utc};
 use sqlx::{
-    PgConnection, PgPool,
+    Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use support::{BookSeat, count, request, set_up, stored};
@@ -37,13 +38,26 @@ impl Replica {
         Self { idempotency, cache }
     }
 
-    /// Its records live for a second.
-    fn that_forgets(pool: &PgPool) -> Self {
+    /// Its records live for three seconds, which its memory does not know: only the clock tells. That has been
+    /// read.
+    async fn with_short_lives(pool: &PgPool, idempotency: Idempotency) -> Self {
+        let lasting = Self::of(idempotency);
+        let account = Uuid::now_v7();
+        let request = request(account, "lasting", "/bookings", "{}");
+        let remembered = async {
+            while lasting.cache.look_up(&request).is_none() {
+                stored(lasting.run(&request, book(account, "lasting")).await);
+            }
+        };
+        within_reason("the clock is read", remembered).await;
         let settings = Settings {
-            retention: Duration::from_secs(1),
+            retention: Duration::from_secs(3),
             ..Settings::default()
         };
-        Self::of(Idempotency::new(pool.clone(), settings).unwrap())
+        Self {
+            idempotency: Idempotency::new(pool.clone(), settings).unwrap(),
+            cache: lasting.cache,
+        }
     }
 
     async fn run<C: Command>(&self, request: &Request, command: C) -> Outcome {
@@ -51,14 +65,15 @@ impl Replica {
         self.cache.run(request.clone(), execute).await
     }
 
-    /// Waits until the request is answered from memory: until the database's clock has been read.
+    /// Sends a request again until it is answered from memory: until the database's clock has been read.
     async fn remembers(&self, request: &Request) -> Outcome {
         let remembered = async {
             loop {
                 if let Some(outcome) = self.cache.look_up(request) {
                     break outcome;
                 }
-                tokio::task::yield_now().await;
+                let never = book(Uuid::nil(), "never");
+                stored(self.run(request, never).await);
             }
         };
         within_reason("it is remembered", remembered).await
@@ -194,8 +209,8 @@ async fn a_record_that_the_database_calls_dead_is_not_answered(
     connect: PgConnectOptions,
 ) {
     let account = Uuid::now_v7();
-    let (pool, _) = set_up(options, connect).await;
-    let replica = Replica::that_forgets(&pool);
+    let (pool, idempotency) = set_up(options, connect).await;
+    let replica = Replica::with_short_lives(&pool, idempotency).await;
     let request = request(account, "key", "/bookings", "{}");
     stored(replica.run(&request, book(account, "1a")).await);
     replica.remembers(&request).await;
@@ -213,7 +228,8 @@ async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(
 ) {
     let account = Uuid::now_v7();
     let (pool, idempotency) = set_up(options, connect).await;
-    let (one, other) = (Replica::that_forgets(&pool), Replica::of(idempotency));
+    let one = Replica::with_short_lives(&pool, idempotency.clone()).await;
+    let other = Replica::of(idempotency);
     let old = request(account, "key", "/bookings", r#"{"seat":"1a"}"#);
     stored(one.run(&old, book(account, "1a")).await);
     one.remembers(&old).await;
@@ -226,7 +242,7 @@ async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(
     assert!(matches!(asked, Outcome::Reused), "{asked:?}");
     let (_, replayed) = stored(one.run(&new, book(account, "1c")).await);
     assert!(replayed);
-    assert_eq!(count(&pool, BOOKINGS).await, 2);
+    assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
 
 #[sqlx::test(migrations = false)]
@@ -235,8 +251,8 @@ async fn a_key_that_another_replica_swept_is_free(
     connect: PgConnectOptions,
 ) {
     let account = Uuid::now_v7();
-    let (pool, _) = set_up(options, connect).await;
-    let replica = Replica::that_forgets(&pool);
+    let (pool, idempotency) = set_up(options, connect).await;
+    let replica = Replica::with_short_lives(&pool, idempotency).await;
     let request = request(account, "key", "/bookings", "{}");
     stored(replica.run(&request, book(account, "1a")).await);
     replica.remembers(&request).await;
@@ -246,7 +262,7 @@ async fn a_key_that_another_replica_swept_is_free(
     assert_eq!(swept, 1);
     let (_, replayed) = stored(replica.run(&request, book(account, "1b")).await);
     assert!(!replayed);
-    assert_eq!(count(&pool, BOOKINGS).await, 2);
+    assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
 
 #[sqlx::test(migrations = false)]
@@ -258,6 +274,9 @@ async fn memory_is_bounded(options: PgPoolOptions, connect: PgConnectOptions) {
         idempotency,
     };
     let mut requests = Vec::new();
+    let first = request(account, "first", "/bookings", "{}");
+    stored(replica.run(&first, book(account, "first")).await);
+    replica.remembers(&first).await;
     for number in 0..100 {
         let name = number.to_string();
         let request = request(account, &name, "/bookings", "{}");
@@ -279,4 +298,35 @@ async fn memory_is_bounded(options: PgPoolOptions, connect: PgConnectOptions) {
     };
     within_reason("some are remembered, and not all", few).await;
     assert!(replica.cache.bytes() <= 10_000);
+}
+
+#[sqlx::test(migrations = false)]
+async fn the_clock_is_read_again_while_requests_come(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    const LAST_READING: &str = "
+        SELECT query_start FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '%pg_postmaster_start_time() AS \"started%'
+         ORDER BY query_start DESC
+         LIMIT 1";
+    let account = Uuid::now_v7();
+    let (_, idempotency) = set_up(options, connect.clone()).await;
+    let replica = Replica::of(idempotency);
+    let request = request(account, "key", "/bookings", "{}");
+    stored(replica.run(&request, book(account, "1a")).await);
+    replica.remembers(&request).await;
+    let mut elsewhere = PgConnection::connect_with(&connect).await.unwrap();
+    let mut last_reading = async || -> Option<DateTime<Utc>> {
+        let read = sqlx::query_scalar(LAST_READING);
+        read.fetch_optional(&mut elsewhere).await.unwrap()
+    };
+    // Another statement may have followed on its connection. From here on there is none but the readings.
+    let first = last_reading().await;
+    let again = async {
+        while last_reading().await.is_none_or(|last| Some(last) == first) {
+            assert!(replica.cache.look_up(&request).is_some());
+        }
+    };
+    within_reason("the clock is read again", again).await;
 }

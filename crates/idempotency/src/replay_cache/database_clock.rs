@@ -1,6 +1,7 @@
 //! What the database's clock shows at most, without asking it each time.
 //!
-//! Promise: [`DatabaseClock::latest`] is never before what the database would call `now()`.
+//! Promise: [`Showing::latest`] is not before what the database calls `now()`, unless one of the clocks was set
+//! or corrected since the last reading, by so much.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,12 +10,15 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
+use tokio::{
+    runtime::Handle,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
 use crate::{FairPool, NO_ACCOUNT};
 
-/// How old a reading may be. A database that moves to another machine, or whose clock is set, is believed
-/// wrongly for so long.
+/// How old a reading may be. A failover is noticed after so long at the latest.
 const READING_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How old a reading is when the next one is taken, so that there is always one while requests come.
@@ -23,9 +27,8 @@ const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// The longest that a reading may take.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 
-/// What two clocks may drift apart within [`READING_MAX_AGE`]: crystals differ by a few milliseconds then,
-/// and a clock that NTP corrects, by 15.
-const MARGIN: Duration = Duration::from_millis(100);
+/// Pause after a reading that failed, so that a database in trouble is not asked by each request.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// The clock that goes on while the machine sleeps. `CLOCK_MONOTONIC`, and `Instant` with it, stops on
 /// Linux. On macOS it is `CLOCK_MONOTONIC` that goes on.
@@ -33,6 +36,20 @@ const MARGIN: Duration = Duration::from_millis(100);
 const SINCE_BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const SINCE_BOOT: ClockId = ClockId::Monotonic;
+
+/// A server between its start and its end. After a failover another one answers, which may lack what the last
+/// one had acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Server(pub(super) DateTime<Utc>);
+
+/// What is known of the database's clock at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Showing {
+    /// The latest time that it can show.
+    pub(super) latest: DateTime<Utc>,
+    /// The server whose clock it is.
+    pub(super) server: Server,
+}
 
 /// Cheap to clone; all clones share the readings.
 #[derive(Clone)]
@@ -56,16 +73,16 @@ impl DatabaseClock {
         clock
     }
 
-    /// The latest time that the database's clock can show now. `None` without a recent reading: it is not
-    /// known. Takes another reading, in the background, if it is time for one.
-    pub(super) fn latest(&self) -> Option<DateTime<Utc>> {
+    /// What the clock shows now. `None` without a recent reading: it is not known. Takes another reading, in
+    /// the background, if it is time for one.
+    pub(super) fn showing(&self) -> Option<Showing> {
         let now = Moment::now();
         let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let age = reading.and_then(|reading| now.since(reading.before));
         if age.is_none_or(|age| age >= READ_AGAIN_AFTER) {
             self.read_in_the_background();
         }
-        reading?.latest(age?)
+        reading?.showing(age?)
     }
 
     fn read_in_the_background(&self) {
@@ -74,15 +91,17 @@ impl DatabaseClock {
         };
         let clock = self.clone();
         self.runtime.spawn(async move {
-            match timeout(READ_LIMIT, clock.read()).await {
-                Ok(Ok(reading)) => {
+            let timed_out = |_| Err(sqlx::Error::PoolTimedOut);
+            match timeout(READ_LIMIT, clock.read())
+                .await
+                .unwrap_or_else(timed_out)
+            {
+                Ok(reading) => {
                     *clock.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
                 }
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "the database's clock can't be read; replays ask the database");
-                }
-                Err(_) => {
-                    tracing::warn!("the database's clock can't be read in time; replays ask the database");
+                Err(error) => {
+                    tracing::warn!(%error, "the database's clock can't be read");
+                    sleep(PAUSE_AFTER_FAILURE).await;
                 }
             }
             drop(turn);
@@ -93,11 +112,21 @@ impl DatabaseClock {
         let mut connection = self.pool.acquire(NO_ACCOUNT).await?;
         // Before the question: what the answer takes counts as time that has passed.
         let before = Moment::now();
-        let database = sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#)
-            .fetch_one(&mut *connection)
-            .await?;
+        // A standby, which a pooler may hand out, shows its own clock and an older state.
+        let read = sqlx::query!(
+            r#"
+            SELECT clock_timestamp() AS "now!", pg_postmaster_start_time() AS "started_at!"
+             WHERE NOT pg_is_in_recovery()
+            "#
+        )
+        .fetch_one(&mut *connection)
+        .await?;
         connection.release();
-        Ok(Reading { before, database })
+        Ok(Reading {
+            before,
+            database: read.now,
+            server: Server(read.started_at),
+        })
     }
 }
 
@@ -135,16 +164,19 @@ impl Moment {
 struct Reading {
     before: Moment,
     database: DateTime<Utc>,
+    server: Server,
 }
 
 impl Reading {
-    /// The latest time that the database's clock can show, if it was read so long ago.
-    fn latest(self, age: Duration) -> Option<DateTime<Utc>> {
+    /// What the clock shows so long after it was read, if it can still be told.
+    fn showing(self, age: Duration) -> Option<Showing> {
         if age > READING_MAX_AGE {
             return None;
         }
-        let passed = TimeDelta::from_std(age + MARGIN).ok()?;
-        self.database.checked_add_signed(passed)
+        Some(Showing {
+            latest: self.database + TimeDelta::from_std(age).ok()?,
+            server: self.server,
+        })
     }
 }
 
@@ -182,13 +214,11 @@ mod tests {
         let reading = Reading {
             before: moment(0, 0),
             database,
+            server: Server(database),
         };
-        let just_read = database + TimeDelta::milliseconds(100);
-        assert_eq!(reading.latest(Duration::ZERO), Some(just_read));
-        assert_eq!(
-            reading.latest(READING_MAX_AGE),
-            Some(just_read + TimeDelta::seconds(30))
-        );
-        assert_eq!(reading.latest(READING_MAX_AGE + SECOND), None);
+        let latest = |age| reading.showing(age).map(|showing| showing.latest);
+        assert_eq!(latest(Duration::ZERO), Some(database));
+        assert_eq!(latest(30 * SECOND), Some(database + TimeDelta::seconds(30)));
+        assert_eq!(latest(31 * SECOND), None);
     }
 }
