@@ -16,6 +16,13 @@ pub(crate) struct Target {
     pub(crate) postgres: ProcessTree,
 }
 
+/// CPU time since the processes began, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cpu {
+    service_us: u64,
+    postgres_us: u64,
+}
+
 /// What one load took.
 #[derive(Debug)]
 pub(crate) struct Sample {
@@ -39,24 +46,27 @@ impl Target {
     where
         F: Fn(u64) -> Call + Send + Sync + 'static,
     {
-        let service = self.service.used_us()?;
-        let postgres = self.postgres.used_us()?;
+        let before = self.cpu()?;
         let answered = load::run(self.address, connections, until, call).await?;
-        Ok(Sample {
-            answered,
-            service_us: self.service.used_us()?.saturating_sub(service),
-            postgres_us: self.postgres.used_us()?.saturating_sub(postgres),
+        Ok(Sample::of(answered, before, self.cpu()?))
+    }
+
+    /// The CPU time that was used until now.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Cpu> {
+        Ok(Cpu {
+            service_us: self.service.used_us()?,
+            postgres_us: self.postgres.used_us()?,
         })
     }
 }
 
 impl Sample {
-    /// What another program measured.
-    pub(crate) fn of(answered: Answered, service_us: u64, postgres_us: u64) -> Self {
+    /// What was answered between two looks at the CPU time.
+    pub(crate) fn of(answered: Answered, before: Cpu, after: Cpu) -> Self {
         Self {
             answered,
-            service_us,
-            postgres_us,
+            service_us: after.service_us.saturating_sub(before.service_us),
+            postgres_us: after.postgres_us.saturating_sub(before.postgres_us),
         }
     }
 
