@@ -9,10 +9,12 @@ use crate::{
 };
 
 /// What load is sent to, and whose CPU time it costs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) address: SocketAddr,
-    pub(crate) service: ProcessTree,
+    /// Connections are spread over these.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Their CPU time is one sum.
+    pub(crate) services: Vec<ProcessTree>,
     pub(crate) postgres: ProcessTree,
 }
 
@@ -47,14 +49,15 @@ impl Target {
         F: Fn(u64) -> Call + Send + Sync + 'static,
     {
         let before = self.cpu()?;
-        let answered = load::run(self.address, connections, until, call).await?;
+        let answered = load::run(&self.addresses, connections, until, call).await?;
         Ok(Sample::of(answered, before, self.cpu()?))
     }
 
     /// The CPU time that was used until now.
     pub(crate) fn cpu(&self) -> anyhow::Result<Cpu> {
+        let services = self.services.iter().map(ProcessTree::used_us);
         Ok(Cpu {
-            service_us: self.service.used_us()?,
+            service_us: services.sum::<anyhow::Result<u64>>()?,
             postgres_us: self.postgres.used_us()?,
         })
     }

@@ -115,7 +115,7 @@ impl Run {
         let log = self.folder.join("service.log");
         let service = Service::start(&self.program, postgres.url(), log, &[]).await?;
         let first = move |n| cases::first_use(&shape, n);
-        load::run(service.address, 16, &Until::Count(REPLAYED), first).await?;
+        load::run(&[service.address], 16, &Until::Count(REPLAYED), first).await?;
         sqlx::raw_sql("VACUUM (ANALYZE)")
             .execute(&mut connection)
             .await?;
@@ -131,8 +131,8 @@ impl Run {
         Ok(Subjects {
             shape,
             target: Target {
-                address: service.address,
-                service: service.processes()?,
+                addresses: vec![service.address],
+                services: vec![service.processes()?],
                 postgres: postgres.processes()?,
             },
             classic: script("classic.sql", CLASSIC)?,
