@@ -87,6 +87,16 @@ impl Sample {
 }
 
 impl Series {
+    /// Of one round.
+    #[cfg(test)]
+    pub(crate) fn of(answered: Answered, service_us: u64, postgres_us: u64) -> Self {
+        Self(vec![Sample {
+            answered,
+            service_us,
+            postgres_us,
+        }])
+    }
+
     pub(crate) fn push(&mut self, sample: Sample) {
         self.0.push(sample);
     }

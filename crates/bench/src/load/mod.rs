@@ -4,6 +4,7 @@
 //! measured. A connection waits for its reply before it sends again.
 
 mod connection;
+mod schedule;
 
 use std::{
     net::SocketAddr,
@@ -19,6 +20,7 @@ use futures_util::future::try_join_all;
 use hyper::Method;
 
 use self::connection::Connection;
+pub(crate) use self::schedule::{Schedule, run_by};
 
 /// A request, and the reply that it should have.
 #[derive(Debug, Clone)]

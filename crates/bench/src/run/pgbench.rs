@@ -119,9 +119,22 @@ fn settle(connections: usize) -> Duration {
     SETTLE + SETTLE_EACH * connections
 }
 
+/// How long it takes to measure `length`.
+pub(super) fn takes(connections: usize, length: Duration) -> Duration {
+    Duration::from_secs(whole_seconds(settle(connections) + length))
+}
+
 /// pgbench takes no fractions.
 fn whole_seconds(length: Duration) -> u64 {
     u64::try_from(length.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// Fails where pgbench is missing: better now than after minutes.
+pub(super) async fn ensure_installed() -> anyhow::Result<()> {
+    let version = Command::new("pgbench").arg("--version").output().await;
+    let version = version.context(MISSING)?;
+    ensure!(version.status.success(), MISSING);
+    Ok(())
 }
 
 /// An empty folder for the logs of one run.
@@ -175,8 +188,7 @@ mod tests {
     fn pgbench_runs_until_the_measurement_has_ended() {
         let length = Duration::from_secs(3);
         for connections in [1, 16, 64, 256] {
-            let whole = settle(connections) + length;
-            assert!(Duration::from_secs(whole_seconds(whole)) >= whole);
+            assert!(takes(connections, length) >= settle(connections) + length);
         }
         assert_eq!(whole_seconds(Duration::from_secs(3)), 3);
     }
