@@ -9,6 +9,7 @@ mod in_flight;
 mod machine;
 mod paced;
 mod pgbench;
+mod plots;
 mod report;
 mod requests;
 mod servers;
@@ -56,7 +57,7 @@ pub(crate) struct Run {
     /// Seconds of each case in a round.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Where the table is written.
+    /// Where the table is written. The plots are written beside it.
     #[arg(long, default_value = "target/bench/bench.md")]
     output: PathBuf,
 }
@@ -77,6 +78,7 @@ impl Run {
         let subjects = Subjects::start(&self.program, &self.folder, &self.shared_buffers).await?;
         let report = self.measure(&subjects).await?;
         subjects.stop().await?;
+        plots::write(&self.output, &report.measured)?;
         table::write_report(&self.output, &report.markdown())?;
         // The rest of the report is worth keeping.
         report.paced.ensure_kept()
