@@ -98,7 +98,7 @@ bench-programs:
 	cargo build --profile dist --locked --package charge-once-bench
 
 .PHONY: bench
-bench: bench-programs ## measure what a request costs, beside pgbench: about 8 minutes
+bench: bench-programs ## measure what a request costs, beside pgbench: about 10 minutes
 	@$(BENCH) run --folder $(BENCH_FOLDER)/run
 
 .PHONY: big-data

@@ -9,11 +9,20 @@ use crate::{
 };
 
 /// What load is sent to, and whose CPU time it costs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) address: SocketAddr,
-    pub(crate) service: ProcessTree,
+    /// Connections are spread over these.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Their CPU time is one sum.
+    pub(crate) services: Vec<ProcessTree>,
     pub(crate) postgres: ProcessTree,
+}
+
+/// CPU time since the processes began, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cpu {
+    service_us: u64,
+    postgres_us: u64,
 }
 
 /// What one load took.
@@ -39,24 +48,28 @@ impl Target {
     where
         F: Fn(u64) -> Call + Send + Sync + 'static,
     {
-        let service = self.service.used_us()?;
-        let postgres = self.postgres.used_us()?;
-        let answered = load::run(self.address, connections, until, call).await?;
-        Ok(Sample {
-            answered,
-            service_us: self.service.used_us()?.saturating_sub(service),
-            postgres_us: self.postgres.used_us()?.saturating_sub(postgres),
+        let before = self.cpu()?;
+        let answered = load::run(&self.addresses, connections, until, call).await?;
+        Ok(Sample::of(answered, before, self.cpu()?))
+    }
+
+    /// The CPU time that was used until now.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Cpu> {
+        let services = self.services.iter().map(ProcessTree::used_us);
+        Ok(Cpu {
+            service_us: services.sum::<anyhow::Result<u64>>()?,
+            postgres_us: self.postgres.used_us()?,
         })
     }
 }
 
 impl Sample {
-    /// What another program measured.
-    pub(crate) fn of(answered: Answered, service_us: u64, postgres_us: u64) -> Self {
+    /// What was answered between two looks at the CPU time.
+    pub(crate) fn of(answered: Answered, before: Cpu, after: Cpu) -> Self {
         Self {
             answered,
-            service_us,
-            postgres_us,
+            service_us: after.service_us.saturating_sub(before.service_us),
+            postgres_us: after.postgres_us.saturating_sub(before.postgres_us),
         }
     }
 
@@ -74,6 +87,16 @@ impl Sample {
 }
 
 impl Series {
+    /// Of one round.
+    #[cfg(test)]
+    pub(crate) fn of(answered: Answered, service_us: u64, postgres_us: u64) -> Self {
+        Self(vec![Sample {
+            answered,
+            service_us,
+            postgres_us,
+        }])
+    }
+
     pub(crate) fn push(&mut self, sample: Sample) {
         self.0.push(sample);
     }

@@ -14,7 +14,7 @@ use nix::{
     },
     unistd::Pid,
 };
-use sqlx::{ConnectOptions, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
 
 use crate::cpu::ProcessTree;
 
@@ -126,6 +126,15 @@ impl Postgres {
 
     pub(crate) async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         self.options.connect().await
+    }
+
+    /// Makes a database beside the one there is, and returns its address for programs.
+    pub(crate) async fn create_database(&self, name: &str) -> anyhow::Result<String> {
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        let mut connection = self.connect().await?;
+        sqlx::raw_sql(create).execute(&mut connection).await?;
+        let embedded = self.embedded.as_ref().context("PostgreSQL has ended")?;
+        Ok(embedded.url_of(name))
     }
 
     /// All of its processes. Sessions that have ended count: the main process waited for them.

@@ -26,9 +26,17 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// How long it may take to end after SIGTERM: its drain, and some.
 const STOP_LIMIT: Duration = Duration::from_secs(25);
 
+/// Pause between two looks at whether it is ready: short against a start.
+const READY_POLL: Duration = Duration::from_millis(5);
+
+/// Lines of its log that an error shows.
+const SHOWN_LINES: usize = 5;
+
 /// A server that listens on a local port, ended when it is dropped.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
+    /// From its start to its first 200 at `/readyz`.
+    pub(crate) ready_after: Duration,
     child: Child,
     log: PathBuf,
 }
@@ -42,10 +50,9 @@ impl Service {
         log: PathBuf,
         variables: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let output = OpenOptions::new().create(true).append(true).open(&log);
-        let output = output.with_context(|| format!("{} can't be written", log.display()))?;
-        let child = Command::new(program)
+        let address = free_address()?;
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("BIND_ADDRESS", address.to_string())
             .env("DATABASE_URL", url)
@@ -55,38 +62,70 @@ impl Service {
             .env("EVENT_RETENTION", "0s")
             .env("OPERATION_RETENTION", "0s")
             .env("WEBHOOK_ALLOW_PRIVATE", "true")
+            .envs(variables.iter().copied());
+        Self::spawn(command, address, log).await
+    }
+
+    /// Starts the simulated card processor of `program` on an empty database at `url`.
+    pub(crate) async fn start_processor(
+        program: &Path,
+        url: &str,
+        log: PathBuf,
+    ) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(program);
+        command
+            .arg("processor")
+            .env_clear()
+            .env("PROCESSOR_BIND_ADDRESS", address.to_string())
+            .env("PROCESSOR_DATABASE_URL", url);
+        Self::spawn(command, address, log).await
+    }
+
+    async fn spawn(
+        mut command: Command,
+        address: SocketAddr,
+        log: PathBuf,
+    ) -> anyhow::Result<Self> {
+        let output = OpenOptions::new().create(true).append(true).open(&log);
+        let output = output.with_context(|| format!("{} can't be written", log.display()))?;
+        let began = Instant::now();
+        let child = command
             .env("LOG_FORMAT", "json")
             .env("RUST_LOG", "warn")
-            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("{} can't be started", program.display()))?;
+            .with_context(|| {
+                let program = command.as_std().get_program().display();
+                format!("{program} can't be started: CHARGE_ONCE must name the release program")
+            })?;
         let mut service = Self {
             address,
+            ready_after: Duration::ZERO,
             child,
             log,
         };
-        service.wait_until_ready().await?;
+        service.wait_until_ready(began).await?;
+        service.ready_after = began.elapsed();
         Ok(service)
     }
 
-    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let until = Instant::now() + READY_LIMIT;
+    async fn wait_until_ready(&mut self, began: Instant) -> anyhow::Result<()> {
         loop {
             if matches!(load::get(self.address, "/readyz").await, Ok(200)) {
                 return Ok(());
             }
-            let log = self.log.display();
             if let Some(status) = self.child.try_wait()? {
-                bail!("the service ended with {status}; see {log}");
+                bail!("the service ended with {status}; {}", self.said());
             }
-            if Instant::now() > until {
-                bail!("the service is not ready after {READY_LIMIT:?}; see {log}");
+            if began.elapsed() > READY_LIMIT {
+                let said = self.said();
+                bail!("the service is not ready after {READY_LIMIT:?}; {said}");
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(READY_POLL).await;
         }
     }
 
@@ -100,18 +139,48 @@ impl Service {
         kill(self.pid()?, Signal::SIGTERM)?;
         let ended = timeout(STOP_LIMIT, self.child.wait()).await;
         let status = ended.context("the service does not end")??;
-        let log = self.log.display();
         ensure!(
             status.success(),
-            "the service ended with {status}; see {log}"
+            "the service ended with {status}; {}",
+            self.said()
         );
         Ok(())
+    }
+
+    /// The end of its log, which may be removed with the data.
+    fn said(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines.len().saturating_sub(SHOWN_LINES);
+        let last = lines.get(last..).unwrap_or_default().join("\n");
+        format!("{} ends with:\n{last}", self.log.display())
+    }
+
+    /// Its resident memory, in KiB.
+    pub(crate) fn resident_kib(&self) -> anyhow::Result<u64> {
+        let file = format!("/proc/{}/status", self.pid()?);
+        let status = std::fs::read_to_string(&file)
+            .with_context(|| format!("{file} can't be read: is this Linux?"))?;
+        resident_kib(&status).with_context(|| format!("{file} names no VmRSS"))
     }
 
     fn pid(&self) -> anyhow::Result<Pid> {
         let id = self.child.id().context("the service has ended")?;
         Ok(Pid::from_raw(id.cast_signed()))
     }
+}
+
+/// A local port that was free just now.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Reads what the kernel says about a process, as proc(5) describes it.
+fn resident_kib(status: &str) -> Option<u64> {
+    let value = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// Applies the migrations of `program` to the database at `url`.
@@ -127,4 +196,16 @@ pub(crate) async fn migrate(program: &Path, url: &str) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "the migration failed: {said}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resident_kib;
+
+    #[test]
+    fn resident_memory_is_read_from_what_the_kernel_says() {
+        let status = "Name:\tcharge-once\nVmHWM:\t   51200 kB\nVmRSS:\t   40960 kB\nThreads:\t9\n";
+        assert_eq!(resident_kib(status), Some(40_960));
+        assert_eq!(resident_kib("Name:\tzombie\n"), None);
+    }
 }

@@ -1,148 +1,181 @@
-//! What is measured at the service, and beside it.
+//! What is measured, in the order of the table.
 
-use uuid::Uuid;
+use super::servers::Server;
 
-use crate::{
-    data::{Shape, api_key, random},
-    load::Call,
-};
-
-/// One account sends everything: the cost of looking up API keys is not what is measured.
-const ACCOUNT: u64 = 0;
-
-/// Different keys that are replayed.
-pub(crate) const REPLAYED: u64 = 10_000;
-
-/// Load of one kind.
+/// Work of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// `GET /livez`: HTTP alone.
+    /// HTTP alone.
     Alive,
-    /// `POST /charges`, each with a key of its own.
+    /// New charges, each with a key of its own.
     Create,
-    /// One key again and again.
-    ReplayHot,
-    /// Many keys at random.
-    ReplayMany,
     /// The rows of a charge, in the transaction of a service without this project's library.
     Classic,
     /// The least that a charge under a key can be.
     Bare,
+    /// New orders.
+    Order,
+    /// One cent of a random charge, whose row is locked.
+    Refund,
+    /// New charges of a card that is declined.
+    Declined,
+    /// New charges with an amount that is refused. The refusal is stored like any outcome.
+    Refused,
+    /// One key again and again.
+    ReplayOne,
+    /// Keys at random, of [`REPLAYED`].
+    ReplayMany,
+    /// Keys at random, of [`STORED`].
+    ReplayAll,
+    /// Duplicates of a request that is still executed.
+    InFlight,
+    /// What a client does all day.
+    Mixed,
 }
 
+/// Different keys that are replayed: their replies fit in a small cache.
+pub(crate) const REPLAYED: u64 = 10_000;
+
+/// All keys that are stored before the measurement. Their replies need a large cache.
+pub(crate) const STORED: u64 = 100_000;
+
 /// Work on so many connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Case {
+    pub(crate) server: Server,
     pub(crate) work: Work,
     pub(crate) connections: usize,
 }
 
+/// New charges that are compared with pgbench and, at half of its rate, measured by the clock.
+pub(crate) const PEAK: Case = case(Work::Create, 64);
+
+/// What replays are compared with.
+pub(crate) const ALIVE: Case = case(Work::Alive, 16);
+
 /// What is measured in each round.
-pub(crate) const CASES: [Case; 13] = [
-    case(Work::Alive, 16),
+pub(crate) const CASES: [Case; 30] = [
+    ALIVE,
     case(Work::Create, 1),
-    case(Work::Classic, 1),
+    case(Work::Create, 8),
     case(Work::Create, 16),
-    case(Work::Classic, 16),
-    case(Work::Bare, 16),
-    case(Work::Create, 64),
-    case(Work::Classic, 64),
-    case(Work::Bare, 64),
+    PEAK,
     case(Work::Create, 256),
+    at(Server::WithoutBatches, Work::Create, 1),
+    at(Server::WithoutBatches, Work::Create, 16),
+    at(Server::WithoutBatches, Work::Create, 64),
+    case(Work::Classic, 1),
+    case(Work::Classic, 8),
+    case(Work::Classic, 16),
+    case(Work::Classic, 64),
     case(Work::Classic, 256),
-    case(Work::ReplayHot, 16),
+    case(Work::Bare, 16),
+    case(Work::Bare, 64),
+    at(Server::Pair, Work::Create, 64),
+    at(Server::Network, Work::Create, 16),
+    case(Work::Order, 16),
+    case(Work::Refund, 16),
+    case(Work::Declined, 16),
+    case(Work::Refused, 16),
+    case(Work::ReplayOne, 16),
+    case(Work::ReplayOne, 64),
     case(Work::ReplayMany, 16),
+    case(Work::ReplayMany, 64),
+    at(Server::WithoutCache, Work::ReplayMany, 64),
+    at(Server::LargeCache, Work::ReplayAll, 64),
+    case(Work::InFlight, 64),
+    case(Work::Mixed, 16),
 ];
 
-const fn case(work: Work, connections: usize) -> Case {
-    Case { work, connections }
+/// Work at the server with the defaults.
+pub(crate) const fn case(work: Work, connections: usize) -> Case {
+    at(Server::Default, work, connections)
+}
+
+pub(crate) const fn at(server: Server, work: Work, connections: usize) -> Case {
+    Case {
+        server,
+        work,
+        connections,
+    }
+}
+
+impl Case {
+    /// As the table shows it.
+    pub(crate) fn name(self) -> String {
+        format!("{}{}", self.work.name(), self.server.suffix())
+    }
 }
 
 impl Work {
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Alive => "GET /livez",
             Self::Create => "POST /charges, new keys",
-            Self::ReplayHot => "replay of one key",
-            Self::ReplayMany => "replay of 10,000 keys",
             Self::Classic => "pgbench: the same rows, one transaction",
             Self::Bare => "pgbench: two bare tables",
+            Self::Order => "POST /orders, new keys",
+            Self::Refund => "POST /refunds, new keys",
+            Self::Declined => "declined card, new keys: 402",
+            Self::Refused => "invalid amount, new keys: stored 400",
+            Self::ReplayOne => "replay of one key",
+            Self::ReplayMany => "replay of 10,000 keys",
+            Self::ReplayAll => "replay of 100,000 keys",
+            Self::InFlight => "duplicates of a request in flight: 409",
+            Self::Mixed => "70 % new charges, 20 % replays, 10 % lists",
         }
     }
-}
 
-/// Makes the request with a number; `None` for what pgbench does.
-pub(crate) fn requests(work: Work) -> Option<fn(&Shape, u64) -> Call> {
-    match work {
-        Work::Alive => Some(|_, _| Call::get("/livez".to_owned(), String::new())),
-        Work::Create => Some(|shape, number| {
-            let key = Uuid::new_v4().to_string();
-            with_api_key(shape.create(shape.approved(number), key))
-        }),
-        Work::ReplayHot => Some(|shape, _| with_api_key(shape.replay(shape.approved(0)))),
-        Work::ReplayMany => Some(|shape, number| {
-            let row = random(number, 3_000) % REPLAYED;
-            with_api_key(shape.replay(row))
-        }),
-        Work::Classic | Work::Bare => None,
+    /// Whether pgbench does it.
+    pub(crate) fn is_pgbench(self) -> bool {
+        matches!(self, Self::Classic | Self::Bare)
     }
-}
 
-/// The request whose key [`Work::ReplayMany`] replays.
-pub(crate) fn first_use(shape: &Shape, n: u64) -> Call {
-    let replay = shape.replay(n);
-    with_api_key(Call {
-        is_replay: false,
-        ..replay
-    })
-}
+    /// Whether it is beside pgbench in the table.
+    pub(crate) fn writes_a_charge(self) -> bool {
+        matches!(self, Self::Create | Self::Bare)
+    }
 
-fn with_api_key(call: Call) -> Call {
-    Call {
-        api_key: api_key(ACCOUNT),
-        ..call
+    /// Whether it is beside `GET /livez` in the table.
+    pub(crate) fn is_replay(self) -> bool {
+        matches!(self, Self::ReplayOne | Self::ReplayMany | Self::ReplayAll)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{HashMap, HashSet};
-
-    use anyhow::Context;
-
     use super::*;
 
-    const SHAPE: Shape = Shape {
-        rows: REPLAYED,
-        until_micros: 1_795_000_000_000_000,
-    };
-
     #[test]
-    fn a_replay_repeats_a_request_that_was_made() -> anyhow::Result<()> {
-        let made: HashMap<_, _> = (0..REPLAYED)
-            .map(|n| first_use(&SHAPE, n))
-            .map(|call| (call.idempotency_key.clone(), call.body))
-            .collect();
-        assert_eq!(made.len() as u64, REPLAYED);
-        for number in 0..1_000 {
-            for work in [Work::ReplayHot, Work::ReplayMany] {
-                let call = requests(work).context("requests")?(&SHAPE, number);
-                assert!(call.is_replay);
-                assert_eq!(made.get(&call.idempotency_key), Some(&call.body));
+    fn no_case_is_measured_twice_and_each_has_a_name_of_its_own() {
+        for (number, one) in CASES.iter().enumerate() {
+            for other in CASES.iter().skip(number + 1) {
+                let shown = |case: &Case| (case.name(), case.connections);
+                assert_ne!(shown(one), shown(other));
             }
         }
-        Ok(())
     }
 
     #[test]
-    fn a_new_charge_has_a_key_of_its_own_and_is_approved() -> anyhow::Result<()> {
-        let create = requests(Work::Create).context("requests")?;
-        let mut keys = HashSet::new();
-        for number in 0..100 {
-            let call = create(&SHAPE, number);
-            assert_eq!((call.status, call.is_replay), (201, false));
-            assert!(keys.insert(call.idempotency_key));
+    fn what_a_case_is_compared_with_is_measured_at_the_same_connections() {
+        for one in CASES {
+            let beside = [case(Work::Classic, one.connections)];
+            if one.work.writes_a_charge() {
+                assert!(
+                    beside.iter().all(|wanted| CASES.contains(wanted)),
+                    "{one:?}"
+                );
+            }
         }
-        Ok(())
+        assert!(CASES.contains(&ALIVE) && CASES.contains(&PEAK));
+    }
+
+    #[test]
+    fn names_say_what_differs_from_the_defaults() {
+        assert_eq!(PEAK.name(), "POST /charges, new keys");
+        let name = at(Server::WithoutBatches, Work::Create, 1).name();
+        assert_eq!(name, "POST /charges, new keys, BATCH=off");
+        let name = at(Server::LargeCache, Work::ReplayAll, 64).name();
+        assert_eq!(name, "replay of 100,000 keys, REPLAY_CACHE=256MiB");
     }
 }

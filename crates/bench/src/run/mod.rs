@@ -1,42 +1,43 @@
 //! `bench run`: what a request costs, beside what PostgreSQL alone takes for the same rows.
 //!
 //! Promise: every case is measured in every round, so that what else the machine does hits all of
-//! them. The service and pgbench write to the same PostgreSQL with the same settings.
+//! them. The services and pgbench write to the same PostgreSQL with the same settings.
 
 mod cases;
+mod footprint;
+mod in_flight;
+mod machine;
+mod paced;
 mod pgbench;
+mod plots;
 mod report;
+mod requests;
+mod servers;
+mod subjects;
 
 use std::{
     fs::Permissions,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
 use clap::Args;
 
 use self::{
-    cases::{CASES, Case, REPLAYED, Work},
-    pgbench::Script,
+    cases::{CASES, Case, PEAK},
+    paced::Paced,
+    report::Report,
+    subjects::Subjects,
 };
-use crate::{
-    data::{self, Shape},
-    load::{self, Until},
-    measure::{Sample, Series, Target},
-    postgres::{Parameters, Postgres},
-    service::{self, Service},
-    table,
-};
+use crate::{load::Schedule, measure::Series, stats::thousands, table};
 
-/// Sessions of PostgreSQL: pgbench has one for each of 256 clients.
-const SESSIONS: usize = 300;
+/// Length of a case in the round that is not counted: enough to fill caches.
+const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The scripts, as they are committed.
-const CLASSIC: &str = include_str!("../../pgbench/classic.sql");
-const BARE: &str = include_str!("../../pgbench/bare.sql");
-const BARE_TABLES: &str = include_str!("../../pgbench/bare-tables.sql");
+/// What set-up and the end take. Measured.
+const BESIDE: Duration = Duration::from_secs(45);
 
 /// Measures requests.
 #[derive(Debug, Args)]
@@ -50,25 +51,15 @@ pub(crate) struct Run {
     /// PostgreSQL's memory for pages.
     #[arg(long, default_value = "1GB")]
     shared_buffers: String,
-    /// Measured rounds of each case. One round before them is not counted.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    /// Measured rounds of each case. One short round before them is not counted.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Seconds of each case in a round.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Where the table is written.
+    /// Where the table is written. The plots are written beside it.
     #[arg(long, default_value = "target/bench/bench.md")]
     output: PathBuf,
-}
-
-/// What is measured, running.
-struct Subjects {
-    shape: Shape,
-    postgres: Postgres,
-    service: Service,
-    target: Target,
-    classic: Script,
-    bare: Script,
 }
 
 impl Run {
@@ -78,102 +69,105 @@ impl Run {
             !self.folder.exists(),
             "{folder} exists: remove it, or choose another folder"
         );
+        pgbench::ensure_installed().await?;
         std::fs::create_dir_all(&self.folder).with_context(|| format!("{folder} can't be made"))?;
         // PostgreSQL's user has to enter it where this process runs as root.
         std::fs::set_permissions(&self.folder, Permissions::from_mode(0o755))?;
         let _removed = Scratch(&self.folder);
-        let subjects = self.start().await?;
+        eprintln!("this takes about {} s", self.estimate().as_secs());
+        let subjects = Subjects::start(&self.program, &self.folder, &self.shared_buffers).await?;
+        let report = self.measure(&subjects).await?;
+        subjects.stop().await?;
+        plots::write(&self.output, &report.measured)?;
+        table::write_report(&self.output, &report.markdown())?;
+        // The rest of the report is worth keeping.
+        report.paced.ensure_kept()
+    }
+
+    async fn measure(&self, subjects: &Subjects) -> anyhow::Result<Report> {
+        let measured = self.rounds(subjects).await?;
+        let peak = CASES.iter().position(|case| *case == PEAK);
+        let peak = peak.and_then(|place| measured.get(place));
+        let peak = peak.map_or(0, Series::per_second);
+        let schedule = Schedule {
+            per_second: peak / 2,
+            length: self.paced_length(),
+        };
+        eprintln!("latency at {} requests per second", schedule.per_second);
+        let answered = subjects.measure_by(schedule).await?;
+        eprintln!("memory and starts");
+        Ok(Report {
+            about: self.about(subjects).await?,
+            measured,
+            paced: Paced { schedule, answered },
+            footprint: subjects.footprint(&self.program, &self.folder).await?,
+        })
+    }
+
+    /// Measures each case in each round. The series are in the order of [`CASES`].
+    async fn rounds(&self, subjects: &Subjects) -> anyhow::Result<Vec<Series>> {
         let mut measured: Vec<Series> = CASES.iter().map(|_| Series::default()).collect();
         for round in 0..=self.rounds {
-            for (case, series) in CASES.iter().zip(&mut measured) {
-                let sample = subjects.measure(*case, Duration::from_secs(self.seconds));
-                let sample = sample.await.with_context(|| case.work.name())?;
+            for (number, (case, series)) in (1..).zip(CASES.iter().zip(&mut measured)) {
+                let Some(length) = self.length(*case, round) else {
+                    continue;
+                };
+                let shown = format!("{}, {} connections", case.name(), case.connections);
+                let sample = subjects.measure(*case, length).await;
+                let sample = sample.with_context(|| shown.clone())?;
+                eprintln!(
+                    "round {round} of {}, case {number} of {}: {shown}: {} per second",
+                    self.rounds,
+                    CASES.len(),
+                    thousands(sample.per_second()),
+                );
                 if round > 0 {
                     series.push(sample);
                 }
             }
-            eprintln!("round {round} of {}", self.rounds);
         }
-        let about = self.about(&subjects).await?;
-        subjects.service.stop().await?;
-        subjects.postgres.stop().await?;
-        table::write_report(&self.output, &report::markdown(&about, &measured))
+        Ok(measured)
     }
 
-    async fn start(&self) -> anyhow::Result<Subjects> {
-        let parameters = Parameters::for_measuring(&self.shared_buffers);
-        let parameters = parameters.with_connections(SESSIONS);
-        let postgres = Postgres::start(&self.folder, parameters).await?;
-        service::migrate(&self.program, postgres.url()).await?;
-        let shape = Shape {
-            rows: REPLAYED,
-            until_micros: u64::try_from(UNIX_EPOCH.elapsed()?.as_micros())?,
+    /// How long a case is measured in a round. Round 0 is not counted; pgbench is not in it, because its
+    /// sessions are new in each round.
+    fn length(&self, case: Case, round: u32) -> Option<Duration> {
+        let length = Duration::from_secs(self.seconds);
+        match round {
+            0 if case.work.is_pgbench() => None,
+            0 => Some(length.min(WARM_UP)),
+            _ => Some(length),
+        }
+    }
+
+    /// How long requests are sent by the clock.
+    fn paced_length(&self) -> Duration {
+        Duration::from_secs(self.seconds) * self.rounds
+    }
+
+    /// About how long it takes.
+    fn estimate(&self) -> Duration {
+        let of_round = |round| {
+            let of_case = |case: &Case| {
+                let length = self.length(*case, round).unwrap_or_default();
+                match case.work.is_pgbench() && round > 0 {
+                    true => pgbench::takes(case.connections, length),
+                    false => length,
+                }
+            };
+            CASES.iter().map(of_case).sum::<Duration>()
         };
-        let mut connection = postgres.connect().await?;
-        data::accounts(&shape, &mut connection).await?;
-        sqlx::raw_sql(BARE_TABLES).execute(&mut connection).await?;
-        let log = self.folder.join("service.log");
-        let service = Service::start(&self.program, postgres.url(), log, &[]).await?;
-        let first = move |n| cases::first_use(&shape, n);
-        load::run(service.address, 16, &Until::Count(REPLAYED), first).await?;
-        sqlx::raw_sql("VACUUM (ANALYZE)")
-            .execute(&mut connection)
-            .await?;
-        // The reply that the service stored, so that pgbench stores the same bytes.
-        let reply: String = sqlx::query_scalar(
-            "SELECT convert_from(body, 'UTF8') FROM idempotency_keys WHERE status = 201 LIMIT 1",
-        )
-        .fetch_one(&mut connection)
-        .await?;
-        let account = shape.account_id(0).to_string();
-        let script =
-            |name, text| Script::write(&self.folder, name, text, account.clone(), reply.clone());
-        Ok(Subjects {
-            shape,
-            target: Target {
-                address: service.address,
-                service: service.processes()?,
-                postgres: postgres.processes()?,
-            },
-            classic: script("classic.sql", CLASSIC)?,
-            bare: script("bare.sql", BARE)?,
-            postgres,
-            service,
-        })
+        (0..=self.rounds).map(of_round).sum::<Duration>() + self.paced_length() + BESIDE
     }
 
-    /// What the table is about.
+    /// What the tables are about.
     async fn about(&self, subjects: &Subjects) -> anyhow::Result<String> {
-        let mut connection = subjects.postgres.connect().await?;
-        let version: String = sqlx::query_scalar("SHOW server_version")
-            .fetch_one(&mut connection)
-            .await?;
         Ok(format!(
-            "{} cores for everything, the load included; PostgreSQL {version} with shared_buffers {} \
-             and fsync on; {} rounds in turns of {} s, medians",
-            std::thread::available_parallelism()?,
-            self.shared_buffers,
+            "{}. Medians of {} rounds in turns, {} s for each case.",
+            subjects.machine().await?,
             self.rounds,
             self.seconds,
         ))
-    }
-}
-
-impl Subjects {
-    async fn measure(&self, case: Case, length: Duration) -> anyhow::Result<Sample> {
-        let Case { work, connections } = case;
-        if let Some(request) = cases::requests(work) {
-            let shape = self.shape;
-            let call = move |number| request(&shape, number);
-            let until = Until::For(length);
-            return self.target.measure(connections, &until, call).await;
-        }
-        let script = match work == Work::Bare {
-            true => &self.bare,
-            false => &self.classic,
-        };
-        let (postgres, target) = (&self.postgres, &self.target);
-        script.measure(postgres, target, connections, length).await
     }
 }
 
@@ -183,5 +177,37 @@ struct Scratch<'a>(&'a Path);
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Run, clap::Error> {
+        let given = ["bench", "--folder=data", "--program=charge-once"];
+        let line = Line::try_parse_from(given.iter().chain(arguments));
+        line.map(|line| line.run)
+    }
+
+    #[test]
+    fn the_defaults_take_less_than_ten_minutes() -> anyhow::Result<()> {
+        let estimate = parse(&[])?.estimate();
+        assert!(estimate < Duration::from_secs(600), "{estimate:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_measured_in_no_time() {
+        assert!(parse(&["--rounds=0"]).is_err());
+        assert!(parse(&["--seconds=0"]).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use anyhow::{Context, ensure};
@@ -18,9 +18,16 @@ use crate::{
 /// Threads of pgbench: it needs little of one core.
 const THREADS: usize = 2;
 
+/// How long one session takes to be ready, and how much more each other one. Measured.
+const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE_EACH: Duration = Duration::from_millis(12);
+
+/// What to do where there is no pgbench.
+const MISSING: &str = "pgbench can't be started: install the package postgresql-contrib, or run scripts/install-postgres";
+
 /// A script, and what it is called with.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(super) struct Script {
     file: PathBuf,
     account: String,
     body: String,
@@ -28,7 +35,7 @@ pub(crate) struct Script {
 
 impl Script {
     /// Writes a script of this package into `folder`, where pgbench finds it.
-    pub(crate) fn write(
+    pub(super) fn write(
         folder: &Path,
         name: &str,
         text: &str,
@@ -45,64 +52,93 @@ impl Script {
         })
     }
 
-    /// Runs it on so many connections. The CPU time of pgbench itself is not counted.
-    pub(crate) async fn measure(
+    /// Runs it on so many connections, and measures `length` of that. The CPU time of pgbench itself is
+    /// not counted; that of `target` is what an idle service takes meanwhile.
+    pub(super) async fn measure(
         &self,
         postgres: &Postgres,
         target: &Target,
         connections: usize,
         length: Duration,
     ) -> anyhow::Result<Sample> {
-        let before = target.postgres.used_us()?;
-        let service = target.service.used_us()?;
-        let answered = self.run(postgres, connections, length).await?;
-        let postgres_us = target.postgres.used_us()?.saturating_sub(before);
-        // The workers of an idle service.
-        let service_us = target.service.used_us()?.saturating_sub(service);
-        Ok(Sample::of(answered, service_us, postgres_us))
+        let folder = folder_beside(&self.file)?;
+        let settle = settle(connections);
+        let mut command = self.command(postgres, &folder, connections, settle + length)?;
+        let pgbench = command.spawn().context(MISSING)?;
+        tokio::time::sleep(settle).await;
+        let (before, from) = (target.cpu()?, UNIX_EPOCH.elapsed()?);
+        tokio::time::sleep(length).await;
+        let (after, to) = (target.cpu()?, UNIX_EPOCH.elapsed()?);
+        let output = pgbench.wait_with_output().await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "pgbench failed: {said}");
+        let mut latencies_us = Vec::new();
+        for entry in std::fs::read_dir(&folder)? {
+            let log = std::fs::read_to_string(entry?.path())?;
+            let transactions = log.lines().filter_map(transaction);
+            let measured = transactions.filter(|one| (from..to).contains(&one.ended));
+            latencies_us.extend(measured.map(|one| one.latency_us));
+        }
+        std::fs::remove_dir_all(&folder)?;
+        latencies_us.sort_unstable();
+        let took = to.saturating_sub(from);
+        Ok(Sample::of(Answered { latencies_us, took }, before, after))
     }
 
-    async fn run(
+    fn command(
         &self,
         postgres: &Postgres,
+        folder: &Path,
         connections: usize,
         length: Duration,
-    ) -> anyhow::Result<Answered> {
-        let folder = tempfile_beside(&self.file)?;
-        let seconds = length.as_secs().max(1);
-        let output = Command::new("pgbench")
+    ) -> anyhow::Result<Command> {
+        let mut command = Command::new("pgbench");
+        command
             .args(["--no-vacuum", "--protocol=prepared", "--log"])
             .arg(format!("--log-prefix={}", folder.join("log").display()))
             .arg(format!("--file={}", self.file.display()))
             .arg(format!("--client={connections}"))
             .arg(format!("--jobs={}", THREADS.min(connections)))
-            .arg(format!("--time={seconds}"))
+            .arg(format!("--time={}", whole_seconds(length)))
             .arg(format!("--define=account={}", self.account))
             .arg(format!("--define=body={}", self.body))
             .arg(format!("--host={}", postgres.socket_folder()?.display()))
             .args(["--port=5432", "--username=charge_once", "charge_once"])
             .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("pgbench can't be started; it is in the package postgresql-contrib")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "pgbench failed: {said}");
-        let summary = String::from_utf8_lossy(&output.stdout);
-        let took = took(&summary).with_context(|| format!("pgbench says: {summary}"))?;
-        let mut latencies_us = Vec::new();
-        for entry in std::fs::read_dir(&folder)? {
-            let log = std::fs::read_to_string(entry?.path())?;
-            latencies_us.extend(log.lines().filter_map(latency_us));
-        }
-        std::fs::remove_dir_all(&folder)?;
-        latencies_us.sort_unstable();
-        Ok(Answered { latencies_us, took })
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        Ok(command)
     }
 }
 
+/// How long its sessions take to connect and to prepare their statements, which is not measured: the
+/// sessions of a service have done so long ago.
+fn settle(connections: usize) -> Duration {
+    let connections = u32::try_from(connections).unwrap_or(u32::MAX);
+    SETTLE + SETTLE_EACH * connections
+}
+
+/// How long it takes to measure `length`.
+pub(super) fn takes(connections: usize, length: Duration) -> Duration {
+    Duration::from_secs(whole_seconds(settle(connections) + length))
+}
+
+/// pgbench takes no fractions.
+fn whole_seconds(length: Duration) -> u64 {
+    u64::try_from(length.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// Fails where pgbench is missing: better now than after minutes.
+pub(super) async fn ensure_installed() -> anyhow::Result<()> {
+    let version = Command::new("pgbench").arg("--version").output().await;
+    let version = version.context(MISSING)?;
+    ensure!(version.status.success(), MISSING);
+    Ok(())
+}
+
 /// An empty folder for the logs of one run.
-fn tempfile_beside(script: &Path) -> anyhow::Result<PathBuf> {
+fn folder_beside(script: &Path) -> anyhow::Result<PathBuf> {
     let folder = script.with_extension("log");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
@@ -111,20 +147,23 @@ fn tempfile_beside(script: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// A line of the log is: client, transaction, microseconds, script, time.
-fn latency_us(line: &str) -> Option<u32> {
-    line.split(' ').nth(2)?.parse().ok()
+/// One line of pgbench's log.
+#[derive(Debug, PartialEq, Eq)]
+struct Transaction {
+    latency_us: u32,
+    /// Since 1970.
+    ended: Duration,
 }
 
-/// How long the transactions took, without making the connections: their number through their rate.
-fn took(summary: &str) -> Option<Duration> {
-    let after = |start: &str| summary.lines().find_map(|line| line.strip_prefix(start));
-    let count = after("number of transactions actually processed: ")?;
-    let count: u64 = count.split(['/', ' ']).next()?.parse().ok()?;
-    let rate = after("tps = ")?.split('.').next()?.parse::<u64>().ok()?;
-    Some(Duration::from_micros(
-        (count * 1_000_000).checked_div(rate)?,
-    ))
+/// A line is: client, number, latency in microseconds, script, seconds and microseconds of its end.
+fn transaction(line: &str) -> Option<Transaction> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let seconds: u64 = fields.get(4)?.parse().ok()?;
+    let micros: u64 = fields.get(5)?.parse().ok()?;
+    Some(Transaction {
+        latency_us: fields.get(2)?.parse().ok()?,
+        ended: Duration::from_secs(seconds) + Duration::from_micros(micros),
+    })
 }
 
 #[cfg(test)]
@@ -132,18 +171,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pgbench_prints_is_read() {
-        let summary = "\
-transaction type: classic.sql
-number of transactions actually processed: 4521
-number of failed transactions: 0 (0.000%)
-latency average = 17.7 ms
-initial connection time = 21.4 ms
-tps = 904.200000 (without initial connection time)
-";
-        assert_eq!(took(summary), Some(Duration::from_micros(5_001_106)));
-        assert_eq!(took("tps = 0.0"), None);
-        assert_eq!(latency_us("0 199 2241 0 1175850568 995598"), Some(2_241));
-        assert_eq!(latency_us(""), None);
+    fn a_line_of_the_log_is_read() {
+        let expected = Transaction {
+            latency_us: 2_241,
+            ended: Duration::from_micros(1_175_850_568_995_598),
+        };
+        assert_eq!(
+            transaction("0 199 2241 0 1175850568 995598"),
+            Some(expected)
+        );
+        assert_eq!(transaction("0 199 2241 0"), None);
+        assert_eq!(transaction(""), None);
+    }
+
+    #[test]
+    fn pgbench_runs_until_the_measurement_has_ended() {
+        let length = Duration::from_secs(3);
+        for connections in [1, 16, 64, 256] {
+            assert!(takes(connections, length) >= settle(connections) + length);
+        }
+        assert_eq!(whole_seconds(Duration::from_secs(3)), 3);
     }
 }

@@ -223,8 +223,8 @@ impl Side {
 
 fn target(service: &Service, postgres: &Postgres) -> anyhow::Result<Target> {
     Ok(Target {
-        address: service.address,
-        service: service.processes()?,
+        addresses: vec![service.address],
+        services: vec![service.processes()?],
         postgres: postgres.processes()?,
     })
 }
