@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use hyper::Method;
+use tokio::runtime::Builder;
 
 use self::connection::Connection;
 pub(crate) use self::schedule::{Schedule, run_by};
@@ -77,6 +78,29 @@ pub(crate) async fn run<F>(
     addresses: &[SocketAddr],
     connections: usize,
     until: &Until,
+    call: F,
+) -> anyhow::Result<Answered>
+where
+    F: Fn(u64) -> Call + Send + Sync + 'static,
+{
+    let (addresses, until) = (addresses.to_vec(), until.clone());
+    on_one_thread(async move { send_until(&addresses, connections, until, call).await }).await
+}
+
+/// Runs load on a thread of its own. Between several threads, the load would take time to hand over to
+/// itself, which is no time of the service.
+async fn on_one_thread<T: Send + 'static>(
+    load: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+) -> anyhow::Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let ended = tokio::task::spawn_blocking(move || runtime.block_on(load));
+    ended.await?
+}
+
+async fn send_until<F>(
+    addresses: &[SocketAddr],
+    connections: usize,
+    until: Until,
     call: F,
 ) -> anyhow::Result<Answered>
 where

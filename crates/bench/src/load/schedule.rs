@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::future::try_join_all;
 
-use super::{Answered, Call, Connection, micros, open};
+use super::{Answered, Call, Connection, micros, on_one_thread, open};
 
 /// Nanoseconds of a second.
 const SECOND_NANOS: u128 = 1_000_000_000;
@@ -49,6 +49,20 @@ impl Schedule {
 /// counts from when it was due if every connection was busy then, else from when it was sent. It took
 /// until the last request was sent, and one distance more: a schedule that is kept takes its length.
 pub(crate) async fn run_by<F>(
+    addresses: &[SocketAddr],
+    connections: usize,
+    schedule: Schedule,
+    call: F,
+) -> anyhow::Result<Answered>
+where
+    F: Fn(u64) -> Call + Send + Sync + 'static,
+{
+    let addresses = addresses.to_vec();
+    on_one_thread(async move { send_scheduled(&addresses, connections, schedule, call).await })
+        .await
+}
+
+async fn send_scheduled<F>(
     addresses: &[SocketAddr],
     connections: usize,
     schedule: Schedule,

@@ -52,7 +52,7 @@ impl Statement {
         match self {
             Self::Sweep => "%DELETE FROM idempotency_keys AS record%",
             Self::Look => "%SELECT EXISTS%FROM idempotency_leases%recover_after <= now()%",
-            Self::Claim => "%UPDATE webhook_deliveries AS delivery%claim = CASE WHEN is_due%",
+            Self::Claim => "%UPDATE webhook_deliveries%claim = CASE WHEN next_attempt_at <= now()%",
         }
     }
 
