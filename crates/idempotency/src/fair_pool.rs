@@ -42,7 +42,7 @@ impl From<PgPool> for FairPool {
         let places = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
         Self {
             kept: Kept::of(pool),
-            places: FairPlaces::new(places),
+            places: FairPlaces::new(places, places),
         }
     }
 }
@@ -96,9 +96,10 @@ pub(crate) struct FairPlaces {
 }
 
 impl FairPlaces {
-    pub(crate) fn new(places: usize) -> Self {
+    /// So many places, of which one account may have `for_one` while no other asks.
+    pub(crate) fn new(places: usize, for_one: usize) -> Self {
         Self {
-            shares: Arc::new(Mutex::new(Shares::new(places))),
+            shares: Arc::new(Mutex::new(Shares::new(places, for_one))),
         }
     }
 
@@ -152,6 +153,8 @@ fn lock<W>(shares: &Mutex<Shares<W>>) -> MutexGuard<'_, Shares<W>> {
 #[derive(Debug)]
 struct Shares<W> {
     places: usize,
+    /// How many an account may have while no other asks.
+    for_one: usize,
     taken: usize,
     accounts: HashMap<Uuid, Account<W>>,
     /// Those that wait: by what they have, and then by when they began to wait.
@@ -172,9 +175,10 @@ struct Account<W> {
 }
 
 impl<W> Shares<W> {
-    fn new(places: usize) -> Self {
+    fn new(places: usize, for_one: usize) -> Self {
         Self {
             places,
+            for_one,
             taken: 0,
             accounts: HashMap::new(),
             waiting: BTreeSet::new(),
@@ -248,7 +252,7 @@ impl<W> Shares<W> {
         };
         let is_alone = others_asked.is_none_or(|at| now.duration_since(at) >= REMEMBERED_FOR);
         if is_alone {
-            self.places
+            self.for_one
         } else {
             (self.places / 2).max(1)
         }
@@ -312,7 +316,7 @@ mod tests {
 
     /// A pool of ten, of which Mallory has as many as he may, and waits for `waiting` more.
     fn crowded_by_mallory(now: Instant, waiting: usize) -> (Shares<usize>, usize) {
-        let mut shares = Shares::new(10);
+        let mut shares = Shares::new(10, 10);
         let taken = (0..20).take_while(|_| shares.take(MALLORY, now)).count();
         for number in 0..waiting {
             shares.wait(MALLORY, number);
@@ -337,7 +341,7 @@ mod tests {
     #[test]
     fn while_others_ask_an_account_has_half_of_the_pool() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(10);
+        let mut shares: Shares<usize> = Shares::new(10, 10);
         assert!(shares.take(ALICE, now));
         let taken = |shares: &mut Shares<usize>, now| {
             (0..20).take_while(|_| shares.take(MALLORY, now)).count()
@@ -368,7 +372,7 @@ mod tests {
     #[test]
     fn those_that_wait_have_the_whole_pool_again_when_the_others_are_gone() {
         let now = Instant::now();
-        let mut shares = Shares::new(4);
+        let mut shares = Shares::new(4, 4);
         assert!(shares.take(ALICE, now));
         assert!(shares.take(MALLORY, now) && shares.take(MALLORY, now));
         for number in 0..3 {
@@ -393,7 +397,7 @@ mod tests {
     #[test]
     fn an_account_without_connections_is_forgotten() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(1);
+        let mut shares: Shares<usize> = Shares::new(1, 1);
         assert!(shares.take(ALICE, now));
         assert!(!shares.take(BOB, now));
         shares.wait(BOB, 1);

@@ -178,6 +178,28 @@ impl Ended {
     }
 }
 
+/// Claims keys in a transaction elsewhere, which is open.
+async fn hold(
+    pool: &PgPool,
+    account_id: Uuid,
+    keys: &[&str],
+) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    let mut elsewhere = pool.begin().await.unwrap();
+    sqlx::query(
+        "INSERT INTO idempotency_keys
+                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
+                 created_at, expires_at)
+         SELECT $1, key, 1, sha256('x'), 'POST', '/', 'req_1', now(), now() + interval '1 day'
+           FROM unnest($2::text[]) AS key",
+    )
+    .bind(account_id)
+    .bind(keys)
+    .execute(&mut *elsewhere)
+    .await
+    .unwrap();
+    elsewhere
+}
+
 fn book(account_id: Uuid, key: &str, seat: &str) -> (Request, Book) {
     let seat = seat.to_owned();
     let book = Book(BookSeat { account_id, seat }, How::Books);
@@ -349,17 +371,7 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
 ) {
     let (mallory, alice) = (Uuid::now_v7(), Uuid::now_v7());
     let mut world = AtTheGate::set_up(options, connect).await;
-    let mut elsewhere = world.pool.begin().await.unwrap();
-    sqlx::query(
-        "INSERT INTO idempotency_keys
-                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
-                 created_at, expires_at)
-         VALUES ($1, 'held', 1, sha256('x'), 'POST', '/', 'req_1', now(), now() + interval '1 day')",
-    )
-    .bind(mallory)
-    .execute(&mut *elsewhere)
-    .await
-    .unwrap();
+    let elsewhere = hold(&world.pool, mallory, &["held"]).await;
     world.send(mallory, "held", How::Books);
     world.send(alice, "free", How::Books);
     let mut ended = world.open(2).await;
@@ -369,6 +381,29 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
     let (request, book) = book(mallory, "held", "held");
     let (record, replayed) = stored(ended.batches.run(request, book).await);
     assert_eq!((record.reply.status, replayed), (201, false));
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_falls_out_of_a_batch_waits_for_no_key_of_another_account(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (mallory, alice) = (Uuid::now_v7(), Uuid::now_v7());
+    let mut world = AtTheGate::set_up(options, connect).await;
+    // More than may run alone at a time.
+    let keys = ["1", "2", "3", "4", "5", "6"];
+    let elsewhere = hold(&world.pool, mallory, &keys).await;
+    for key in keys {
+        world.send(mallory, key, How::Books);
+    }
+    world.send(alice, "free", How::Books);
+    let ended = world.open(7).await;
+    elsewhere.rollback().await.unwrap();
+    // In the order in which they ended.
+    let accounts = ended.outcomes.iter().map(|(id, _)| id.split(' ').next());
+    let accounts: Vec<_> = accounts.map(Option::unwrap).collect();
+    let first_of = |account: Uuid| accounts.iter().position(|one| *one == account.to_string());
+    assert!(first_of(alice) < first_of(mallory), "{accounts:?}");
 }
 
 #[sqlx::test(migrations = false)]

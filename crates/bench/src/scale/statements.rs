@@ -189,7 +189,44 @@ pub(crate) async fn reset(connection: &mut PgConnection) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use super::*;
+
+    /// What the macros of sqlx noted of each query.
+    #[derive(serde::Deserialize)]
+    struct Noted {
+        query: String,
+    }
+
+    #[test]
+    fn a_pattern_finds_one_statement_of_the_program() -> anyhow::Result<()> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut queries = Vec::new();
+        for folder in [".sqlx", "crates/idempotency/.sqlx"] {
+            for file in fs::read_dir(root.join(folder))? {
+                let noted: Noted = serde_json::from_slice(&fs::read(file?.path())?)?;
+                queries.push(noted.query);
+            }
+        }
+        for statement in [Statement::Sweep, Statement::Look, Statement::Claim] {
+            let matches = |query: &&String| {
+                let mut rest = query.as_str();
+                statement
+                    .pattern()
+                    .split('%')
+                    .all(|part| match rest.split_once(part) {
+                        Some((_, after)) => {
+                            rest = after;
+                            true
+                        }
+                        None => false,
+                    })
+            };
+            assert_eq!(queries.iter().filter(matches).count(), 1, "{statement:?}");
+        }
+        Ok(())
+    }
 
     #[test]
     fn one_slow_call_does_not_move_the_median_and_a_pause_is_no_look() {

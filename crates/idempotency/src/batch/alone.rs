@@ -2,7 +2,7 @@
 //!
 //! Promise: an account that holds up batches, with keys that another replica holds or with rows that are
 //! refused, holds up few. What falls out of batches uses half of the pool at most, and one account half of
-//! that while others want it.
+//! that, so that others who fell out with it find a place at once.
 
 use std::{
     collections::HashMap,
@@ -48,7 +48,7 @@ impl Alone {
         let places = usize::try_from(pool_connections / 2).unwrap_or(1).max(1);
         Self {
             accounts: Arc::default(),
-            places: FairPlaces::new(places),
+            places: FairPlaces::new(places, places.div_ceil(2)),
         }
     }
 
