@@ -28,6 +28,12 @@ const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
 /// The transaction that wrote a row.
 const TRANSACTIONS: &str = "SELECT count(DISTINCT xmin::text) FROM idempotency_keys";
 
+/// Those that wait at the gate.
+const AT_THE_GATE: &str = "
+    SELECT count(*) FROM pg_locks
+     WHERE locktype = 'advisory' AND NOT granted
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
 /// What a booking does in a batch.
 #[derive(Clone, Copy)]
 enum How {
@@ -115,11 +121,19 @@ struct AtTheGate {
 
 impl AtTheGate {
     async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
+        Self::with_connections(1, options, connect).await
+    }
+
+    async fn with_connections(
+        connections: u32,
+        options: PgPoolOptions,
+        connect: PgConnectOptions,
+    ) -> Self {
         let (pool, idempotency) = set_up(options.max_connections(10), connect).await;
         let mut gate = pool.begin().await.unwrap();
         let close = "SELECT pg_advisory_xact_lock(42)";
         sqlx::raw_sql(close).execute(&mut *gate).await.unwrap();
-        let batches = Batches::new(&idempotency, 1);
+        let batches = Batches::new(&idempotency, connections);
         let mut this = Self {
             pool,
             idempotency,
@@ -128,8 +142,7 @@ impl AtTheGate {
             sent: JoinSet::new(),
         };
         this.send(Uuid::now_v7(), "gate", How::WaitsAtTheGate);
-        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        while count(&this.pool, waits).await == 0 {
+        while count(&this.pool, AT_THE_GATE).await == 0 {
             tokio::task::yield_now().await;
         }
         this
@@ -381,6 +394,20 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
     let (request, book) = book(mallory, "held", "held");
     let (record, replayed) = stored(ended.batches.run(request, book).await);
     assert_eq!((record.reply.status, replayed), (201, false));
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_batch_that_hangs_holds_up_no_other(options: PgPoolOptions, connect: PgConnectOptions) {
+    let account_id = Uuid::now_v7();
+    let world = AtTheGate::with_connections(2, options, connect).await;
+    let (request, book) = book(account_id, "free", "free");
+    let (record, replayed) = stored(world.batches.run(request, book).await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    // By a batch of its own: nothing else would have given it the transaction's time in its reply.
+    let body = String::from_utf8(record.reply.body.clone()).unwrap();
+    assert!(body.contains(&record.created_at.to_string()), "{body}");
+    // The other batch still hangs: it does for almost a second.
+    assert_eq!(count(&world.pool, AT_THE_GATE).await, 1);
 }
 
 #[sqlx::test(migrations = false)]

@@ -6,7 +6,10 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{
     claims,
@@ -39,6 +42,8 @@ pub(super) struct Batch {
     pub(super) idempotency: Idempotency,
     /// That of the batch before.
     pub(super) connection: Option<Clean>,
+    /// Held while the batch is prepared. `None`: it waited too long for its turn.
+    pub(super) turn: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection on which no transaction is open.
@@ -83,6 +88,7 @@ impl Batch {
             }
             Err(_) => return None,
         };
+        self.turn = None;
         let unknown = match timeout_at(committed_by, claims::commit(&mut connection)).await {
             Ok(Ok(())) => {
                 for (member, record) in won {
