@@ -83,46 +83,47 @@ pub(crate) async fn run<F>(
 where
     F: Fn(u64) -> Call + Send + Sync + 'static,
 {
-    let (addresses, until) = (addresses.to_vec(), until.clone());
-    on_one_thread(async move { send_until(&addresses, connections, until, call).await }).await
+    let (call, next) = (Arc::new(call), Arc::new(AtomicU64::new(0)));
+    let until = until.clone();
+    on_connections(addresses, connections, move |connection, began| {
+        let (call, next, until) = (Arc::clone(&call), Arc::clone(&next), until.clone());
+        async move { send_all(connection, &*call, &next, &until, began).await }
+    })
+    .await
 }
 
-/// Runs load on a thread of its own. Between several threads, the load would take time to hand over to
-/// itself, which is no time of the service.
-async fn on_one_thread<T: Send + 'static>(
-    load: impl Future<Output = anyhow::Result<T>> + Send + 'static,
-) -> anyhow::Result<T> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let ended = tokio::task::spawn_blocking(move || runtime.block_on(load));
-    ended.await?
-}
-
-async fn send_until<F>(
+/// Runs `send` on each of so many connections, with the time when the load began. It returns its latencies
+/// in microseconds, and when it ended.
+///
+/// The load has a thread of its own. Between several threads, it would take time to hand over to itself,
+/// which is no time of the service.
+async fn on_connections<F>(
     addresses: &[SocketAddr],
     connections: usize,
-    until: Until,
-    call: F,
+    send: impl Fn(Connection, Instant) -> F + Send + 'static,
 ) -> anyhow::Result<Answered>
 where
-    F: Fn(u64) -> Call + Send + Sync + 'static,
+    F: Future<Output = anyhow::Result<(Vec<u32>, Duration)>> + Send + 'static,
 {
-    let call = Arc::new(call);
-    let next = Arc::new(AtomicU64::new(0));
-    // Connections are made before the clock starts.
-    let ready = open(addresses, connections).await?;
-    let began = Instant::now();
-    let senders = ready.into_iter().map(|mut connection| {
-        let (call, next, until) = (Arc::clone(&call), Arc::clone(&next), until.clone());
-        tokio::spawn(async move { send_all(&mut connection, &*call, &next, &until).await })
-    });
-    let ended = try_join_all(senders).await?;
-    let took = began.elapsed();
-    let mut latencies_us = Vec::new();
-    for latencies in ended {
-        latencies_us.extend(latencies?);
-    }
-    latencies_us.sort_unstable();
-    Ok(Answered { latencies_us, took })
+    let addresses = addresses.to_vec();
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let load = async move {
+        let addresses = addresses.iter().cycle().take(connections);
+        // Connections are made before the clock starts.
+        let ready = try_join_all(addresses.map(|address| Connection::open(*address))).await?;
+        let began = Instant::now();
+        let senders = ready.into_iter();
+        let senders = senders.map(|connection| tokio::spawn(send(connection, began)));
+        let mut answered = Answered::default();
+        for sent in try_join_all(senders).await? {
+            let (latencies_us, ended) = sent?;
+            answered.latencies_us.extend(latencies_us);
+            answered.took = answered.took.max(ended);
+        }
+        answered.latencies_us.sort_unstable();
+        anyhow::Ok(answered)
+    };
+    tokio::task::spawn_blocking(move || runtime.block_on(load)).await?
 }
 
 /// Sends one request, and returns the body of its reply.
@@ -135,35 +136,29 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<u16> 
     Connection::open(address).await?.status_of(path).await
 }
 
-/// Makes connections, to each address in turns.
-async fn open(addresses: &[SocketAddr], connections: usize) -> anyhow::Result<Vec<Connection>> {
-    let addresses = addresses.iter().cycle().take(connections);
-    try_join_all(addresses.map(|address| Connection::open(*address))).await
-}
-
-/// Sends until the load ends. Returns the latencies in microseconds.
+/// Sends until the load ends. Returns the latencies in microseconds, and when it ended.
 async fn send_all(
-    connection: &mut Connection,
+    mut connection: Connection,
     call: &impl Fn(u64) -> Call,
     next: &AtomicU64,
     until: &Until,
-) -> anyhow::Result<Vec<u32>> {
+    began: Instant,
+) -> anyhow::Result<(Vec<u32>, Duration)> {
     let mut latencies = Vec::new();
-    let start = Instant::now();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let is_over = match until {
             Until::Count(count) => number >= *count,
-            Until::For(length) => start.elapsed() >= *length,
+            Until::For(length) => began.elapsed() >= *length,
             Until::Stopped(stopped) => stopped.load(Ordering::Relaxed),
         };
         if is_over {
-            return Ok(latencies);
+            return Ok((latencies, began.elapsed()));
         }
         let call = call(number);
-        let began = Instant::now();
+        let sent = Instant::now();
         connection.send(&call).await?;
-        latencies.push(micros(began.elapsed()));
+        latencies.push(micros(sent.elapsed()));
     }
 }
 

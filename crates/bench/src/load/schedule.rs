@@ -12,9 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::try_join_all;
-
-use super::{Answered, Call, Connection, micros, on_one_thread, open};
+use super::{Answered, Call, Connection, micros, on_connections};
 
 /// Nanoseconds of a second.
 const SECOND_NANOS: u128 = 1_000_000_000;
@@ -57,42 +55,18 @@ pub(crate) async fn run_by<F>(
 where
     F: Fn(u64) -> Call + Send + Sync + 'static,
 {
-    let addresses = addresses.to_vec();
-    on_one_thread(async move { send_scheduled(&addresses, connections, schedule, call).await })
-        .await
-}
-
-async fn send_scheduled<F>(
-    addresses: &[SocketAddr],
-    connections: usize,
-    schedule: Schedule,
-    call: F,
-) -> anyhow::Result<Answered>
-where
-    F: Fn(u64) -> Call + Send + Sync + 'static,
-{
-    let call = Arc::new(call);
-    let next = Arc::new(AtomicU64::new(0));
-    let ready = open(addresses, connections).await?;
-    let began = Instant::now();
-    let senders = ready.into_iter().map(|mut connection| {
+    let (call, next) = (Arc::new(call), Arc::new(AtomicU64::new(0)));
+    on_connections(addresses, connections, move |connection, began| {
         let (call, next) = (Arc::clone(&call), Arc::clone(&next));
-        tokio::spawn(async move { send_due(&mut connection, &*call, &next, schedule, began).await })
-    });
-    let mut answered = Answered::default();
-    for sent in try_join_all(senders).await? {
-        let (latencies, last) = sent?;
-        answered.latencies_us.extend(latencies);
-        answered.took = answered.took.max(last + schedule.due(1));
-    }
-    answered.latencies_us.sort_unstable();
-    Ok(answered)
+        async move { send_due(connection, &*call, &next, schedule, began).await }
+    })
+    .await
 }
 
-/// Sends until the schedule ends. Returns the latencies in microseconds, and when the last request was
-/// sent.
+/// Sends until the schedule ends. Returns the latencies in microseconds, and a distance after the last
+/// request was sent.
 async fn send_due(
-    connection: &mut Connection,
+    mut connection: Connection,
     call: &impl Fn(u64) -> Call,
     next: &AtomicU64,
     schedule: Schedule,
@@ -103,7 +77,7 @@ async fn send_due(
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= schedule.requests() {
-            return Ok((latencies, last));
+            return Ok((latencies, last + schedule.due(1)));
         }
         let call = call(number);
         let due = schedule.due(number);
