@@ -80,7 +80,8 @@ pub(crate) enum Place {
     Follower(Follower),
 }
 
-type EntryId = (Uuid, IdempotencyKey);
+/// What requests and records are kept under in memory: the account and the key.
+pub(crate) type EntryId = (Uuid, IdempotencyKey);
 
 struct InFlightEntry {
     request: Request,
@@ -126,7 +127,7 @@ impl InFlight {
 
     /// Leads if no other request here has the key, else follows.
     pub(crate) fn join(&self, request: &Request) -> Place {
-        let id = (request.account_id, request.key.clone());
+        let id = request.entry_id();
         let mut state = self.lock();
         let State {
             entries,

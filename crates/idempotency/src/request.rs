@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
-use crate::{Failure, Fingerprint, FingerprintInput, IdempotencyKey, KeyError, Parameters, Record};
+use crate::{
+    Failure, Fingerprint, FingerprintInput, IdempotencyKey, KeyError, Parameters, Record,
+    in_flight::EntryId,
+};
 
 /// One request that carries an idempotency key.
 #[derive(Debug, Clone)]
@@ -42,6 +45,11 @@ impl Request {
             request_id: format!("req_{}", Uuid::now_v7().simple()),
             wait: Duration::ZERO,
         }
+    }
+
+    /// What it is kept under in memory.
+    pub(crate) fn entry_id(&self) -> EntryId {
+        (self.account_id, self.key.clone())
     }
 
     /// Work that belongs to a larger request: `path` says which part, and is its key in a scope

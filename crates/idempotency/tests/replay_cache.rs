@@ -87,14 +87,35 @@ async fn within_reason<T>(what: &str, event: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until the one record is dead, by the database's clock.
-async fn expired(pool: &PgPool) {
-    let expired = async {
-        while count(pool, EXPIRED).await == 0 {
-            tokio::task::yield_now().await;
+/// A replica that remembers a request whose record is dead, by the database's clock. It booked seat 1a.
+struct Expired {
+    pool: PgPool,
+    replica: Replica,
+    account: Uuid,
+    request: Request,
+}
+
+impl Expired {
+    async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
+        let account = Uuid::now_v7();
+        let (pool, idempotency) = set_up(options, connect).await;
+        let replica = Replica::with_short_lives(&pool, idempotency).await;
+        let request = request(account, "key", "/bookings", r#"{"seat":"1a"}"#);
+        stored(replica.run(&request, book(account, "1a")).await);
+        replica.remembers(&request).await;
+        let expired = async {
+            while count(&pool, EXPIRED).await == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        within_reason("the record expires", expired).await;
+        Self {
+            pool,
+            replica,
+            account,
+            request,
         }
-    };
-    within_reason("the record expires", expired).await;
+    }
 }
 
 fn book(account_id: Uuid, seat: &str) -> BookSeat {
@@ -208,13 +229,12 @@ async fn a_record_that_the_database_calls_dead_is_not_answered(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let account = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options, connect).await;
-    let replica = Replica::with_short_lives(&pool, idempotency).await;
-    let request = request(account, "key", "/bookings", "{}");
-    stored(replica.run(&request, book(account, "1a")).await);
-    replica.remembers(&request).await;
-    expired(&pool).await;
+    let Expired {
+        replica,
+        account,
+        request,
+        ..
+    } = Expired::set_up(options, connect).await;
     assert!(replica.cache.look_up(&request).is_none());
     // The seat is taken, by the request before: this is another one.
     let (again, replayed) = stored(replica.run(&request, book(account, "1a")).await);
@@ -226,14 +246,13 @@ async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let account = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options, connect).await;
-    let one = Replica::with_short_lives(&pool, idempotency.clone()).await;
-    let other = Replica::of(idempotency);
-    let old = request(account, "key", "/bookings", r#"{"seat":"1a"}"#);
-    stored(one.run(&old, book(account, "1a")).await);
-    one.remembers(&old).await;
-    expired(&pool).await;
+    let Expired {
+        pool,
+        replica: one,
+        account,
+        request: old,
+    } = Expired::set_up(options, connect).await;
+    let other = Replica::of(Idempotency::new(pool.clone(), Settings::default()).unwrap());
 
     let new = request(account, "key", "/bookings", r#"{"seat":"1b"}"#);
     let (_, replayed) = stored(other.run(&new, book(account, "1b")).await);
@@ -250,13 +269,12 @@ async fn a_key_that_another_replica_swept_is_free(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let account = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options, connect).await;
-    let replica = Replica::with_short_lives(&pool, idempotency).await;
-    let request = request(account, "key", "/bookings", "{}");
-    stored(replica.run(&request, book(account, "1a")).await);
-    replica.remembers(&request).await;
-    expired(&pool).await;
+    let Expired {
+        pool,
+        replica,
+        account,
+        request,
+    } = Expired::set_up(options, connect).await;
     let mut elsewhere = pool.acquire().await.unwrap();
     let swept = sweep(&mut elsewhere, SweepPace::default()).await.unwrap();
     assert_eq!(swept, 1);

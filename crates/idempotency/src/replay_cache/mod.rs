@@ -25,10 +25,10 @@ use std::{future::Future, mem::size_of, num::NonZeroU64, sync::Arc, time::Durati
 
 use chrono::TimeDelta;
 use moka::{policy::EvictionPolicy, sync::Cache};
-use uuid::Uuid;
 
 use crate::{
-    Idempotency, IdempotencyKey, Outcome, Record, Request, in_flight::Conclusion,
+    Idempotency, Outcome, Record, Request,
+    in_flight::{Conclusion, EntryId},
     transaction::compare,
 };
 use database_clock::{DatabaseClock, Server, Showing};
@@ -47,11 +47,9 @@ const ENTRY_OVERHEAD: usize = 300;
 /// Completed records, by account and key. Cheap to clone; all clones share them.
 #[derive(Clone)]
 pub struct ReplayCache {
-    entries: Cache<Id, Entry>,
+    entries: Cache<EntryId, Entry>,
     clock: DatabaseClock,
 }
-
-type Id = (Uuid, IdempotencyKey);
 
 #[derive(Clone)]
 struct Entry {
@@ -67,7 +65,7 @@ impl ReplayCache {
         Self {
             entries: Cache::builder()
                 .max_capacity(bytes.get())
-                .weigher(|(_, key): &Id, Entry { record, .. }| {
+                .weigher(|(_, key): &EntryId, Entry { record, .. }| {
                     let bytes = ENTRY_OVERHEAD + key.as_str().len() + size_of_record(record);
                     u32::try_from(bytes).unwrap_or(u32::MAX)
                 })
@@ -91,7 +89,7 @@ impl ReplayCache {
             return outcome;
         }
         let server = self.clock.showing().map(|showing| showing.server);
-        let id = (request.account_id, request.key.clone());
+        let id = request.entry_id();
         let outcome = execute(request).await;
         if let (Outcome::Stored { record, .. }, Some(server)) = (&outcome, server) {
             let record = Arc::clone(record);
@@ -102,8 +100,7 @@ impl ReplayCache {
 
     /// What the request's key stands for: a replay, or a reuse. `None`: only the database knows.
     pub fn look_up(&self, request: &Request) -> Option<Outcome> {
-        let id = (request.account_id, request.key.clone());
-        let Entry { record, server } = self.entries.get(&id)?;
+        let Entry { record, server } = self.entries.get(&request.entry_id())?;
         if !is_alive(&record, server, self.clock.showing()?) {
             return None;
         }
