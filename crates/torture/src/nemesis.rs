@@ -24,11 +24,12 @@ use crate::{
 
 /// A deck of faults. It is shuffled and dealt to its end again and again, so that a short run has
 /// every kind too.
-const DECK: [(Kind, usize); 18] = [
+const DECK: [(Kind, usize); 19] = [
     (Kind::KillReplica, 3),
     (Kind::RollingRestart, 1),
     (Kind::StopReplica, 2),
-    (Kind::LateHolder, 1),
+    (Kind::LateHolder, 2),
+    (Kind::RefusedTakeover, 2),
     (Kind::StopPostgres, 1),
     (Kind::RestartPostgres, 1),
     (Kind::EndSessions, 3),
@@ -51,6 +52,7 @@ enum Kind {
     RollingRestart,
     StopReplica,
     LateHolder,
+    RefusedTakeover,
     StopPostgres,
     RestartPostgres,
     EndSessions,
@@ -74,7 +76,7 @@ pub(crate) type Faults = BTreeMap<String, u64>;
 const OVERLAPPING: [(Kind, usize); 5] = [
     (Kind::ClientNetwork, 2),
     (Kind::DatabaseNetwork, 2),
-    (Kind::LostCommits, 2),
+    (Kind::LostCommits, 4),
     (Kind::EndSessions, 1),
     (Kind::ProcessorNetwork, 1),
 ];
@@ -142,6 +144,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             Some("SIGSTOP of a replica".to_owned())
         }
         Kind::LateHolder => late_holder(world, replica, random).await,
+        Kind::RefusedTakeover => refused_takeover(world, replica, random).await,
         Kind::StopPostgres => {
             world.cluster.signal_all(Signal::SIGSTOP);
             pause(random, 200, 4_000).await;
@@ -168,7 +171,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LostCommits => {
-            let fault = match random.random_ratio(3, 4) {
+            let fault = match random.random_ratio(1, 2) {
                 true => NetworkFault::LosesAnswersToCommit,
                 false => NetworkFault::LosesCommits,
             };
@@ -358,6 +361,30 @@ async fn late_holder(world: &World, replica: &Replica, random: &mut ChaCha12Rng)
     Some("holder late for its lease".to_owned())
 }
 
+/// A holder that ends with its calls on their way, so that no replica learns that they are executed.
+/// Another one takes its operations over when the lease runs out, and is told "not executed" of its own
+/// call.
+async fn refused_takeover(
+    world: &World,
+    replica: &Replica,
+    random: &mut ChaCha12Rng,
+) -> Option<String> {
+    let network = replica.processor.as_ref()?;
+    network.inject(NetworkFault::Delayed(Duration::from_millis(400)));
+    pause(random, 500, 700).await;
+    // The proxy delivers what it has read, although its sender is gone.
+    replica.process.kill().await;
+    sleep(Duration::from_millis(500)).await;
+    network.inject(NetworkFault::None);
+    replica.process.restart().await.ok()?;
+    sleep(LEASE.saturating_sub(Duration::from_millis(1_500))).await;
+    for _ in 0..random.random_range(6..12) {
+        set_fault(world, "refuse", 4).await;
+        pause(random, 200, 400).await;
+    }
+    Some("refused takeover of a dead holder's operations".to_owned())
+}
+
 /// One replica can't connect to the processor, and the way of the others is long: what is certainly
 /// not executed by the one is on its way from another.
 async fn partition(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -> Option<String> {
@@ -391,8 +418,8 @@ async fn late_refusals(
     let network = replica.processor.as_ref()?;
     let delay = Duration::from_millis(random.random_range(200..800));
     network.inject(NetworkFault::Delayed(delay));
-    for _ in 0..random.random_range(4..10) {
-        set_fault(world, "refuse", random.random_range(1..3)).await;
+    for _ in 0..random.random_range(6..14) {
+        set_fault(world, "refuse", random.random_range(1..4)).await;
         pause(random, 100, 400).await;
     }
     network.inject(NetworkFault::None);
