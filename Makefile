@@ -20,7 +20,7 @@ help: ## list these targets
 run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 	@scripts/install-postgres
 	@# The script builds too, but quietly. The first time takes minutes, which should be seen.
-	@cargo build --release --locked
+	@cargo build --locked
 	@exec scripts/charge-once
 
 .PHONY: test
