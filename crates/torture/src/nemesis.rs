@@ -13,7 +13,7 @@ use rand::{
 use rand_chacha::ChaCha12Rng;
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
     cluster::DATABASE,
@@ -43,7 +43,7 @@ const DECK: [(Kind, usize); 19] = [
     (Kind::ProcessorNetwork, 3),
     (Kind::ProcessorFaults, 3),
     (Kind::Partition, 2),
-    (Kind::LateRefusals, 3),
+    (Kind::LateRefusals, 4),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +73,13 @@ enum Kind {
 pub(crate) type Faults = BTreeMap<String, u64>;
 
 /// Faults of networks and sessions, which may meet any other fault.
-const OVERLAPPING: [(Kind, usize); 5] = [
+const OVERLAPPING: [(Kind, usize); 6] = [
     (Kind::ClientNetwork, 2),
     (Kind::DatabaseNetwork, 2),
     (Kind::LostCommits, 4),
     (Kind::EndSessions, 1),
     (Kind::ProcessorNetwork, 1),
+    (Kind::Partition, 3),
 ];
 
 /// Makes faults until it is dropped: those of the whole deck one after the other, and beside them
@@ -104,10 +105,11 @@ async fn deal(
     loop {
         deck.shuffle(random);
         for kind in &deck {
+            // What can't be made here takes no time.
             if let Some(name) = strike(world, *kind, random).await {
                 *history::lock(faults).entry(name).or_default() += 1;
+                pause(random, *between.start(), *between.end()).await;
             }
-            pause(random, *between.start(), *between.end()).await;
         }
         let whole = kinds
             .iter()
@@ -374,13 +376,15 @@ async fn refused_takeover(
     pause(random, 500, 700).await;
     // The proxy delivers what it has read, although its sender is gone.
     replica.process.kill().await;
+    let killed = Instant::now();
     sleep(Duration::from_millis(500)).await;
     network.inject(NetworkFault::None);
     replica.process.restart().await.ok()?;
-    sleep(LEASE.saturating_sub(Duration::from_millis(1_500))).await;
-    for _ in 0..random.random_range(6..12) {
-        set_fault(world, "refuse", 4).await;
-        pause(random, 200, 400).await;
+    // Its leases were taken in the last half second of its life.
+    sleep_until(killed + LEASE - Duration::from_millis(600)).await;
+    for _ in 0..random.random_range(5..10) {
+        set_fault(world, "refuse", 20).await;
+        pause(random, 150, 300).await;
     }
     Some("refused takeover of a dead holder's operations".to_owned())
 }
