@@ -164,12 +164,14 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::ClientNetwork => {
             let fault = network_fault(random);
-            let is_met = inject(&replica.clients, fault, random).await;
+            let is_met = inject(vec![&replica.clients], fault, random).await;
             is_met.then(|| format!("clients' network: {}", name_of(fault)))
         }
         Kind::DatabaseNetwork => {
             let fault = network_fault(random);
-            let is_met = inject(&replica.database, fault, random).await;
+            // Every replica's, because a COMMIT passes on each for a moment only.
+            let networks = world.replicas.iter().map(|one| &one.database).collect();
+            let is_met = inject(networks, fault, random).await;
             is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LostCommits => {
@@ -177,7 +179,9 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
                 true => NetworkFault::LosesAnswersToCommit,
                 false => NetworkFault::LosesCommits,
             };
-            let is_met = inject(&replica.database, fault, random).await;
+            // Every replica's, because a COMMIT passes on each for a moment only.
+            let networks = world.replicas.iter().map(|one| &one.database).collect();
+            let is_met = inject(networks, fault, random).await;
             is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LockRows => {
@@ -234,16 +238,18 @@ fn name_of(fault: NetworkFault) -> &'static str {
     }
 }
 
-/// Gives a network a fault for a while. `false`: no byte met it.
-async fn inject(network: &Proxy, fault: NetworkFault, random: &mut ChaCha12Rng) -> bool {
-    let before = network.met();
-    network.inject(fault);
+/// Gives networks a fault for a while. `false`: no byte met it.
+async fn inject(networks: Vec<&Proxy>, fault: NetworkFault, random: &mut ChaCha12Rng) -> bool {
+    let met = || networks.iter().map(|network| network.met()).sum::<u64>();
+    let all = |fault| networks.iter().for_each(|network| network.inject(fault));
+    let before = met();
+    all(fault);
     pause(random, 100, 2_500).await;
-    let is_met = network.met() > before;
+    let is_met = met() > before;
     // What was silent stays silent until it is cut.
-    network.inject(NetworkFault::Cut);
+    all(NetworkFault::Cut);
     pause(random, 0, 50).await;
-    network.inject(NetworkFault::None);
+    all(NetworkFault::None);
     is_met
 }
 
@@ -339,7 +345,7 @@ async fn processor_network(
         }
         _ => {
             let fault = network_fault(random);
-            let is_met = inject(replica.processor.as_ref()?, fault, random).await;
+            let is_met = inject(vec![replica.processor.as_ref()?], fault, random).await;
             is_met.then(|| format!("processor's network: {}", name_of(fault)))
         }
     }
