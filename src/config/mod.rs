@@ -7,6 +7,7 @@
 mod batch;
 mod connections;
 mod database;
+mod faults;
 mod log;
 mod names;
 mod processor;
@@ -85,6 +86,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// `RUST_LOG`, `LOG_FORMAT`
     pub log: Log,
+    /// `FAULTS`
+    pub faults: bool,
     /// For `charge-once processor` only.
     pub processor_service: ProcessorService,
 }
@@ -143,6 +146,7 @@ impl Config {
         let drain_timeout = source.duration("DRAIN_TIMEOUT");
         let webhooks = Webhooks::read(&source);
         let log = Log::read(&source);
+        let faults = faults::allowed(&source);
         let processor_service = ProcessorService::read(&source, calls.as_ref());
         let all = || {
             Some(Self {
@@ -167,6 +171,7 @@ impl Config {
                 drain_timeout: drain_timeout?,
                 webhooks: webhooks?,
                 log: log?,
+                faults: faults?,
                 processor_service: processor_service?,
             })
         };
@@ -325,6 +330,7 @@ mod tests {
             ("PROCESSOR_DATABASE_URL", "mysql://x"),
             ("PROCESSOR_KEY_WINDOW", "0s"),
             ("PROCESSOR_KEY_WINDOW", "401d"),
+            ("FAULTS", "on"),
             ("LOG_FORMAT", "xml"),
             ("RUST_LOG", "charge_once=loud"),
         ] {
@@ -351,6 +357,19 @@ mod tests {
         let within = Duration::from_secs(23 * 3600 - 40);
         assert_eq!(processor.send_again_within, within);
         assert_eq!(processor.name, "https://processor.example:8443");
+    }
+
+    #[test]
+    fn faults_and_a_processor_across_a_network_exclude_each_other() {
+        let faults = ("FAULTS", "true");
+        assert!(!config(&[]).unwrap().faults);
+        assert!(config(&[faults, ("PROCESSOR_URL", "")]).unwrap().faults);
+        let errors = config(&[faults, ("PROCESSOR_URL", "http://processor:8081")]).unwrap_err();
+        assert_eq!(
+            errors.to_string(),
+            "FAULTS must be false where PROCESSOR_URL is set: unset PROCESSOR_URL to try faults with \
+             the simulated processor of this process"
+        );
     }
 
     #[test]

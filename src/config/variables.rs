@@ -259,6 +259,12 @@ pub const VARIABLES: &[Variable] = &[
          the same instruction would be a new one, so it is not sent again.",
     ),
     variable(
+        "FAULTS",
+        Some("false"),
+        "Lets clients ask for faults, to test their retries: test accounts and the account of DEV_API_KEY \
+         only, and never together with PROCESSOR_URL. docs/testing.md lists them.",
+    ),
+    variable(
         "LOG_FORMAT",
         None,
         "pretty or json. Unset: pretty on a terminal, else json.",

@@ -1,0 +1,15 @@
+//! Whether clients may ask for faults.
+
+use super::source::Source;
+
+/// Only where no money could be at stake: faults and a processor across a network exclude each other.
+pub(super) fn allowed(source: &Source<'_>) -> Option<bool> {
+    const VARIABLE: &str = "FAULTS";
+    let allowed = source.truth(VARIABLE)?;
+    if allowed && source.optional("PROCESSOR_URL").is_some() {
+        let expected = "false where PROCESSOR_URL is set: unset PROCESSOR_URL to try faults with the \
+                        simulated processor of this process";
+        return source.bad(VARIABLE, expected);
+    }
+    Some(allowed)
+}
