@@ -29,6 +29,7 @@ use actix_web::{
     rt::net::TcpStream,
 };
 
+pub use self::replies::NoReply;
 use self::{
     replies::{OpenReply, Replies, ReplyBody},
     stream::Connection,
@@ -83,6 +84,9 @@ where
                     Ok(response) => Response::from(response),
                     Err(error) => Response::from(error.error_response()),
                 };
+                if response.extensions().contains::<NoReply>() {
+                    open.cut();
+                }
                 Ok(response.map_body(|_, body| ReplyBody::new(body, open)))
             }
         });

@@ -1,7 +1,8 @@
-//! When the reply to a request has left the dispatcher.
+//! When the reply to a request has left the dispatcher, and which reply must not leave the process.
 //!
 //! Promise: the connection learns of the end of each reply that the application made, whether its
-//! body was sent or dropped. Its buffers hold [`PIECE_MAX`] of a body, however large it is.
+//! body was sent or dropped. Its buffers hold [`PIECE_MAX`] of a body, however large it is. No byte of a
+//! reply with [`NoReply`] is written.
 
 use std::{
     cell::Cell,
@@ -20,15 +21,38 @@ use actix_web::{
 /// buffer, where a slow reader would keep all of a large file.
 const PIECE_MAX: usize = 32 * 1024;
 
-/// Whether the dispatcher has taken the last byte of a reply. The connection and its requests share
-/// it; they live on one thread.
+/// In the extensions of a reply: the connection ends, and the client gets no byte of the reply. It reads
+/// the end of the stream, or a reset, as if the network had lost the reply.
+#[derive(Debug, Clone, Copy)]
+pub struct NoReply;
+
+/// What a connection and its requests tell each other; they live on one thread.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Replies(Rc<Cell<bool>>);
+pub(super) struct Replies(Rc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The dispatcher has taken the last byte of a reply.
+    has_ended: Cell<bool>,
+    /// Nothing may be written any more.
+    is_cut: Cell<bool>,
+}
 
 impl Replies {
     /// Whether a reply has ended since this was asked last.
     pub(super) fn take_ended(&self) -> bool {
-        self.0.take()
+        self.0.has_ended.take()
+    }
+
+    /// Lets nothing more be written. What earlier requests were answered has been written before this one
+    /// was read.
+    pub(super) fn cut(&self) {
+        self.0.is_cut.set(true);
+    }
+
+    /// Whether the connection has been cut.
+    pub(super) fn are_cut(&self) -> bool {
+        self.0.is_cut.get()
     }
 }
 
@@ -36,10 +60,19 @@ impl Replies {
 #[derive(Debug)]
 pub(super) struct OpenReply(pub(super) Option<Replies>);
 
+impl OpenReply {
+    /// Keeps the reply from its client, and all that would follow it on the connection.
+    pub(super) fn cut(&self) {
+        if let Some(replies) = &self.0 {
+            replies.cut();
+        }
+    }
+}
+
 impl Drop for OpenReply {
     fn drop(&mut self) {
         if let Some(replies) = &self.0 {
-            replies.0.set(true);
+            replies.0.has_ended.set(true);
         }
     }
 }

@@ -7,6 +7,7 @@
 //!   the one that it answers, so that a pipelined HEAD would remove the body of the reply before it.
 //! - No client holds the connection by doing nothing. Waiting for a request, for the rest of its head,
 //!   for an unread body, and for the client to read its reply each end at a deadline.
+//! - A connection that is cut sends nothing more: not a byte of the reply that it is cut for.
 //! - At most [`HEAD_MAX`] bytes wait here.
 
 use std::{
@@ -253,6 +254,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.replies.are_cut() {
+            tracing::debug!("a connection is closed: its reply is to be lost");
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let polled = Pin::new(&mut this.socket).poll_write(cx, bytes);
         if polled.is_ready() {
             return polled;

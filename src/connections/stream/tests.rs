@@ -94,3 +94,17 @@ async fn a_client_that_is_refused_can_send_on_and_reads_the_refusal() {
     assert_eq!(passed, 0);
     assert!(refusal.starts_with("HTTP/1.1 431 "), "{refusal}");
 }
+
+#[tokio::test]
+async fn a_connection_that_is_cut_writes_nothing_more() {
+    let (socket, mut client) = duplex(1024);
+    let mut connection = Connection::new(socket, SHORT);
+    connection.write_all(b"first").await.unwrap();
+    OpenReply(Some(connection.replies().clone())).cut();
+    let refused = connection.write_all(b"second").await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionAborted);
+    drop(connection);
+    let mut received = String::new();
+    client.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, "first");
+}
