@@ -16,10 +16,10 @@ use crate::{
         self,
         capacity::{Files, connections_per_worker},
     },
-    database::Database,
+    database::{Database, ReadError},
     http::{
-        self, App, api_keys::ApiKeys, middleware::outermost, openapi::ServedDocument,
-        rate_limit::RateLimit, readiness::Readiness,
+        self, App, api_keys::ApiKeys, faults::Faults, middleware::outermost,
+        openapi::ServedDocument, rate_limit::RateLimit, readiness::Readiness,
     },
     idempotency::{
         Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, ReplayCache, Settings,
@@ -43,6 +43,9 @@ pub enum ServeError {
     /// The thread that sends webhooks can't be started.
     #[error("webhooks can't be sent: {0}")]
     Webhooks(#[from] DeliveryError),
+    /// The account that faults act on can't be found.
+    #[error("the account of DEV_API_KEY can't be looked up, for FAULTS: {0}")]
+    Faults(#[source] ReadError),
     /// The client of the card processor can't be made.
     #[error("PROCESSOR_URL can't be used: {0}")]
     Processor(#[source] HttpProcessorError),
@@ -103,6 +106,7 @@ pub async fn serve(
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
         webhooks_allow_private: config.webhooks.allow_private,
+        faults: faults(&database, config).await?,
         stopping: is_stopping.clone(),
     };
     let sweep = tokio::spawn(workers::expiry_sweep::run(
@@ -189,6 +193,23 @@ fn phases(
     Phases::new(idempotency.clone(), effect, settings).map_err(ServeError::Settings)
 }
 
+/// Faults on demand, where they are allowed: for test accounts, and for the account of DEV_API_KEY.
+async fn faults(database: &Database, config: &Config) -> Result<Option<Faults>, ServeError> {
+    if !config.faults {
+        return Ok(None);
+    }
+    tracing::warn!("FAULTS is on: clients with test accounts or DEV_API_KEY may ask for faults");
+    let Some(key) = &config.dev_api_key else {
+        return Ok(Some(Faults::new(None)));
+    };
+    let hash = store::api_keys::hash(key);
+    let found = database.read(move |connection| {
+        Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
+    });
+    let account = found.await.map_err(ServeError::Faults)?;
+    Ok(Some(Faults::new(account.map(|account| account.id))))
+}
+
 /// A run of a checkout may last as long as its lease, less the time to store its end.
 fn checkouts(
     idempotency: &Idempotency,
@@ -239,6 +260,7 @@ fn http_server(
         connections_per_worker: connections_per_worker(&files),
         drain_timeout: config.drain_timeout,
     };
+    let with_faults = app.faults.is_some();
     let data = web::Data::new(app);
     let document = web::Data::new(ServedDocument::prepare()?);
     let app = move || {
@@ -247,7 +269,7 @@ fn http_server(
             .app_data(document.clone())
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))
-            .configure(http::routes)
+            .configure(move |config| http::routes(config, with_faults))
     };
     connections::server(listener, app, settings)
 }

@@ -22,5 +22,6 @@ pub mod param_path;
 pub mod params;
 pub mod refunds;
 pub mod source;
+pub mod test_accounts;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;

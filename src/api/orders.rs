@@ -328,10 +328,7 @@ mod tests {
             let Value::Object(tree) = body else {
                 unreachable!("both are objects")
             };
-            let params = Params {
-                encoding: Encoding::Json,
-                tree: Ok(tree),
-            };
+            let params = Params::new(Encoding::Json, Ok(tree));
             let order = CreateOrderParams::parse(&params).unwrap();
             let compared = OrderContent::from(&order.new);
             let canonical = serde_json_canonicalizer::to_string(&compared).unwrap();

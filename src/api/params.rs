@@ -15,6 +15,7 @@ use super::{
 use crate::domain::{
     change::Change,
     money::{AMOUNT_MAX, Currency},
+    test_cards::LOST_REPLY,
 };
 
 /// Longest reference of the client's own, in characters.
@@ -55,13 +56,34 @@ pub struct Params {
     pub encoding: Encoding,
     /// The root object, or why there is none: a refusal like any other, to be stored.
     pub tree: Result<Map<String, Value>, ApiError>,
+    /// Whether `source` may be `tok_lostReply`. To all other accounts that is no token.
+    pub allows_lost_reply: bool,
 }
 
 impl Params {
+    /// Decoded parameters of an ordinary account.
+    pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, ApiError>) -> Self {
+        Self {
+            encoding,
+            tree,
+            allows_lost_reply: false,
+        }
+    }
+
     /// The fields of the root, or the refusal of a body that could not be decoded.
     pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
         let tree = self.tree.as_ref().map_err(Clone::clone)?;
-        Ok(Fields::new(self.encoding, tree, ParamPath::Root))
+        Ok(Fields {
+            allows_lost_reply: self.allows_lost_reply,
+            ..Fields::new(self.encoding, tree, ParamPath::Root)
+        })
+    }
+
+    /// Whether `source` names the card whose replies get lost, and may.
+    pub fn loses_its_reply(&self) -> bool {
+        let named = self.tree.as_ref().ok().and_then(|tree| tree.get("source"));
+        let token = named.and_then(Value::as_str);
+        self.allows_lost_reply && token == Some(LOST_REPLY.token())
     }
 }
 
@@ -91,6 +113,8 @@ pub struct Fields<'a> {
     encoding: Encoding,
     members: &'a Map<String, Value>,
     pub(super) place: ParamPath<'a>,
+    /// As the root's [`Params::allows_lost_reply`]; objects inside the root have no `source`.
+    pub(super) allows_lost_reply: bool,
     read: BTreeSet<&'static str>,
 }
 
@@ -100,6 +124,7 @@ impl<'a> Fields<'a> {
             encoding,
             members,
             place,
+            allows_lost_reply: false,
             read: BTreeSet::new(),
         }
     }

@@ -17,9 +17,13 @@ const DEFAULT_SOURCE: &str = "tok_visa";
 pub fn source(fields: &mut Fields<'_>) -> Result<Card, ApiError> {
     let unknown = fields.invalid("source", "Must be a test token such as tok_visa.");
     let (exp_month, exp_year) = TOKEN_EXPIRY;
+    let by_token = match fields.allows_lost_reply {
+        true => test_cards::by_stored_token,
+        false => test_cards::by_token,
+    };
     match fields.text_or_object("source")? {
-        None => test_cards::by_token(DEFAULT_SOURCE),
-        Some(TextOrFields::Text(text)) => test_cards::by_token(text),
+        None => by_token(DEFAULT_SOURCE),
+        Some(TextOrFields::Text(text)) => by_token(text),
         Some(TextOrFields::Fields(card)) => return card_of_fields(card),
     }
     .map(|card| Card {

@@ -225,10 +225,7 @@ mod tests {
     use crate::api::params::Encoding;
 
     fn parse(body: &Value, allow_private: bool) -> Result<NewWebhookEndpoint, ApiError> {
-        let params = Params {
-            encoding: Encoding::Json,
-            tree: Ok(body.as_object().unwrap().clone()),
-        };
+        let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
         CreateWebhookEndpointParams::parse(&params, allow_private).map(|create| create.new)
     }
 

@@ -4,23 +4,20 @@
 
 use std::io::IsTerminal;
 
-use rand::distr::{Alphanumeric, SampleString};
 use sqlx::Connection;
 use uuid::Uuid;
 
 use super::{BoxError, print, say, session};
 use crate::{
+    commands::new_api_key,
     config::Config,
     database::Database,
-    domain::api_key::PREFIX,
+    domain::api_key::last4,
     store::{self, api_keys::hash},
 };
 
 /// The account of the embedded mode.
 pub const DEV_ACCOUNT: &str = "dev";
-
-/// Random characters in a key: 32 of 62 letters and digits are 190 bits.
-const RANDOM_CHARS: usize = 32;
 
 /// Longest name of an account.
 const ACCOUNT_MAX_CHARS: usize = 100;
@@ -112,8 +109,7 @@ pub enum AccountsError {
 /// Makes a key for the account `name`, and the account if there is none. Returns the key: it can't
 /// be shown again.
 pub async fn create_key(database: &Database, name: &str) -> Result<String, AccountsError> {
-    let random = Alphanumeric.sample_string(&mut rand::rng(), RANDOM_CHARS);
-    let key = format!("{PREFIX}{random}");
+    let key = new_api_key();
     store_key(database, name, &key).await?;
     Ok(key)
 }
@@ -125,18 +121,15 @@ pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), Accoun
 
 async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), AccountsError> {
     let hash = hash(key);
-    let last4: String = key
-        .chars()
-        .skip(key.chars().count().saturating_sub(4))
-        .collect();
     let mut connection = database.connect_aside().await?;
     let mut tx = connection.begin().await?;
     store::api_keys::insert_account(&mut tx, Uuid::now_v7(), name).await?;
     let account = store::api_keys::find_account_by_name(&mut tx, name).await?;
-    if !store::api_keys::insert(&mut tx, &hash, account, &last4).await?
-        && store::api_keys::find_account(&mut tx, &hash).await? != Some(account)
-    {
-        return Err(AccountsError::KeyTaken);
+    if !store::api_keys::insert(&mut tx, &hash, account, last4(key)).await? {
+        let owner = store::api_keys::find_account(&mut tx, &hash).await?;
+        if owner.is_none_or(|owner| owner.id.0 != account) {
+            return Err(AccountsError::KeyTaken);
+        }
     }
     tx.commit().await?;
     Ok(connection.close().await?)

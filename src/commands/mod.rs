@@ -8,6 +8,7 @@
 //! processor is simulated in this process, and `begin`, `complete` and `release` where it is across
 //! a network. `processor_effect.rs` finds the verb that an operation belongs to.
 
+mod api_keys;
 mod card_answers;
 pub mod charges;
 pub mod checkouts;
@@ -20,8 +21,10 @@ mod origin;
 mod processor_effect;
 pub mod refunds;
 mod replies;
+pub mod test_accounts;
 pub mod webhook_endpoints;
 
+pub use api_keys::new_api_key;
 pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
@@ -31,4 +34,5 @@ pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};
+pub use test_accounts::{CreateTestAccount, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};

@@ -8,6 +8,12 @@ const REST_MIN: usize = 8;
 /// The most characters after the prefix.
 const REST_MAX: usize = 200;
 
+/// The last four characters of a key, by which a person tells it from others.
+pub fn last4(key: &str) -> &str {
+    let start = key.char_indices().nth_back(3).map_or(0, |(start, _)| start);
+    key.get(start..).unwrap_or_default()
+}
+
 /// Whether a text may be an API key: `sk_test_` and 8 to 200 letters, digits and underscores. Every key
 /// that was ever made is.
 pub fn has_shape(text: &str) -> bool {
@@ -22,6 +28,13 @@ pub fn has_shape(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_told_by_its_last_four_characters() {
+        for (key, expected) in [("sk_test_12345678", "5678"), ("né8", "né8"), ("", "")] {
+            assert_eq!(last4(key), expected);
+        }
+    }
 
     #[test]
     fn a_key_is_the_prefix_and_8_to_200_letters_digits_and_underscores() {

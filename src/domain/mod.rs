@@ -4,6 +4,7 @@
 //! rule in one place, stated without the machinery around it. What clients see of an entity is in
 //! `api/`, how it is stored is in `store/`.
 
+pub mod account;
 pub mod api_key;
 pub mod change;
 pub mod charge;

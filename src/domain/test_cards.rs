@@ -240,6 +240,16 @@ pub const TEST_CARDS: &[TestCard] = &[
     },
 ];
 
+/// The card of a test of retries. Charges of it succeed, and the reply of the request that makes one gets
+/// lost on its way to the client. It is in no list: only some accounts may name it.
+pub const LOST_REPLY: &TestCard = &TestCard {
+    tokens: &["tok_lostReply"],
+    number: None,
+    brand: "visa",
+    last4: "4242",
+    decision: Decision::Approve,
+};
+
 impl TestCard {
     /// Its canonical token.
     pub fn token(&self) -> &'static str {
@@ -250,6 +260,11 @@ impl TestCard {
 /// The card behind a token.
 pub fn by_token(token: &str) -> Option<&'static TestCard> {
     TEST_CARDS.iter().find(|card| card.tokens.contains(&token))
+}
+
+/// The card behind a token that was accepted before, also one that is in no list.
+pub fn by_stored_token(token: &str) -> Option<&'static TestCard> {
+    by_token(token).or_else(|| Some(LOST_REPLY).filter(|card| card.tokens.contains(&token)))
 }
 
 /// The card with this number, digits only.
@@ -291,5 +306,13 @@ mod tests {
         tokens.sort_unstable();
         tokens.dedup();
         assert_eq!(tokens.len(), count);
+    }
+
+    #[test]
+    fn the_card_that_loses_replies_is_known_where_it_was_accepted_before_and_nowhere_else() {
+        assert_eq!(by_token("tok_lostReply"), None);
+        assert_eq!(by_stored_token("tok_lostReply"), Some(LOST_REPLY));
+        assert_eq!(by_stored_token("tok_visa"), by_token("tok_visa"));
+        assert_eq!(by_stored_token("tok_none"), None);
     }
 }

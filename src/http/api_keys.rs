@@ -1,8 +1,9 @@
 //! Finds the account that a request speaks for.
 //!
 //! Promise: an API key is compared by its hash and never stored or logged; what was looked up is
-//! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`]. However many keys
-//! strangers try, a key that is known to be an account's never waits for their look-ups.
+//! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`], and so does a key of
+//! a test account that has ended. However many keys strangers try, a key that is known to be an
+//! account's never waits for their look-ups.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::{error::HttpError, unknown_api_keys::UnknownApiKeys};
 use crate::{
     api::error::{ApiError, ErrorCode},
     database::Database,
-    domain::{api_key, ids::AccountId},
+    domain::{account::Account, api_key},
     idempotency::Failure,
     store,
 };
@@ -37,9 +38,9 @@ const KEYS_MAX: u64 = 10_000;
 #[derive(Clone)]
 pub struct ApiKeys {
     database: Database,
-    remembered: Cache<[u8; 32], AccountId>,
+    remembered: Cache<[u8; 32], Account>,
     refused: Cache<[u8; 32], ()>,
-    known: Cache<[u8; 32], AccountId>,
+    known: Cache<[u8; 32], Account>,
     unknown: UnknownApiKeys,
 }
 
@@ -66,7 +67,7 @@ impl ApiKeys {
 
     /// The account that a request speaks for, by `Authorization: Bearer` (RFC 6750) or Basic (RFC
     /// 7617) with the key as the user name and an empty password.
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<AccountId, HttpError> {
+    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Account, HttpError> {
         let key = key_of(headers)?;
         let hash = store::api_keys::hash(&key);
         if let Some(account) = self.remembered.get(&hash) {
@@ -92,14 +93,14 @@ impl ApiKeys {
     /// Looks a key up that was `account`'s a while ago, with the account's share of the pool.
     async fn look_up_again(
         &self,
-        account: AccountId,
+        account: Account,
         hash: [u8; 32],
-    ) -> Result<Option<AccountId>, Failure> {
-        let database = self.database.of(account);
+    ) -> Result<Option<Account>, Failure> {
+        let database = self.database.of(account.id);
         let found = database.read(move |connection| {
             Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
         });
-        Ok(found.await?.map(AccountId))
+        Ok(found.await?)
     }
 }
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{api_keys::ApiKeys, error::HttpError, rate_limit::RateLimit, readiness::Readiness};
+use super::{
+    api_keys::ApiKeys, error::HttpError, faults::Faults, rate_limit::RateLimit,
+    readiness::Readiness,
+};
 use crate::{
     commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
     config::Timeouts,
@@ -44,6 +47,8 @@ pub struct App {
     pub in_flight_wait_v1: Duration,
     /// Whether webhooks may go to addresses that are not public.
     pub webhooks_allow_private: bool,
+    /// Faults on demand, where they are allowed.
+    pub faults: Option<Faults>,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
 }

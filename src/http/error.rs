@@ -22,6 +22,9 @@ use crate::{
 /// request through in a second.
 const RETRY_AFTER_SECONDS: &str = "1";
 
+/// The header by which a client asks for a fault, and which marks the reply that it gets.
+pub(super) const FAULT: &str = "fault";
+
 /// What a client is told where the process is not set up for the work.
 const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processor that the request \
      is about, so retrying does not help until its operator has changed that. No outcome was stored \
@@ -35,6 +38,8 @@ pub struct HttpError {
     status: u16,
     allow: Option<&'static str>,
     should_retry: bool,
+    /// Where a client asked for the error.
+    fault: Option<&'static str>,
 }
 
 impl HttpError {
@@ -57,6 +62,13 @@ impl HttpError {
     /// The first request with the key hasn't finished.
     pub fn key_in_use() -> Self {
         ApiError::explained(ErrorCode::IdempotencyKeyInUse).into()
+    }
+
+    /// The same error, marked as one that the client asked for.
+    #[must_use]
+    pub fn asked_for(mut self, fault: &'static str) -> Self {
+        self.fault = Some(fault);
+        self
     }
 
     /// Not executed, or not known to be. Opaque: the cause is in the log.
@@ -103,6 +115,7 @@ impl From<ApiError> for HttpError {
             should_retry: error.code.should_retry(),
             error: Box::new(error),
             allow: None,
+            fault: None,
         }
     }
 }
@@ -132,6 +145,9 @@ impl ResponseError for HttpError {
             ErrorCode::IdempotencyKeyInUse | ErrorCode::RateLimited | ErrorCode::ServiceUnavailable
         ) {
             response.insert_header((header::RETRY_AFTER, RETRY_AFTER_SECONDS));
+        }
+        if let Some(fault) = self.fault {
+            response.insert_header((FAULT, fault));
         }
         if let Some(methods) = self.allow {
             response.insert_header((header::ALLOW, methods));

@@ -135,6 +135,9 @@ pub(super) fn responses(
         if kind.is_mutating() && [400, 402, 404].contains(&status) {
             add_stored(&mut response);
         }
+        if kind.is_mutating() && [409, 429, 500, 503].contains(&status) {
+            add(&mut response, "Fault");
+        }
         response.extensions = Some(Extensions::from_iter([(COMPONENT, name)]));
         (status.to_string(), RefOr::T(response))
     });

@@ -11,6 +11,7 @@ pub mod checkouts;
 pub mod error;
 mod error_responses;
 pub mod events;
+pub mod faults;
 pub mod health;
 pub mod idempotency_keys;
 pub mod inventory;
@@ -29,6 +30,7 @@ pub mod reply;
 mod reply_headers;
 pub mod request;
 mod swagger_ui;
+pub mod test_accounts;
 mod unknown_api_keys;
 pub mod webhook_endpoints;
 pub mod workflows;
@@ -41,8 +43,10 @@ use actix_web::{
 pub use self::app::App;
 use self::error::HttpError;
 
-/// Every route. The API is served twice, at the root and under `/v1`, by the same handlers.
-pub fn routes(config: &mut ServiceConfig) {
+/// Every route. The API is served twice, at the root and under `/v1`, by the same handlers. The routes for
+/// tests of retries exist `with_faults` only.
+pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
+    let api = |config: &mut ServiceConfig| api(config, with_faults);
     config
         .service(allow("/", "GET, HEAD").route(get().to(pages::home::show)))
         .service(allow("/livez", "GET, HEAD").route(get().to(health::livez)))
@@ -60,7 +64,10 @@ pub fn routes(config: &mut ServiceConfig) {
 }
 
 /// The API itself.
-fn api(config: &mut ServiceConfig) {
+fn api(config: &mut ServiceConfig, with_faults: bool) {
+    if with_faults {
+        config.configure(tests);
+    }
     config
         .configure(payments)
         .configure(records)
@@ -147,6 +154,15 @@ fn records(config: &mut ServiceConfig) {
         )
         .service(allow("/workflows", "GET, HEAD").route(get().to(workflows::look_up)))
         .service(allow("/workflows/{name}", "GET, HEAD").route(get().to(workflows::list)));
+}
+
+/// For tests of retries.
+fn tests(config: &mut ServiceConfig) {
+    config
+        .service(allow("/test/accounts", "POST").route(web::post().to(test_accounts::create)))
+        .service(
+            allow("/test/expire_keys", "POST").route(web::post().to(test_accounts::expire_keys)),
+        );
 }
 
 /// A resource that answers methods it doesn't have with 405 and `Allow` (RFC 9110, 15.5.6).

@@ -44,6 +44,11 @@ pub(super) struct MutatingHeaders {
     /// before 409.
     #[param(rename = "Prefer", required = false)]
     prefer: Option<String>,
+    /// For tests of retries, on servers with FAULTS and for test accounts: what goes wrong with the first
+    /// requests that carry this key. One of `reply_lost`, `request_lost`, `delay; seconds=2`, `500`, `503`,
+    /// `429` and `in_use; seconds=2`; all but the last take `requests=3` too.
+    #[param(rename = "Fault", required = false)]
+    fault: Option<String>,
 }
 
 /// The parameters that every list has.

@@ -4,7 +4,7 @@
 //! only in the headers of delivery.
 
 use actix_web::{
-    HttpResponse,
+    HttpResponse, ResponseError,
     http::{
         StatusCode,
         header::{HeaderName, HeaderValue},
@@ -12,7 +12,12 @@ use actix_web::{
 };
 use chrono::SecondsFormat;
 
-use super::{app::App, error::HttpError, request::MutatingRequest};
+use super::{
+    app::App,
+    error::HttpError,
+    faults::{Fault, lost},
+    request::MutatingRequest,
+};
 use crate::{
     api::{dialect::Dialect, params::Params},
     commands::{Creation, Origin},
@@ -68,19 +73,41 @@ async fn run_by<F: Future<Output = Outcome>>(
     request: MutatingRequest,
     run: impl FnOnce(Request, Origin, Params) -> F,
 ) -> Result<HttpResponse, HttpError> {
-    refuse_new_work_when_stopping(app)?;
     let MutatingRequest {
         origin,
         params,
         request,
+        testing,
     } = request;
+    if let Some(fault) = testing.fault
+        && let Some(instead) = fault.before_the_work(&app.stopping).await?
+    {
+        return Ok(instead);
+    }
+    refuse_new_work_when_stopping(app)?;
     let dialect = origin.dialect;
+    let loses_its_reply = params.loses_its_reply();
     let run = |request| run(request, origin, params);
-    let outcome = match &app.replay_cache {
+    let replay_cache = app.replay_cache.as_ref();
+    let outcome = match replay_cache.filter(|_| !testing.expires_keys) {
         Some(replay_cache) => replay_cache.run(request, run).await,
         None => run(request).await,
     };
-    answer(outcome, dialect)
+    let is_lost = testing.fault.is_some_and(Fault::loses_the_reply)
+        || (loses_its_reply && is_executed(&outcome));
+    let reply = answer(outcome, dialect);
+    if is_lost {
+        return Ok(lost(reply.unwrap_or_else(|error| error.error_response())));
+    }
+    reply
+}
+
+/// Whether this very request did what it asked for.
+fn is_executed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Stored { record, replayed } => !replayed && record.reply.status < 300,
+        Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => false,
+    }
 }
 
 /// Runs a command that asks the card processor at most once: one transaction where that is

@@ -80,6 +80,12 @@ pub(super) const HEADERS: &[ReplyHeader] = &[
         schema: |schema| schema.schema_type(Type::Integer).minimum(Some(0)),
     },
     ReplyHeader {
+        name: "Fault",
+        always: false,
+        about: "On errors that the client asked for: which one.",
+        schema: |schema| schema.enum_values(Some(["500", "503", "429", "in_use"])),
+    },
+    ReplyHeader {
         name: "WWW-Authenticate",
         always: true,
         about: "How to authenticate.",

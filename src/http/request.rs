@@ -6,7 +6,9 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
+use actix_web::{
+    FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
+};
 use futures_util::future::LocalBoxFuture;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
@@ -16,6 +18,7 @@ use super::{
     app::App,
     body::{self, form},
     error::HttpError,
+    faults::Fault,
     middleware::{IDEMPOTENCY_KEY, preferred_wait},
 };
 use crate::{
@@ -28,6 +31,7 @@ use crate::{
     },
     commands::Origin,
     domain::{
+        account::Account,
         ids::{AccountId, RequestId},
         order::ITEM_TEXT_MAX_CHARS,
     },
@@ -45,29 +49,28 @@ pub struct Caller {
     pub dialect: Dialect,
 }
 
-impl Caller {
-    /// Gives up at `until`: a look-up that takes longer leaves the work too little time.
-    async fn of(app: &App, request: &HttpRequest, until: Instant) -> Result<Self, HttpError> {
-        let look_up = app.api_keys.authenticate(request.headers());
-        let too_slow = |_| Failure::unavailable("the look-up of the API key takes too long");
-        let account = tokio::time::timeout_at(until, look_up)
-            .await
-            .map_err(too_slow)
-            .map_err(HttpError::failed_read)??;
-        tracing::Span::current().record("account", tracing::field::display(account));
-        app.rate_limit.check(account)?;
-        if request.headers().contains_key("stripe-account") {
-            return Err(ApiError::new(
-                ErrorCode::ParameterInvalid,
-                "Stripe-Account is not supported: ignoring it would charge the wrong account.",
-            )
-            .into());
-        }
-        Ok(Self {
-            account,
-            dialect: Dialect::of_path(path(request)),
-        })
+/// Who calls. Gives up at `until`: a look-up that takes longer leaves the work too little time.
+async fn authenticate(
+    app: &App,
+    request: &HttpRequest,
+    until: Instant,
+) -> Result<Account, HttpError> {
+    let look_up = app.api_keys.authenticate(request.headers());
+    let too_slow = |_| Failure::unavailable("the look-up of the API key takes too long");
+    let account = tokio::time::timeout_at(until, look_up)
+        .await
+        .map_err(too_slow)
+        .map_err(HttpError::failed_read)??;
+    tracing::Span::current().record("account", tracing::field::display(account.id));
+    app.rate_limit.check(account.id)?;
+    if request.headers().contains_key("stripe-account") {
+        return Err(ApiError::new(
+            ErrorCode::ParameterInvalid,
+            "Stripe-Account is not supported: ignoring it would charge the wrong account.",
+        )
+        .into());
     }
+    Ok(account)
 }
 
 impl FromRequest for Caller {
@@ -78,7 +81,11 @@ impl FromRequest for Caller {
         let request = request.clone();
         Box::pin(async move {
             let app = app(&request)?;
-            Self::of(app, &request, before_work(app)).await
+            let account = authenticate(app, &request, before_work(app)).await?;
+            Ok(Self {
+                account: account.id,
+                dialect: Dialect::of_path(path(&request)),
+            })
         })
     }
 }
@@ -92,6 +99,20 @@ pub struct MutatingRequest {
     pub params: Params,
     /// What `idempotency::run` needs.
     pub request: Request,
+    /// What tests of retries may do to it.
+    pub testing: Testing,
+}
+
+/// What tests of retries may do to a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Testing {
+    /// Whether faults act on its account, on this server.
+    pub is_allowed: bool,
+    /// Whether the account may let its keys expire at any time. Other replicas would not notice, so its
+    /// replays come from the database.
+    pub expires_keys: bool,
+    /// The fault that acts on this request.
+    pub fault: Option<Fault>,
 }
 
 impl FromRequest for MutatingRequest {
@@ -119,7 +140,8 @@ impl MutatingRequest {
         payload: web::Payload,
     ) -> Result<Self, HttpError> {
         let until = before_work(app);
-        let Caller { account, dialect } = Caller::of(app, request, until).await?;
+        let account = authenticate(app, request, until).await?;
+        let dialect = Dialect::of_path(path(request));
         let Some(decoded_path) = decoded_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         };
@@ -146,17 +168,19 @@ impl MutatingRequest {
         if let Some(refusal) = refuse_query(query) {
             params.tree = Err(refusal);
         }
+        let testing = testing(app, headers, account, &key)?;
+        params.allows_lost_reply = testing.is_allowed;
         let request_id = request_id(request);
         Ok(Self {
             origin: Origin {
-                account,
+                account: account.id,
                 dialect,
                 request_id: request_id.clone(),
                 idempotency_key: key.as_str().to_owned(),
             },
             params,
             request: Request {
-                account_id: account.0,
+                account_id: account.id.0,
                 key,
                 fingerprint,
                 method: request.method().to_string(),
@@ -168,8 +192,29 @@ impl MutatingRequest {
                     Dialect::Stripe => app.in_flight_wait_v1,
                 }),
             },
+            testing,
         })
     }
+}
+
+/// What the account's tests of retries do to a request. Without FAULTS, the header that asks for a fault is
+/// an unknown one like any other.
+fn testing(
+    app: &App,
+    headers: &HeaderMap,
+    account: Account,
+    key: &IdempotencyKey,
+) -> Result<Testing, HttpError> {
+    let faults = app.faults.as_ref();
+    let is_allowed = faults.is_some_and(|faults| faults.act_on(account));
+    Ok(Testing {
+        is_allowed,
+        expires_keys: is_allowed || account.is_test,
+        fault: match faults {
+            Some(faults) => faults.of_request(headers, account, key)?,
+            None => None,
+        },
+    })
 }
 
 /// When the work of a request that begins now must begin at the latest, so that it can end within
@@ -180,11 +225,7 @@ fn before_work(app: &App) -> Instant {
 
 /// Parameters of a read, from its query.
 pub fn query_params(request: &HttpRequest) -> Result<Params, HttpError> {
-    let tree = query(request)?;
-    Ok(Params {
-        encoding: Encoding::Form,
-        tree,
-    })
+    Ok(Params::new(Encoding::Form, query(request)?))
 }
 
 /// Refuses parameters on a read that has none.
@@ -219,10 +260,7 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, 
 /// The parameters of a mutating request go in its body; some in its query would be ignored, so they
 /// are refused, and the command stores the refusal.
 fn refuse_query(query: Result<Map<String, Value>, ApiError>) -> Option<ApiError> {
-    let params = Params {
-        encoding: Encoding::Form,
-        tree: query,
-    };
+    let params = Params::new(Encoding::Form, query);
     match params.fields() {
         Ok(fields) => fields.finish().err(),
         Err(error) => Some(error),

@@ -9,9 +9,8 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
-use uuid::Uuid;
 
-use crate::{database::Database, domain::ids::AccountId, idempotency::Failure, store};
+use crate::{database::Database, domain::account::Account, idempotency::Failure, store};
 
 /// Between the beginnings of two statements. Short for an account whose key is not known yet, and long
 /// against the statement, which takes a fraction of a millisecond.
@@ -31,7 +30,7 @@ struct LookUp {
     answer: oneshot::Sender<Found>,
 }
 
-type Found = Result<Option<AccountId>, Failure>;
+type Found = Result<Option<Account>, Failure>;
 
 impl UnknownApiKeys {
     /// Keys are looked up in `database`. Panics outside a Tokio runtime.
@@ -64,8 +63,13 @@ async fn look_up_all(database: Database, mut waiting: mpsc::Receiver<LookUp>) {
         .await;
         for LookUp { hash, answer } in batch.drain(..) {
             let account = found.as_ref().map(|accounts| accounts.get(&hash));
-            let account = account.map(|account| account.copied().map(AccountId));
-            drop(answer.send(account.map_err(Failure::clone)));
+            drop(
+                answer.send(
+                    account
+                        .map(Option::<&Account>::copied)
+                        .map_err(Failure::clone),
+                ),
+            );
         }
         tokio::time::sleep_until(next).await;
     }
@@ -74,7 +78,7 @@ async fn look_up_all(database: Database, mut waiting: mpsc::Receiver<LookUp>) {
 async fn find(
     database: &Database,
     hashes: Vec<[u8; 32]>,
-) -> Result<HashMap<[u8; 32], Uuid>, Failure> {
+) -> Result<HashMap<[u8; 32], Account>, Failure> {
     let found = database.read(move |connection| {
         Box::pin(async move { store::api_keys::find_accounts(connection, &hashes).await })
     });

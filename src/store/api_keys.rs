@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::domain::{account::Account, ids::AccountId};
+
 /// An API key as it is listed.
 #[derive(Debug)]
 pub struct ApiKey {
@@ -25,36 +27,43 @@ pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// The account that an unrevoked key speaks for. Takes no lock.
+/// The account that an unrevoked key speaks for, unless it is a test account that has ended. Takes no
+/// lock.
 pub async fn find_account(
     connection: &mut PgConnection,
-    hash: &[u8],
-) -> Result<Option<Uuid>, sqlx::Error> {
-    sqlx::query_scalar!(
-        "SELECT account_id FROM api_keys WHERE hash = $1 AND revoked_at IS NULL",
-        hash,
-    )
-    .fetch_optional(connection)
-    .await
+    hash: &[u8; 32],
+) -> Result<Option<Account>, sqlx::Error> {
+    let mut found = find_accounts(connection, &[*hash]).await?;
+    Ok(found.remove(hash))
 }
 
-/// The accounts that unrevoked keys speak for, of those with one of `hashes`. Takes no lock.
+/// The accounts that unrevoked keys speak for, of those with one of `hashes`. Test accounts that have
+/// ended, by the database's clock, are none. Takes no lock.
 pub async fn find_accounts(
     connection: &mut PgConnection,
     hashes: &[[u8; 32]],
-) -> Result<HashMap<[u8; 32], Uuid>, sqlx::Error> {
+) -> Result<HashMap<[u8; 32], Account>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
-        SELECT hash AS "hash: [u8; 32]", account_id
-          FROM api_keys
-         WHERE hash = ANY($1) AND revoked_at IS NULL
+        SELECT key.hash AS "hash: [u8; 32]", account.id,
+               (account.test_until IS NOT NULL) AS "is_test!"
+          FROM api_keys AS key
+          JOIN accounts AS account ON account.id = key.account_id
+         WHERE key.hash = ANY($1) AND key.revoked_at IS NULL
+           AND (account.test_until IS NULL OR account.test_until > now())
         "#,
         hashes as _,
     )
     .fetch_all(connection)
     .await?;
-    let rows = rows.into_iter();
-    Ok(rows.map(|row| (row.hash, row.account_id)).collect())
+    let found = rows.into_iter().map(|row| {
+        let account = Account {
+            id: AccountId(row.id),
+            is_test: row.is_test,
+        };
+        (row.hash, account)
+    });
+    Ok(found.collect())
 }
 
 /// Adds an account, unless there is one with this name. Locks nothing that exists: charges in
@@ -84,13 +93,14 @@ pub async fn find_account_by_name(
         .await
 }
 
-/// The next accounts behind `after`, in the order of their ids, at most 100. Takes no lock.
+/// The next accounts behind `after` that are not closed, in the order of their ids, at most 100. Takes no
+/// lock.
 pub async fn list_accounts(
     connection: &mut PgConnection,
     after: Uuid,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar!(
-        "SELECT id FROM accounts WHERE id > $1 ORDER BY id LIMIT 100",
+        "SELECT id FROM accounts WHERE id > $1 AND closed_at IS NULL ORDER BY id LIMIT 100",
         after,
     )
     .fetch_all(connection)
@@ -120,7 +130,7 @@ pub async fn insert(
     Ok(inserted.rows_affected() == 1)
 }
 
-/// All keys, oldest first. Takes no lock.
+/// All keys, oldest first, but those of closed test accounts. Takes no lock.
 pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
@@ -128,6 +138,7 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Er
         SELECT accounts.name AS account, api_keys.last4, api_keys.created_at, api_keys.revoked_at
           FROM api_keys
           JOIN accounts ON accounts.id = api_keys.account_id
+         WHERE accounts.closed_at IS NULL
          ORDER BY api_keys.created_at, api_keys.hash
         "#,
     )

@@ -90,7 +90,8 @@ impl TryFrom<Row> for CheckoutRun {
         Ok(Self {
             account: AccountId(row.account_id),
             card: Card {
-                card: test_cards::by_token(&row.card_token).ok_or_else(|| unknown("card_token"))?,
+                card: test_cards::by_stored_token(&row.card_token)
+                    .ok_or_else(|| unknown("card_token"))?,
                 exp_month: row.card_exp_month,
                 exp_year: row.card_exp_year,
             },

@@ -3,8 +3,9 @@
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
 //! can't return another account's row. Only `api_keys`, `operations::list_waiting`,
-//! `operations::list_refused_refunds`, `webhook_queue` and `webhook_endpoints::lock_uncanceled` look
-//! at all accounts, for authentication, the command line and a worker.
+//! `operations::list_refused_refunds`, `test_accounts`, `webhook_queue` and
+//! `webhook_endpoints::lock_uncanceled` look at all accounts, for authentication, the command line and
+//! workers.
 
 pub mod api_keys;
 pub mod charges;
@@ -22,6 +23,7 @@ pub mod orders;
 pub mod page;
 pub mod refunds;
 pub mod slow_card;
+pub mod test_accounts;
 mod unknown;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;

@@ -15,6 +15,7 @@
 mod checkouts;
 mod client;
 mod docs;
+mod faults;
 mod http;
 mod idempotency;
 mod migrations;

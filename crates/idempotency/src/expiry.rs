@@ -1,4 +1,4 @@
-//! Removing expired records.
+//! Removing expired records, and letting records expire.
 //!
 //! Promise: the sweep removes nothing but what is already dead, never makes a request wait longer
 //! than one short batch, leaves most of the time to requests, and runs on any number of replicas at once
@@ -9,6 +9,7 @@ use std::{io, time::Duration};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
 
 /// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work, well
 /// under the claim's lock wait, because a claim of a key in the batch waits for the batch. The statement
@@ -58,6 +59,58 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
         from = batch.until;
         sleep(began.elapsed() * pace.rest).await;
     }
+}
+
+/// What [`forget`] deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forgotten {
+    /// All records.
+    pub rows: u64,
+    /// Those of keys that clients sent. The others are of steps of their requests.
+    pub keys: u64,
+    /// Where the next batch begins; `None` if there is none.
+    pub last: Option<String>,
+}
+
+/// Deletes at most [`SWEEP_BATCH_ROWS`] completed records of one account, expired or not, that come after
+/// the key `last`: all of their keys are new again. Records without an outcome stay. Locks what it deletes,
+/// and passes over what another transaction has locked.
+///
+/// This breaks the promise of the records, so it is for accounts that are removed, and for tests. A replay
+/// cache knows nothing of it.
+pub async fn forget(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    last: Option<String>,
+) -> Result<Forgotten, sqlx::Error> {
+    let deleted = sqlx::query!(
+        r#"
+        WITH completed AS MATERIALIZED (
+            SELECT ctid
+              FROM idempotency_keys
+             WHERE account_id = $1 AND key > $2 AND status IS NOT NULL
+             ORDER BY key
+             LIMIT 500
+               FOR UPDATE SKIP LOCKED),
+        deleted AS (
+            DELETE FROM idempotency_keys AS record
+             USING completed
+             WHERE record.ctid = completed.ctid
+            RETURNING record.key)
+        SELECT count(*) AS "rows!", count(*) FILTER (WHERE key NOT LIKE ',%') AS "keys!",
+               max(key) AS last
+          FROM deleted
+        "#,
+        account_id,
+        last.unwrap_or_default(),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(Forgotten {
+        rows: deleted.rows.unsigned_abs(),
+        keys: deleted.keys.unsigned_abs(),
+        last: deleted.last.filter(|_| deleted.rows == SWEEP_BATCH_ROWS),
+    })
 }
 
 /// What a batch deleted.

@@ -52,7 +52,7 @@ use uuid::Uuid;
 
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{GuardedConnection, SessionLimits, pin_session};
-pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, sweep};
+pub use expiry::{Forgotten, SWEEP_BATCH_ROWS, SweepPace, forget, sweep};
 pub use fair_pool::{FairPool, NO_ACCOUNT};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};

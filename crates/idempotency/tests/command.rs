@@ -6,7 +6,8 @@ mod support;
 use std::time::Duration;
 
 use charge_once_idempotency::{
-    Command, FairPool, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, migrate, sweep,
+    Command, FairPool, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, forget,
+    migrate, sweep,
 };
 use sqlx::{
     PgConnection, PgPool,
@@ -274,4 +275,51 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
         }
     }
     assert_eq!(count(&pool, BOOKINGS).await, 3);
+}
+
+#[sqlx::test(migrations = false)]
+async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let (account_id, other) = (Uuid::now_v7(), Uuid::now_v7());
+    for (account_id, key) in [
+        (account_id, "a"),
+        (account_id, "b"),
+        (account_id, "open"),
+        (other, "a"),
+    ] {
+        let request = request(account_id, key, "/bookings", "{}");
+        let place = format!("{account_id} {key}");
+        stored(idempotency.run(request, seat(account_id, &place)).await);
+    }
+    // Keys in flight, and those of the steps of a request.
+    sqlx::raw_sql(
+        "UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL WHERE key = 'open';
+         INSERT INTO idempotency_keys
+         SELECT (jsonb_populate_record(one, jsonb_build_object('key', ',step-' || n))).*
+           FROM idempotency_keys AS one, generate_series(1, 499) AS n WHERE one.key = 'b'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let first = forget(&mut connection, account_id, None).await.unwrap();
+    assert_eq!(
+        (first.rows, first.keys, first.last.as_deref()),
+        (500, 1, Some("a"))
+    );
+    let second = forget(&mut connection, account_id, first.last)
+        .await
+        .unwrap();
+    assert_eq!((second.rows, second.keys, second.last), (1, 1, None));
+    assert_eq!(
+        count(&pool, RECORDS).await,
+        2,
+        "the key in flight, and the other account's"
+    );
+    let request = request(account_id, "a", "/bookings", "{}");
+    let (_, replayed) = stored(idempotency.run(request, seat(account_id, "new")).await);
+    assert!(!replayed);
 }

@@ -136,8 +136,5 @@ pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
         Err(_) if bytes_hold_card_number(body) => return forbidden(None),
         Err(_) => {}
     }
-    Ok(Params {
-        encoding,
-        tree: tree.map_err(ApiError::from),
-    })
+    Ok(Params::new(encoding, tree.map_err(ApiError::from)))
 }

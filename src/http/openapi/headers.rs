@@ -34,7 +34,9 @@ impl Modify for ReplyHeaders {
                 if mutating {
                     add_stored(response);
                 }
-                if status == "201" {
+                // A test account is not shown again.
+                let is_shown = operation.operation_id.as_deref() != Some("createTestAccount");
+                if status == "201" && is_shown {
                     add(response, "Location");
                 }
             }

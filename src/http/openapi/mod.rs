@@ -72,9 +72,21 @@ use crate::api::error::Envelope;
         crate::http::idempotency_keys::retrieve, crate::http::idempotency_keys::look_up,
         crate::http::workflows::list, crate::http::workflows::look_up,
         crate::http::health::livez, crate::http::health::readyz,
+        crate::http::test_accounts::create, crate::http::test_accounts::expire_keys,
     ),
     // Schemas of parameters don't come by themselves.
     components(schemas(Envelope<'static>, EventTypeParam, ExpandDataCharge, ExpandDataRefunds)),
+    tags(
+        (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
+        (name = "Inventory"), (name = "Events"), (name = "Webhooks"), (name = "Idempotency keys"),
+        (name = "Workflows"), (name = "Health"),
+        (
+            name = "Test",
+            description = "For tests of a client's retries. These routes exist only where the server \
+                runs with FAULTS=true, as `make run` starts it, and take the API key of a test account \
+                or DEV_API_KEY. With such a key, the header `Fault` of a POST or PUT asks for a fault.",
+        ),
+    ),
     security(("bearer" = []), ("basic" = [])),
     modifiers(
         &SecuritySchemes,

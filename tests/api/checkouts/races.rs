@@ -412,10 +412,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
             request_id: "req_1".to_owned(),
             idempotency_key: "key-1".to_owned(),
         },
-        params: Params {
-            encoding: Encoding::Json,
-            tree: Ok(tree),
-        },
+        params: Params::new(Encoding::Json, Ok(tree)),
     };
     let outcome = phases.run(request, create).await;
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::stock,
-    harness::{Answer, TestServer, charge},
+    harness::{Answer, FAULTS, TestServer, charge},
     openapi::{document, operations, resolve, with_ids},
 };
 
@@ -295,7 +295,7 @@ fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
 
 #[tokio::test]
 async fn only_health_is_not_served_under_v1_too() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     let document = document();
     let urls = |servers: &Value| -> Vec<Value> {
         let servers = servers.as_array().unwrap();

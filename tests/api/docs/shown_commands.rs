@@ -4,7 +4,7 @@ use std::{collections::HashMap, process::Command};
 
 use crate::support::{
     documents::{blocks, read},
-    harness::{API_KEY, TestServer},
+    harness::{API_KEY, FAULTS, TestServer},
 };
 
 /// The address and the API key that the README shows.
@@ -162,4 +162,54 @@ async fn the_commands_of_the_readme_and_of_the_tour_answer_as_they_show() {
         assert_eq!(server.database.count(succeeded).await, 2, "{document}");
         assert_eq!(server.database.charges().await, 3, "{document}");
     }
+}
+
+/// Runs what a document shows, and returns what it prints.
+async fn printed(server: &TestServer, shell: &'static str, shown: &str) -> String {
+    let url = format!("http://{}", server.client.address);
+    let typed = shown
+        .replace(&format!("http://{SHOWN_ADDRESS}"), &url)
+        .replace(SHOWN_API_KEY, API_KEY);
+    let run = move || Command::new(shell).args(["-c", &typed]).output().unwrap();
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn the_commands_about_tests_of_retries_answer_as_shown() {
+    let server = TestServer::start_with(&[FAULTS]).await;
+    let document = read("docs/testing.md");
+    let (_, lost) = blocks(&document).into_iter().next().unwrap();
+    assert_eq!(printed(&server, "sh", &lost).await, "exit code 52\n");
+    assert_eq!(server.database.charges().await, 1);
+    let statuses = ["201", "503", "201", "200"];
+    assert_answers_as_shown(&server, "docs/testing.md", &statuses).await;
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn the_recipe_for_a_test_of_retries_passes_for_its_client_and_finds_one_that_charges_twice() {
+    let server = TestServer::start_with(&[FAULTS]).await;
+    let blocks = blocks(&read("docs/testing.md"));
+    let (_, recipe) = blocks
+        .iter()
+        .find(|(language, _)| language == "bash")
+        .unwrap();
+    let output = printed(&server, "bash", recipe).await;
+    assert_eq!(output.matches("one charge after: ").count(), 8, "{output}");
+    assert_eq!(server.database.charges().await, 8);
+
+    // A new key for each attempt.
+    let wrong = recipe.replace("Idempotency-Key: $2\"", "Idempotency-Key: $2-$RANDOM\"");
+    assert_ne!(&wrong, recipe);
+    let found = format!("({wrong}) 2>&1 || true");
+    let output = printed(&server, "bash", &found).await;
+    assert_eq!(output, "no answer after: reply_lost\n");
+    assert_eq!(
+        server.database.charges().await,
+        16,
+        "eight attempts, eight charges"
+    );
 }

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::{
-    harness::{API_KEY, Answer, FORGETFUL, IMPATIENT, TestServer, charge, eventually},
+    harness::{API_KEY, Answer, FAULTS, FORGETFUL, IMPATIENT, TestServer, charge, eventually},
     openapi::{document, operations},
     records::hold_key,
     webhooks::endpoint,
@@ -46,7 +46,7 @@ fn assert_protected(answer: &Answer, cache_control: &str, what: &str) {
 
 #[tokio::test]
 async fn every_operation_of_the_document_answers_with_them_in_both_dialects() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     let document = document();
     let mut statuses = std::collections::BTreeSet::new();
     for (path, method, _) in operations(&document) {

@@ -121,6 +121,14 @@ const LATER: &[(&str, &str)] = &[
         "migrations/0021_webhook_endpoints_to_cancel.sql",
         "c9008e5ba60ed75c467515a20709ed0f1c9001471a5fdba4083e8bd63f33542e",
     ),
+    (
+        "migrations/0022_test_accounts.sql",
+        "aa1bf50043f577d92f202cb0d0b7323665fbaaa45e34c9b8fd136bb5add29f63",
+    ),
+    (
+        "migrations/0023_test_accounts_to_close.sql",
+        "3cbf5942bc85b0b851fe627c0a7a8772c6755a1bc5dcd74be0fb9a70a8986508",
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.

@@ -158,10 +158,7 @@ struct Target {
 }
 
 fn params(value: Value) -> Params {
-    Params {
-        encoding: Encoding::Json,
-        tree: Ok(value.as_object().unwrap().clone()),
-    }
+    Params::new(Encoding::Json, Ok(value.as_object().unwrap().clone()))
 }
 
 async fn refund(tx: &mut PgConnection, target: Target, amount: i64) -> Result<(), sqlx::Error> {

@@ -42,6 +42,14 @@ impl Client {
         }
     }
 
+    /// Another server, the same API key.
+    pub fn at(&self, other: &Self) -> Self {
+        Self {
+            address: other.address,
+            ..self.clone()
+        }
+    }
+
     /// A request without credentials.
     pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         self.http
@@ -76,6 +84,32 @@ impl Client {
         let body = body.to_string();
         self.send_raw(Method::PUT, path, key, "application/json", body.as_bytes())
             .await
+    }
+
+    /// With a header that asks for a fault. `None`: the connection ended without a byte of a reply.
+    pub async fn post_with_fault(
+        &self,
+        fault: &str,
+        path: &str,
+        key: &str,
+        body: &Value,
+    ) -> Option<Answer> {
+        let request = self.request(Method::POST, path);
+        let request = request
+            .header("idempotency-key", key)
+            .header("fault", fault);
+        self.reply_or_none(request.json(body)).await
+    }
+
+    /// `None`: the connection ended without a byte of a reply.
+    pub async fn reply_or_none(&self, request: RequestBuilder) -> Option<Answer> {
+        match request.send().await {
+            Ok(response) => Some(Answer::read(response).await),
+            Err(error) => {
+                assert!(!error.is_connect() && !error.is_timeout(), "{error:?}");
+                None
+            }
+        }
     }
 
     /// A raw body.

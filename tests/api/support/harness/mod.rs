@@ -37,6 +37,9 @@ pub const ALONE: (&str, &str) = ("BATCH", "off");
 /// reading them.
 pub const FORGETFUL: (&str, &str) = ("REPLAY_CACHE", "0");
 
+/// Clients may ask for faults.
+pub const FAULTS: (&str, &str) = ("FAULTS", "true");
+
 /// Whether requests share transactions, and replays come from memory, where a test doesn't say: `make
 /// test-alone` runs the whole suite without either.
 pub fn shortcuts() -> [(&'static str, &'static str); 2] {

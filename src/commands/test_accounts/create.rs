@@ -1,0 +1,52 @@
+//! `POST /test/accounts`: an account for one test.
+//!
+//! Locks    nothing
+//! Writes   one account that ends by itself, and its API key
+//! Emits    nothing
+//! Refuses  any parameter; an account too many
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::commands::{
+    Origin, new_api_key,
+    replies::{CREATED, json},
+};
+use crate::{
+    api::{
+        params::Params,
+        test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},
+    },
+    domain::{api_key::last4, ids::AccountId},
+    idempotency::{Command, Rejection, Reply},
+    store,
+};
+
+/// Creates a test account with an API key.
+pub struct CreateTestAccount {
+    /// The request's origin: another test account, or the dev account.
+    pub origin: Origin,
+    /// As decoded; there is none to be given.
+    pub params: Params,
+}
+
+impl Command for CreateTestAccount {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        self.params.fields()?.finish()?;
+        // Two that race may make one account too many, which does no harm.
+        if store::test_accounts::count_open(tx, OPEN_MAX).await? >= OPEN_MAX {
+            return Err(too_many_test_accounts().into());
+        }
+        let id = AccountId(Uuid::now_v7());
+        let api_key = new_api_key();
+        let ends_at = store::test_accounts::insert(tx, id).await?;
+        let hash = store::api_keys::hash(&api_key);
+        store::api_keys::insert(tx, &hash, id.0, last4(&api_key)).await?;
+        // The key is shown here only. The stored reply holds it too, so that a client that lost the
+        // reply gets it by retrying, for as long as its idempotency key lives.
+        let view = TestAccountView::new(id, api_key, ends_at);
+        let mut reply = json(CREATED, &view)?;
+        reply.resource_id = Some(view.id);
+        Ok(reply)
+    }
+}

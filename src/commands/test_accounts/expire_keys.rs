@@ -1,0 +1,47 @@
+//! `POST /test/expire_keys`: let the account's idempotency keys expire now.
+//!
+//! Locks    the records of completed keys, in batches
+//! Writes   nothing: it deletes those records, as the sweep would when their time has come
+//! Emits    nothing
+//! Refuses  any parameter
+
+use sqlx::PgConnection;
+
+use crate::commands::{
+    Origin,
+    replies::{OK, json},
+};
+use crate::{
+    api::{params::Params, test_accounts::ExpiredKeysView},
+    idempotency::{self, Command, Rejection, Reply},
+};
+
+/// Most batches in one request. With 500 records each, they take a fraction of the request's time.
+const BATCHES_MAX: u32 = 20;
+
+/// Deletes the records of an account's completed keys.
+///
+/// Its own key is not completed before it ends, and keys in flight are not either: both stay.
+pub struct ExpireKeys {
+    /// The request's origin: a test account, or the dev account. Replays to these never come from memory.
+    pub origin: Origin,
+    /// As decoded; there is none to be given.
+    pub params: Params,
+}
+
+impl Command for ExpireKeys {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        self.params.fields()?.finish()?;
+        let account = self.origin.account.0;
+        let (mut deleted, mut last) = (0, None);
+        for _ in 0..BATCHES_MAX {
+            let batch = idempotency::forget(tx, account, last).await?;
+            deleted += batch.keys;
+            last = batch.last;
+            if last.is_none() {
+                break;
+            }
+        }
+        json(OK, &ExpiredKeysView::new(deleted, last.is_some()))
+    }
+}

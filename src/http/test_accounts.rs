@@ -1,0 +1,81 @@
+//! `/test`: for tests of a client's retries, on servers with `FAULTS`.
+
+use actix_web::{HttpResponse, web};
+
+use super::{
+    app::App,
+    error::HttpError,
+    error_responses::errors,
+    faults::for_test_accounts_only,
+    parameters::MutatingHeaders,
+    reply::run,
+    request::{MutatingRequest, Testing},
+};
+use crate::{
+    api::test_accounts::{ExpiredKeysView, TestAccountView},
+    commands::{CreateTestAccount, ExpireKeys},
+};
+
+errors! {
+    CreateTestAccountErrors: Mutating []
+}
+
+/// Create a test account
+///
+/// Makes an account with an API key of its own, so that each test begins with nothing. It ends after 24
+/// hours: its API key is refused from then on, and its data is removed.
+#[utoipa::path(
+    post, path = "/test/accounts", tag = "Test", operation_id = "createTestAccount",
+    params(MutatingHeaders),
+    responses(
+        (status = 201, description = "The account, with its API key.", body = TestAccountView),
+        CreateTestAccountErrors,
+    ),
+)]
+pub async fn create(
+    app: web::Data<App>,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
+    must_be_allowed(request.testing)?;
+    run(&app, request, |origin, params| CreateTestAccount {
+        origin,
+        params,
+    })
+    .await
+}
+
+errors! {
+    ExpireKeysErrors: Mutating []
+}
+
+/// Let keys expire
+///
+/// Deletes the records of the account's completed idempotency keys, as if their time had come: each key is
+/// new again. Keys in flight stay, and so does the key of this request.
+#[utoipa::path(
+    post, path = "/test/expire_keys", tag = "Test", operation_id = "expireKeys",
+    params(MutatingHeaders),
+    responses(
+        (status = 200, description = "How many keys are new again.", body = ExpiredKeysView),
+        ExpireKeysErrors,
+    ),
+)]
+pub async fn expire_keys(
+    app: web::Data<App>,
+    request: MutatingRequest,
+) -> Result<HttpResponse, HttpError> {
+    must_be_allowed(request.testing)?;
+    run(&app, request, |origin, params| ExpireKeys {
+        origin,
+        params,
+    })
+    .await
+}
+
+fn must_be_allowed(testing: Testing) -> Result<(), HttpError> {
+    if testing.is_allowed {
+        Ok(())
+    } else {
+        Err(for_test_accounts_only("Authorization"))
+    }
+}

@@ -1,0 +1,195 @@
+//! Test accounts: made for a while, ended, and closed.
+//!
+//! All that an account has is deleted here, table by table, because nothing else ever deletes it whole.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+
+use crate::domain::ids::AccountId;
+
+/// How many test accounts there are that are not closed, at most `up_to`. Takes no lock.
+pub async fn count_open(connection: &mut PgConnection, up_to: i64) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT count(*) AS "count!"
+          FROM (SELECT 1
+                  FROM accounts
+                 WHERE test_until IS NOT NULL AND closed_at IS NULL
+                 LIMIT $1) AS open
+        "#,
+        up_to,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Adds a test account, named by its id, and returns when it ends: 24 hours from now. Locks nothing that
+/// exists.
+pub async fn insert(
+    connection: &mut PgConnection,
+    id: AccountId,
+) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        INSERT INTO accounts (id, name, test_until)
+        VALUES ($1, $2, now() + interval '24 hours')
+        RETURNING test_until AS "test_until!"
+        "#,
+        id.0,
+        id.to_string(),
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// The test account that ended first, of those that are to be closed, and locks it. An account that
+/// another replica works on is left to that one.
+///
+/// It ended ten minutes ago: what its last requests wrote is there. One with a key in flight waits until
+/// that has its outcome.
+pub async fn lock_ended(connection: &mut PgConnection) -> Result<Option<AccountId>, sqlx::Error> {
+    let found = sqlx::query_scalar!(
+        r#"
+        SELECT account.id
+          FROM accounts AS account
+         WHERE account.test_until <= now() - interval '10 minutes' AND account.closed_at IS NULL
+           AND NOT EXISTS (SELECT 1
+                             FROM idempotency_leases AS lease
+                            WHERE lease.account_id = account.id)
+         ORDER BY account.test_until
+         LIMIT 1
+           FOR NO KEY UPDATE OF account SKIP LOCKED
+        "#,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(found.map(AccountId))
+}
+
+/// Revokes the API keys of an account, and marks it as closed. Locks both.
+pub async fn close(connection: &mut PgConnection, account: AccountId) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        r#"
+        WITH revoked AS (
+            UPDATE api_keys SET revoked_at = now() WHERE account_id = $1 AND revoked_at IS NULL)
+        UPDATE accounts SET closed_at = now() WHERE id = $1
+        "#,
+        account.0,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The tables with rows of an account, beside the idempotency keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// `webhook_deliveries`
+    WebhookDeliveries,
+    /// `events`
+    Events,
+    /// `webhook_endpoints`
+    WebhookEndpoints,
+    /// `operations`
+    Operations,
+    /// `manual_resolutions`
+    ManualResolutions,
+    /// `refunds`
+    Refunds,
+    /// `checkouts`, and `checkout_steps` with them
+    Checkouts,
+    /// `charges`
+    Charges,
+    /// `orders`
+    Orders,
+    /// `inventory`
+    Inventory,
+}
+
+impl Table {
+    /// In an order in which they can be emptied: what refers to another row goes before that row.
+    pub const IN_ORDER: [Self; 10] = [
+        Self::WebhookDeliveries,
+        Self::Events,
+        Self::WebhookEndpoints,
+        Self::Operations,
+        Self::ManualResolutions,
+        Self::Refunds,
+        Self::Checkouts,
+        Self::Charges,
+        Self::Orders,
+        Self::Inventory,
+    ];
+}
+
+/// Deletes at most 500 rows of one account, the oldest first, and returns how many. Locks them.
+///
+/// `ARRAY` makes the limit a limit: whatever is expected of the account, the rows are found by their
+/// primary key.
+pub async fn delete_batch(
+    connection: &mut PgConnection,
+    account: AccountId,
+    table: Table,
+) -> Result<u64, sqlx::Error> {
+    let account = account.0;
+    let deleted = match table {
+        Table::WebhookDeliveries => sqlx::query!(
+            "DELETE FROM webhook_deliveries WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM webhook_deliveries WHERE account_id = $1 ORDER BY id LIMIT 500))",
+            account,
+        ),
+        Table::Events => sqlx::query!(
+            "DELETE FROM events WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM events WHERE account_id = $1 ORDER BY id LIMIT 500))",
+            account,
+        ),
+        Table::WebhookEndpoints => sqlx::query!(
+            "DELETE FROM webhook_endpoints WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM webhook_endpoints WHERE account_id = $1 ORDER BY id LIMIT 500))",
+            account,
+        ),
+        Table::Operations => sqlx::query!(
+            "DELETE FROM operations WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM operations WHERE account_id = $1 ORDER BY id LIMIT 500))",
+            account,
+        ),
+        Table::ManualResolutions => sqlx::query!(
+            "DELETE FROM manual_resolutions WHERE account_id = $1 AND operation_id = ANY(ARRAY(
+                SELECT operation_id FROM manual_resolutions
+                 WHERE account_id = $1 ORDER BY operation_id LIMIT 500))",
+            account,
+        ),
+        Table::Refunds => sqlx::query!(
+            "DELETE FROM refunds WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM refunds WHERE account_id = $1 ORDER BY id LIMIT 500))",
+            account,
+        ),
+        // Each has five steps, which go with it.
+        Table::Checkouts => sqlx::query!(
+            "DELETE FROM checkouts WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM checkouts WHERE account_id = $1 ORDER BY id LIMIT 100))",
+            account,
+        ),
+        // An order and the charge that paid it name each other, so the order lets go of it.
+        Table::Charges => sqlx::query!(
+            "WITH batch AS MATERIALIZED (
+                SELECT id FROM charges WHERE account_id = $1 ORDER BY id LIMIT 500),
+            unpaid AS (
+                UPDATE orders SET status = 'open', charge_id = NULL
+                 WHERE account_id = $1 AND charge_id = ANY(ARRAY(SELECT id FROM batch)))
+            DELETE FROM charges WHERE account_id = $1 AND id = ANY(ARRAY(SELECT id FROM batch))",
+            account,
+        ),
+        Table::Orders => sqlx::query!(
+            "DELETE FROM orders WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM orders WHERE account_id = $1 ORDER BY id LIMIT 500))",
+            account,
+        ),
+        Table::Inventory => sqlx::query!(
+            "DELETE FROM inventory WHERE account_id = $1 AND sku = ANY(ARRAY(
+                SELECT sku FROM inventory WHERE account_id = $1 ORDER BY sku LIMIT 500))",
+            account,
+        ),
+    };
+    Ok(deleted.execute(connection).await?.rows_affected())
+}

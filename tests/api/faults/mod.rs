@@ -1,0 +1,6 @@
+//! Faults on demand, test accounts, and that a server without `FAULTS` has nothing of it.
+
+mod header;
+mod lost_reply;
+mod production;
+mod test_accounts;
