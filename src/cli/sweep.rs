@@ -18,6 +18,13 @@ pub(super) fn run() -> Result<(), BoxError> {
         let mut sweep = Sweep::new(database.clone(), &config, 0);
         let keys = sweep.keys().await?;
         print(&format!("Removed {keys} expired idempotency keys."))?;
+        let closed = sweep.test_accounts(Instant::now() + ROUND_MAX).await?;
+        if closed.accounts > 0 {
+            print(&format!(
+                "Closed {} test accounts that ended.",
+                closed.accounts
+            ))?;
+        }
         let removed = sweep.old_rows(Instant::now() + ROUND_MAX).await?;
         print(&format!(
             "Removed {} events and {} operations that are older than they are kept.",

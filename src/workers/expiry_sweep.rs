@@ -1,5 +1,5 @@
-//! Removes expired idempotency keys, and what is kept for a time only, on every replica, for as long as
-//! the process runs.
+//! Removes expired idempotency keys, what test accounts leave behind, and what is kept for a time only, on
+//! every replica, for as long as the process runs.
 //!
 //! Promise: it uses a connection of its own and survives a database that is down or silent. An
 //! interrupted sweep loses nothing: an expired record is dead even before it is swept, and what is
@@ -13,7 +13,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, timeout},
 };
 
-use super::retention::{Removed, Retention};
+use super::{
+    retention::{Removed, Retention},
+    test_accounts::{self, Closed},
+};
 use crate::{
     config::Config,
     database::Database,
@@ -37,6 +40,7 @@ pub async fn run(database: Database, config: Config, mut stopping: watch::Receiv
         let until = Instant::now() + config.expiry_sweep_interval;
         let sweeping = async {
             tell_keys(sweep.keys().await);
+            tell_test_accounts(sweep.test_accounts(until).await);
             if Instant::now() < next_round {
                 return;
             }
@@ -58,6 +62,17 @@ fn tell_keys(swept: Result<u64, sqlx::Error>) {
         Ok(0) => tracing::debug!("no expired idempotency keys"),
         Ok(removed) => tracing::info!(removed, "swept expired idempotency keys"),
         Err(error) => tracing::warn!(%error, "the expiry sweep failed; it will be repeated"),
+    }
+}
+
+fn tell_test_accounts(closed: Result<Closed, sqlx::Error>) {
+    match closed {
+        Ok(Closed {
+            rows: 0,
+            accounts: 0,
+        }) => tracing::debug!("no test accounts have ended"),
+        Ok(Closed { rows, accounts }) => tracing::info!(rows, accounts, "closed test accounts"),
+        Err(error) => tracing::warn!(%error, "test accounts stay open; it will be repeated"),
     }
 }
 
@@ -105,6 +120,16 @@ impl Sweep {
         let removed = idempotency::sweep(&mut connection, pace).await?;
         connection.close().await?;
         Ok(removed)
+    }
+
+    /// Removes what test accounts that have ended leave behind, until `until`. The next call goes on where
+    /// this one stopped.
+    pub async fn test_accounts(&self, until: Instant) -> Result<Closed, sqlx::Error> {
+        let mut connection = self.connect().await?;
+        let (deadline, rest) = (self.deadline, self.rest);
+        let closed = test_accounts::close_ended(&mut connection, deadline, rest, until).await?;
+        connection.close().await?;
+        Ok(closed)
     }
 
     /// Removes what is older than it is kept, until `until`. The next call goes on where this one stopped.

@@ -3,6 +3,7 @@
 pub mod expiry_sweep;
 pub mod reconciler;
 pub mod retention;
+pub mod test_accounts;
 pub mod webhook_delivery;
 pub mod webhook_sender;
 pub mod webhook_turns;

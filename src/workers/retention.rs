@@ -145,7 +145,7 @@ async fn remove_batch(
 }
 
 /// Bounds one exchange with the database: a server that is silent must not stop the worker.
-async fn in_time<T>(
+pub(super) async fn in_time<T>(
     deadline: Duration,
     exchange: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {

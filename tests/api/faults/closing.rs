@@ -1,0 +1,264 @@
+//! The end of a test account: its keys are refused, its data goes, and its row stays.
+
+use std::time::Duration;
+
+use charge_once::workers::{expiry_sweep::Sweep, test_accounts::Closed};
+use serde_json::json;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::support::{
+    accounts::client_of_test_account,
+    checkouts::{checkout, checkout_with, stock},
+    harness::{Client, FAULTS, TestDatabase, TestServer, config, eventually},
+    resources::open_order,
+};
+
+/// Every table with rows of an account.
+const ROWS: &str = "
+    SELECT count(*) FROM (
+        SELECT account_id FROM idempotency_keys UNION ALL SELECT account_id FROM idempotency_leases
+        UNION ALL SELECT account_id FROM webhook_deliveries UNION ALL SELECT account_id FROM events
+        UNION ALL SELECT account_id FROM webhook_endpoints UNION ALL SELECT account_id FROM operations
+        UNION ALL SELECT account_id FROM manual_resolutions UNION ALL SELECT account_id FROM refunds
+        UNION ALL SELECT account_id FROM checkouts UNION ALL SELECT account_id FROM checkout_steps
+        UNION ALL SELECT account_id FROM charges UNION ALL SELECT account_id FROM orders
+        UNION ALL SELECT account_id FROM inventory) AS rows
+      JOIN accounts ON accounts.id = rows.account_id
+     WHERE accounts.test_until IS NOT NULL";
+
+const EVENTS: &str = "SELECT count(*) FROM events JOIN accounts ON accounts.id = events.account_id
+     WHERE accounts.test_until IS NOT NULL";
+
+const OTHER_ROWS: &str = "
+    SELECT (SELECT count(*) FROM charges) + (SELECT count(*) FROM events)
+         + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM api_keys)";
+
+/// Lets every test account have ended so long ago.
+async fn end(database: &TestDatabase, ago: &str) {
+    sqlx::query(
+        "UPDATE accounts SET test_until = now() - $1::text::interval WHERE test_until IS NOT NULL",
+    )
+    .bind(ago)
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+/// Something in every table.
+async fn fill(client: &Client, database: &TestDatabase) {
+    let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["*"]});
+    assert_eq!(
+        client
+            .post_new("/webhook_endpoints", &endpoint)
+            .await
+            .status,
+        201
+    );
+    stock(client, "mug", 10).await;
+    let charge = client.charge("charge").await.id();
+    let refund = json!({"charge": charge, "amount": 1});
+    assert_eq!(client.post_new("/refunds", &refund).await.status, 201);
+    assert_eq!(client.post_new("/checkouts", &checkout()).await.status, 201);
+    let declined = client
+        .post_new("/checkouts", &checkout_with("tok_chargeDeclined"))
+        .await;
+    assert_eq!(declined.status, 402);
+    let order = open_order(client).await;
+    let pay = format!("/orders/{order}/pay");
+    let declined = client
+        .post_new(&pay, &json!({"source": "tok_chargeDeclined"}))
+        .await;
+    assert_eq!(declined.status, 402);
+    assert_eq!(client.post_new(&pay, &json!({})).await.status, 200);
+    open_order(client).await;
+    // What only a processor across a network, and a person, make.
+    sqlx::raw_sql(
+        "INSERT INTO operations (account_id, id, verb, charge_id, amount, dialect, expand, request_id,
+                idempotency_key, completed_at, outcome)
+         SELECT account_id, id, 'capture_charge', id, 1, 'ietf', false, 'req', 'key', now(), 'done'
+           FROM charges;
+         INSERT INTO manual_resolutions (account_id, operation_id, resolution, resolved_by, operation)
+         SELECT account_id, id, 'done', 'Ada', '{}' FROM operations",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+async fn sweep(database: &TestDatabase) -> Sweep {
+    Sweep::new(database.connect(&[]).await, &config(&[]), 0)
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+#[tokio::test]
+async fn an_ended_account_is_refused_and_loses_everything_but_its_row() {
+    let server = TestServer::start_with(&[FAULTS]).await;
+    let database = &server.database;
+    let dev = &server.client;
+    dev.charge("dev").await;
+    let test = client_of_test_account(dev).await;
+    fill(&test, database).await;
+    let filled = database.count(ROWS).await;
+    assert!(filled > 40, "{filled}");
+    let others = database.count(OTHER_ROWS).await;
+    let tests = "SELECT (SELECT count(*) FROM charges c JOIN accounts a ON a.id = c.account_id
+                          WHERE test_until IS NOT NULL)
+                      + (SELECT count(*) FROM events c JOIN accounts a ON a.id = c.account_id
+                          WHERE test_until IS NOT NULL)
+                      + (SELECT count(*) FROM idempotency_keys c JOIN accounts a ON a.id = c.account_id
+                          WHERE test_until IS NOT NULL)";
+    let tests = database.count(tests).await;
+
+    let sweep = sweep(database).await;
+    assert_eq!(
+        sweep.test_accounts(later()).await.unwrap(),
+        Closed::default()
+    );
+    // Its key is refused, and what its last requests write is waited for.
+    end(database, "1 minute").await;
+    eventually("its key is refused", || async {
+        test.get("/charges").await.status == 401
+    })
+    .await;
+    assert_eq!(test.get("/charges").await.code(), "api_key_invalid");
+    assert_eq!(
+        sweep.test_accounts(later()).await.unwrap(),
+        Closed::default()
+    );
+
+    end(database, "11 minutes").await;
+    let closed = sweep.test_accounts(later()).await.unwrap();
+    assert_eq!(closed.accounts, 1);
+    assert_eq!(database.count(ROWS).await, 0);
+    assert_eq!(
+        database.count(OTHER_ROWS).await,
+        others - tests,
+        "another account lost something"
+    );
+    let row = "SELECT count(*) FROM accounts JOIN api_keys ON api_keys.account_id = accounts.id
+                WHERE closed_at IS NOT NULL AND revoked_at IS NOT NULL";
+    assert_eq!(database.count(row).await, 1);
+    assert_eq!(
+        sweep.test_accounts(later()).await.unwrap(),
+        Closed::default()
+    );
+    // The dev account's record shows what it made; its own rows are untouched.
+    assert!(dev.charge("dev").await.is_replay());
+}
+
+#[tokio::test]
+async fn a_large_account_goes_in_batches_and_what_was_interrupted_goes_on() {
+    let server = TestServer::start_with(&[FAULTS]).await;
+    let database = &server.database;
+    let test = client_of_test_account(&server.client).await;
+    test.charge("key").await;
+    let order = open_order(&test).await;
+    assert_eq!(
+        test.post_new(&format!("/orders/{order}/pay"), &json!({}))
+            .await
+            .status,
+        200
+    );
+    // Orders and charges that name each other, more than a batch of them.
+    sqlx::raw_sql(
+        "SET session_replication_role = replica;
+         CREATE TABLE numbers AS SELECT n, gen_random_uuid() AS id FROM generate_series(1, 1300) AS n;
+         INSERT INTO charges SELECT (jsonb_populate_record(c, jsonb_build_object('id', n.id, 'order_id', n.id))).*
+           FROM charges AS c, numbers AS n WHERE c.order_id IS NOT NULL;
+         INSERT INTO orders SELECT (jsonb_populate_record(o, jsonb_build_object('id', n.id, 'charge_id', n.id))).*
+           FROM orders AS o, numbers AS n;
+         SET session_replication_role = DEFAULT",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    assert!(database.charges().await > 1300);
+    end(database, "11 minutes").await;
+
+    let sweep = sweep(database).await;
+    // A table that is locked for longer than a statement waits, in the middle.
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE orders")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    sweep.test_accounts(later()).await.unwrap_err();
+    tx.rollback().await.unwrap();
+    assert_eq!(
+        database.count(EVENTS).await,
+        0,
+        "what was removed before the interruption stays so"
+    );
+    let charges = database.charges().await;
+    assert!(charges > 1300, "{charges}");
+    // The rest takes at least three batches of charges, and three of orders.
+    let Closed { rows, accounts } = sweep.test_accounts(later()).await.unwrap();
+    assert_eq!(accounts, 1);
+    assert!(rows > 2600, "{rows}");
+    assert_eq!(database.count(ROWS).await, 0);
+}
+
+#[tokio::test]
+async fn replicas_share_the_work_and_leave_an_account_with_a_key_in_flight() {
+    let server = TestServer::start_with(&[FAULTS]).await;
+    let database = &server.database;
+    for _ in 0..3 {
+        let test = client_of_test_account(&server.client).await;
+        fill_a_little(&test).await;
+    }
+    let busy: Uuid = sqlx::query_scalar(
+        "INSERT INTO idempotency_leases (account_id, key, kind, operation, token, leased_until, recover_after)
+         SELECT id, 'key', 'checkout', id, id, now(), now() FROM accounts
+          WHERE test_until IS NOT NULL ORDER BY id LIMIT 1
+         RETURNING account_id",
+    )
+    .fetch_one(&database.pool)
+    .await
+    .unwrap();
+    end(database, "11 minutes").await;
+    let (one, other) = (sweep(database).await, sweep(database).await);
+    let mut closed = 0;
+    while closed < 2 {
+        let (one, other) = tokio::join!(one.test_accounts(later()), other.test_accounts(later()));
+        closed += one.unwrap().accounts + other.unwrap().accounts;
+    }
+    assert_eq!(closed, 2);
+    let open: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM accounts WHERE test_until IS NOT NULL AND closed_at IS NULL",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap();
+    assert_eq!(open, [busy]);
+    sqlx::query("DELETE FROM idempotency_leases")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    assert_eq!(one.test_accounts(later()).await.unwrap().accounts, 1);
+}
+
+async fn fill_a_little(client: &Client) {
+    for key in ["key-1", "key-2"] {
+        assert_eq!(client.charge(key).await.status, 201);
+    }
+}
+
+/// The program's own worker does it.
+#[tokio::test]
+async fn a_server_closes_ended_accounts_by_itself() {
+    let variables = [FAULTS, ("EXPIRY_SWEEP_INTERVAL", "100ms")];
+    let server = TestServer::start_with(&variables).await;
+    let test = client_of_test_account(&server.client).await;
+    fill_a_little(&test).await;
+    end(&server.database, "11 minutes").await;
+    eventually("the account is closed", || async {
+        let closed = "SELECT count(*) FROM accounts WHERE closed_at IS NOT NULL";
+        server.database.count(closed).await == 1
+    })
+    .await;
+    assert_eq!(server.database.count(ROWS).await, 0);
+}
