@@ -130,6 +130,11 @@ sdk-test-rust: ## test the server with async-stripe, which takes minutes to buil
 	@scripts/install-postgres
 	@tests/sdk/run rust
 
+.PHONY: retry-test
+retry-test: ## prove the retry code of small clients in Python and Node against every fault
+	@scripts/install-postgres
+	@examples/retry_tests/run
+
 .PHONY: openapi
 openapi: ## write openapi/openapi.json from the code
 	@scripts/openapi
