@@ -81,6 +81,10 @@ pub async fn serve(
     let replay_cache = config
         .replay_cache
         .map(|bytes| ReplayCache::new(&idempotency, bytes));
+    let (request_log, logging) = config
+        .console
+        .then(|| workers::request_log::start(database.clone(), config.timeouts.database_deadline))
+        .unzip();
     let slow_lane = SlowLane::new(config.pool_connections);
     let steps = CheckoutSteps {
         idempotency: idempotency.clone(),
@@ -107,6 +111,7 @@ pub async fn serve(
         in_flight_wait_v1: config.in_flight_wait_v1,
         webhooks_allow_private: config.webhooks.allow_private,
         faults: faults(&database, config).await?,
+        request_log,
         stopping: is_stopping.clone(),
     };
     let sweep = tokio::spawn(workers::expiry_sweep::run(
@@ -139,6 +144,9 @@ pub async fn serve(
         tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
     }
     drop(webhooks);
+    if let Some(logging) = logging {
+        logging.end(drained).await;
+    }
     while reconcilers.join_next().await.is_some() {}
     Ok(())
 }

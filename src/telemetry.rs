@@ -49,7 +49,7 @@ fn may_be_logged(metadata: &Metadata<'_>) -> bool {
 const PROBES: [&str; 2] = ["/livez", "/readyz"];
 
 /// A method may be any word, of any length: a card number too.
-fn known(method: &Method) -> &'static str {
+pub(crate) fn known(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",

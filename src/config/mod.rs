@@ -58,7 +58,7 @@ pub struct Config {
     pub processor: Option<ProcessorConfig>,
     /// `EXPIRY_SWEEP_INTERVAL`
     pub expiry_sweep_interval: Duration,
-    /// `EVENT_RETENTION`, `OPERATION_RETENTION`
+    /// `EVENT_RETENTION`, `OPERATION_RETENTION`, `REQUEST_LOG_RETENTION`
     pub retention: Retention,
     /// `IN_FLIGHT_WAIT_V1`
     pub in_flight_wait_v1: Duration,
@@ -84,6 +84,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// `WEBHOOK_…`
     pub webhooks: Webhooks,
+    /// `CONSOLE`
+    pub console: bool,
     /// `RUST_LOG`, `LOG_FORMAT`
     pub log: Log,
     /// `FAULTS`
@@ -145,6 +147,7 @@ impl Config {
         let migrate_on_start = source.truth("MIGRATE_ON_START");
         let drain_timeout = source.duration("DRAIN_TIMEOUT");
         let webhooks = Webhooks::read(&source);
+        let console = source.truth("CONSOLE");
         let log = Log::read(&source);
         let faults = faults::allowed(&source);
         let processor_service = ProcessorService::read(&source, calls.as_ref());
@@ -170,6 +173,7 @@ impl Config {
                 migrate_on_start: migrate_on_start?,
                 drain_timeout: drain_timeout?,
                 webhooks: webhooks?,
+                console: console?,
                 log: log?,
                 faults: faults?,
                 processor_service: processor_service?,
@@ -298,6 +302,8 @@ mod tests {
             ("EXPIRY_SWEEP_INTERVAL", "0s"),
             ("EVENT_RETENTION", "59m"),
             ("OPERATION_RETENTION", "401d"),
+            ("REQUEST_LOG_RETENTION", "1m"),
+            ("CONSOLE", "on"),
             ("IN_FLIGHT_WAIT_V1", "31s"),
             ("POOL_CONNECTIONS", "1"),
             ("POOL_WAIT", "-1s"),

@@ -1,4 +1,4 @@
-//! How long events and finished operations are kept.
+//! How long events, finished operations and logged requests are kept.
 
 use std::time::Duration;
 
@@ -14,15 +14,19 @@ pub struct Retention {
     pub events: Option<Duration>,
     /// `OPERATION_RETENTION`: instructions to a card processor that have their answer.
     pub operations: Option<Duration>,
+    /// `REQUEST_LOG_RETENTION`: what the console shows of requests.
+    pub request_log: Option<Duration>,
 }
 
 impl Retention {
     pub(super) fn read(source: &Source<'_>) -> Option<Self> {
         let events = kept(source, "EVENT_RETENTION");
         let operations = kept(source, "OPERATION_RETENTION");
+        let request_log = kept(source, "REQUEST_LOG_RETENTION");
         Some(Self {
             events: events?,
             operations: operations?,
+            request_log: request_log?,
         })
     }
 }

@@ -109,6 +109,11 @@ pub const VARIABLES: &[Variable] = &[
          keeps them for good.",
     ),
     variable(
+        "REQUEST_LOG_RETENTION",
+        Some("24h"),
+        "How long the console's log of requests is kept; 1h to 400d, and 0s keeps it for good.",
+    ),
+    variable(
         "IN_FLIGHT_WAIT_V1",
         Some("10s"),
         "How long a duplicate under /v1 waits for the first request's reply; at most 30s.",
@@ -263,6 +268,12 @@ pub const VARIABLES: &[Variable] = &[
         Some("false"),
         "Lets clients ask for faults, to test their retries: test accounts and the account of DEV_API_KEY \
          only, and never together with PROCESSOR_URL. docs/testing.md lists them.",
+    ),
+    variable(
+        "CONSOLE",
+        Some("false"),
+        "Serves the console at /console, and logs requests for it: true or false. For development: \
+         who has an API key of an account sees there what the account did.",
     ),
     variable(
         "LOG_FORMAT",

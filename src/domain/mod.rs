@@ -13,6 +13,7 @@ pub mod dialect;
 pub mod event;
 pub mod ids;
 pub mod inventory;
+pub mod logged_request;
 pub mod metadata;
 pub mod money;
 pub mod operation;

@@ -14,6 +14,7 @@ use crate::{
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, Failure, FailureKind, Idempotency, ReplayCache},
+    workers::request_log::RequestLog,
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
@@ -49,6 +50,8 @@ pub struct App {
     pub webhooks_allow_private: bool,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
+    /// Where requests are logged, while the console is on.
+    pub request_log: Option<RequestLog>,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
 }

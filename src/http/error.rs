@@ -156,6 +156,8 @@ impl ResponseError for HttpError {
             // RFC 9110, section 11.6.1: a 401 says how to authenticate.
             response.insert_header((header::WWW_AUTHENTICATE, "Bearer realm=\"charge-once\""));
         }
+        // For the request log.
+        response.extensions_mut().insert(code);
         response.json(self.error.envelope())
     }
 }

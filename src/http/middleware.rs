@@ -18,7 +18,7 @@ use actix_web::{
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{error::HttpError, protective_headers};
+use super::{error::HttpError, protective_headers, request_log};
 use crate::{
     api::card_numbers::holds_card_number,
     domain::ids::RequestId,
@@ -38,6 +38,7 @@ pub async fn outermost<B: MessageBody + 'static>(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let request_id = RequestId(Uuid::now_v7());
     request.extensions_mut().insert(request_id);
+    let observed = request_log::observe(&request, request_id);
     let echoes = echoes(request.method(), request.headers());
 
     // The request moves on and is gone if something panics, so the reply to a panic is an error,
@@ -47,11 +48,17 @@ pub async fn outermost<B: MessageBody + 'static>(
         Ok(Ok(response)) => response.map_into_boxed_body(),
         Ok(Err(error)) => return Err(stamped(error, request_id, echoes)),
         Err(_) => {
+            if let Some(observed) = observed {
+                observed.panicked();
+            }
             tracing::error!(%request_id, "a handler panicked");
             let error = HttpError::failed(FailureKind::Internal).into();
             return Err(stamped(error, request_id, echoes));
         }
     };
+    if let Some(observed) = observed {
+        observed.answered(response.response());
+    }
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)
 }

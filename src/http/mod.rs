@@ -29,6 +29,7 @@ pub mod refunds;
 pub mod reply;
 mod reply_headers;
 pub mod request;
+mod request_log;
 mod swagger_ui;
 pub mod test_accounts;
 mod unknown_api_keys;

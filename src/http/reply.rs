@@ -17,6 +17,7 @@ use super::{
     error::HttpError,
     faults::{Fault, lost},
     request::MutatingRequest,
+    request_log::About,
 };
 use crate::{
     api::{dialect::Dialect, params::Params},
@@ -167,6 +168,9 @@ pub fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError
     }
     if replayed {
         response.insert_header(("idempotent-replayed", "true"));
+    }
+    if let Some(resource) = &record.reply.resource_id {
+        response.extensions_mut().insert(About(resource.clone()));
     }
     Ok(response.body(record.reply.body.clone()))
 }

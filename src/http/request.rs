@@ -20,6 +20,7 @@ use super::{
     error::HttpError,
     faults::Fault,
     middleware::{IDEMPOTENCY_KEY, preferred_wait},
+    request_log,
 };
 use crate::{
     api::{
@@ -62,6 +63,7 @@ async fn authenticate(
         .map_err(too_slow)
         .map_err(HttpError::failed_read)??;
     tracing::Span::current().record("account", tracing::field::display(account.id));
+    request_log::authenticated(request, account.id);
     app.rate_limit.check(account.id)?;
     if request.headers().contains_key("stripe-account") {
         return Err(ApiError::new(
@@ -149,6 +151,7 @@ impl MutatingRequest {
         let encoding = body::encoding(headers)?;
         let bytes = body::read(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
+        request_log::has_key(request, &key);
         let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
         // The path is stored with the key, for key look-ups; an id in it may be stored too.

@@ -22,6 +22,7 @@ pub mod operations;
 pub mod orders;
 pub mod page;
 pub mod refunds;
+pub mod request_log;
 pub mod slow_card;
 pub mod test_accounts;
 mod unknown;

@@ -81,11 +81,20 @@ fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
         Ok(Removed {
             events: 0,
             operations: 0,
+            requests: 0,
             ..
         }) => tracing::debug!("nothing is older than it is kept"),
         Ok(Removed {
-            events, operations, ..
-        }) => tracing::info!(events, operations, "removed what is older than it is kept"),
+            events,
+            operations,
+            requests,
+            ..
+        }) => tracing::info!(
+            events,
+            operations,
+            requests,
+            "removed what is older than it is kept"
+        ),
         Err(error) => tracing::warn!(%error, "old events were not removed; it will be repeated"),
     }
 }

@@ -1,5 +1,5 @@
-//! Removes events with their deliveries, and operations that have their answer, when they are older than
-//! they are kept.
+//! Removes events with their deliveries, operations that have their answer, and logged requests, when they
+//! are older than they are kept.
 //!
 //! Promise: what is still at work stays, an event with a pending delivery or an operation without an
 //! answer. Charges, orders, refunds and checkouts with their steps are never removed.
@@ -26,6 +26,8 @@ pub struct Removed {
     pub events: u64,
     /// Operations.
     pub operations: u64,
+    /// Rows of the request log.
+    pub requests: u64,
     /// Whether all accounts have been visited since the last whole round.
     pub is_whole_round: bool,
 }
@@ -35,6 +37,7 @@ pub struct Removed {
 enum Table {
     Events,
     Operations,
+    RequestLog,
 }
 
 /// Walks through all accounts, again and again.
@@ -80,6 +83,11 @@ impl Retention {
                         Table::Operations,
                         self.kept.operations,
                         &mut removed.operations,
+                    ),
+                    (
+                        Table::RequestLog,
+                        self.kept.request_log,
+                        &mut removed.requests,
                     ),
                 ] {
                     let Some(kept) = kept else { continue };
@@ -134,11 +142,13 @@ async fn remove_batch(
     let old = match table {
         Table::Events => store::events::find_old(&mut tx, account, after, age).await?,
         Table::Operations => store::operations::find_old(&mut tx, account, after, age).await?,
+        Table::RequestLog => store::request_log::find_old(&mut tx, account, after, age).await?,
     };
     let removed = match table {
         _ if old.ready.is_empty() => 0,
         Table::Events => store::events::delete_all(&mut tx, account, &old.ready).await?,
         Table::Operations => store::operations::delete_all(&mut tx, account, &old.ready).await?,
+        Table::RequestLog => store::request_log::delete_all(&mut tx, account, &old.ready).await?,
     };
     tx.commit().await?;
     Ok((removed, old.next))

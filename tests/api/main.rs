@@ -14,6 +14,7 @@
 
 mod checkouts;
 mod client;
+mod console;
 mod docs;
 mod faults;
 mod http;

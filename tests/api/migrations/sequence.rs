@@ -129,6 +129,10 @@ const LATER: &[(&str, &str)] = &[
         "migrations/0023_test_accounts_to_close.sql",
         "3cbf5942bc85b0b851fe627c0a7a8772c6755a1bc5dcd74be0fb9a70a8986508",
     ),
+    (
+        "migrations/0024_request_log.sql",
+        "04f1c9467bcaa27901227d469a72ec911a715fc5572d261fc3b5b8a3ad9c7460",
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.

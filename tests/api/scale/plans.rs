@@ -110,7 +110,7 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         ("uuid", _) => format!("id_of({row})"),
         ("uuid[]", "account_id") => format!("ARRAY['{}'::uuid]", tables.account),
         ("uuid[]", _) => format!("ARRAY[id_of({row})]"),
-        ("text", "key") => format!("'key-{row}'"),
+        ("text", "key" | "idempotency_key") => format!("'key-{row}'"),
         ("text", "customer") => "'cus_4001'".to_owned(),
         ("text", "client_order_id") => format!("'order-{row}'"),
         ("text", "label") => "'label-100'".to_owned(),

@@ -15,7 +15,7 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 10] = [
+pub const GROWING: [&str; 11] = [
     "idempotency_keys",
     "charges",
     "orders",
@@ -26,6 +26,7 @@ pub const GROWING: [&str; 10] = [
     "checkout_steps",
     "operations",
     "webhook_endpoints",
+    "request_log",
 ];
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are spread
@@ -40,7 +41,7 @@ const FUNCTIONS: &str = "
         SELECT lpad(to_hex(CASE WHEN n % 10 = 0 THEN n / 10 % 200 ELSE 1000 END), 32, '0')::uuid $$;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 11] = [
+const FILLED: [&str; 12] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account_of(n), 'account ' || account_of(n) FROM generate_series(1, ROWS) AS n",
     "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
@@ -106,6 +107,12 @@ const FILLED: [&str; 11] = [
             id_of(n), CASE WHEN n % 3 = 0 THEN id_of(n) END, 1000, 'ietf', false, 'req_' || n,
             'key-' || n, 'simulation', at(n), CASE WHEN n % 5000 <> 1 THEN at(n) END,
             CASE WHEN n % 5000 <> 1 THEN CASE WHEN n % 20 = 0 THEN 'declined' ELSE 'done' END END
+       FROM generate_series(1, ROWS) AS n",
+    // A quarter of all came with one key.
+    "INSERT INTO request_log (account_id, id, method, route, path, idempotency_key, status, outcome,
+            duration_us, created_at)
+     SELECT account_of(n), id_of(n), 'POST', '/charges', '/charges',
+            'key-' || CASE WHEN n % 4 = 1 THEN ROWS / 2 + 1 ELSE n END, 201, 'replayed', 1000, at(n)
        FROM generate_series(1, ROWS) AS n",
 ];
 

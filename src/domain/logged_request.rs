@@ -1,0 +1,99 @@
+//! A request as the request log keeps it: never its body, and no secret.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::ids::{AccountId, RequestId};
+
+/// An authenticated request that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// Its id, which begins with the time at which it came.
+    pub id: RequestId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its method.
+    pub method: String,
+    /// The pattern of its route.
+    pub route: String,
+    /// Its path as it was sent, without a query; `None` if that may hold a card number.
+    pub path: Option<String>,
+    /// Its idempotency key, if that passed its checks.
+    pub idempotency_key: Option<String>,
+    /// The status of the reply; `None` if the client left before.
+    pub status: Option<u16>,
+    /// How it ended.
+    pub outcome: LoggedOutcome,
+    /// How long it took until the reply.
+    pub duration: Duration,
+    /// What the stored reply is about.
+    pub resource_id: Option<String>,
+}
+
+impl LoggedRequest {
+    /// When it came, by the clock of the machine that answered it.
+    pub fn came_at(&self) -> DateTime<Utc> {
+        let (seconds, nanos) = self
+            .id
+            .0
+            .get_timestamp()
+            .map_or((0, 0), |timestamp| timestamp.to_unix());
+        let seconds = i64::try_from(seconds).unwrap_or(0);
+        DateTime::from_timestamp(seconds, nanos).unwrap_or_default()
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoggedOutcome {
+    /// It did what it asked for. A declined card counts: the failed charge is kept.
+    Executed,
+    /// It got the stored reply of an earlier request.
+    Replayed,
+    /// It was answered with a 4xx, and nothing came of it.
+    Refused,
+    /// Its key belongs to another request.
+    Reused,
+    /// An earlier request with its key was still at work.
+    InUse,
+    /// It was not executed, or that is not known.
+    Failed,
+    /// It read.
+    Read,
+    /// Its client left before the reply.
+    Unanswered,
+}
+
+impl LoggedOutcome {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Executed,
+        Self::Replayed,
+        Self::Refused,
+        Self::Reused,
+        Self::InUse,
+        Self::Failed,
+        Self::Read,
+        Self::Unanswered,
+    ];
+
+    /// Its name, in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Replayed => "replayed",
+            Self::Refused => "refused",
+            Self::Reused => "reused",
+            Self::InUse => "in_use",
+            Self::Failed => "failed",
+            Self::Read => "read",
+            Self::Unanswered => "unanswered",
+        }
+    }
+
+    /// The outcome with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == name)
+    }
+}

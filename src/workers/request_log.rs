@@ -1,0 +1,173 @@
+//! Writes the request log: many rows in one transaction, on a connection of its own.
+//!
+//! Promise: no request waits for it, and none has it in its transaction. What comes while the queue is
+//! full is dropped and counted. A database that is down or silent costs rows of the log and nothing else.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use sqlx::{Connection, PgConnection};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
+};
+
+use crate::{database::Database, domain::logged_request::LoggedRequest, store};
+
+/// Requests that may wait to be written: about a megabyte, and a second of a busy process.
+pub const QUEUED_MAX: usize = 4096;
+
+/// Rows of one transaction.
+const BATCH_ROWS: usize = 500;
+
+/// Pause between two transactions, in which the next rows gather. A page of the console is as late.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// Shortest time between two warnings that rows were lost.
+const WARNING_PAUSE: Duration = Duration::from_secs(10);
+
+/// Where requests hand in what is to be logged. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RequestLog {
+    queue: mpsc::Sender<LoggedRequest>,
+    lost: Arc<AtomicU64>,
+}
+
+impl RequestLog {
+    /// Hands a request in, or drops it if too many wait.
+    pub fn add(&self, request: LoggedRequest) {
+        if self.queue.try_send(request).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The worker.
+#[derive(Debug)]
+pub struct Writing {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Writing {
+    /// Writes what is queued, until `limit`, and ends.
+    pub async fn end(self, limit: Instant) {
+        let Self { stop, mut task } = self;
+        let _ = stop.send(());
+        if timeout_at(limit, &mut task).await.is_err() {
+            task.abort();
+            tracing::warn!("the request log was not written whole at the drain limit");
+        }
+    }
+}
+
+/// Starts the worker. Each transaction has the deadline.
+pub fn start(database: Database, deadline: Duration) -> (RequestLog, Writing) {
+    let (queue, queued) = mpsc::channel(QUEUED_MAX);
+    let lost = Arc::new(AtomicU64::new(0));
+    let worker = Worker {
+        database,
+        deadline,
+        queued,
+        lost: Arc::clone(&lost),
+        connection: None,
+        warned: None,
+    };
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(worker.run(stopped));
+    (RequestLog { queue, lost }, Writing { stop, task })
+}
+
+struct Worker {
+    database: Database,
+    deadline: Duration,
+    queued: mpsc::Receiver<LoggedRequest>,
+    lost: Arc<AtomicU64>,
+    connection: Option<PgConnection>,
+    warned: Option<Instant>,
+}
+
+impl Worker {
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
+        let mut batch = Vec::with_capacity(BATCH_ROWS);
+        let mut is_stopping = false;
+        loop {
+            // A closed queue still gives out what is in it.
+            let received = tokio::select! {
+                biased;
+                _ = &mut stopped, if !is_stopping => {
+                    is_stopping = true;
+                    self.queued.close();
+                    continue;
+                }
+                received = self.queued.recv_many(&mut batch, BATCH_ROWS) => received,
+            };
+            if received == 0 {
+                break;
+            }
+            self.write(&batch).await;
+            batch.clear();
+            self.tell_of_lost_rows(is_stopping);
+            tokio::select! {
+                () = tokio::time::sleep(GATHER), if !is_stopping => {}
+                else => {}
+            }
+        }
+        self.tell_of_lost_rows(true);
+        if let Some(connection) = self.connection.take() {
+            // The rows are committed, so a server that doesn't take leave changes nothing.
+            let _ = timeout(self.deadline, connection.close()).await;
+        }
+    }
+
+    /// Writes a batch, or loses it: a log is not worth a queue that grows.
+    async fn write(&mut self, batch: &[LoggedRequest]) {
+        // Taken out, so that a connection in doubt is closed and not used again.
+        let kept = self.connection.take();
+        let database = &self.database;
+        let writing = async {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => database.connect_aside().await?,
+            };
+            let mut tx = connection.begin().await?;
+            store::request_log::insert(&mut tx, batch).await?;
+            tx.commit().await?;
+            Ok::<_, sqlx::Error>(connection)
+        };
+        match timeout(self.deadline, writing).await {
+            Ok(Ok(connection)) => self.connection = Some(connection),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "rows of the request log were not written");
+                self.lose(batch.len());
+            }
+            Err(_) => self.lose(batch.len()),
+        }
+    }
+
+    fn lose(&self, rows: usize) {
+        let rows = u64::try_from(rows).unwrap_or(u64::MAX);
+        self.lost.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Warns of what was lost since the last warning, if that is long ago or `now` is the last moment.
+    fn tell_of_lost_rows(&mut self, now: bool) {
+        let is_due = self
+            .warned
+            .is_none_or(|warned| warned.elapsed() >= WARNING_PAUSE);
+        if !is_due && !now {
+            return;
+        }
+        let rows = self.lost.swap(0, Ordering::Relaxed);
+        if rows > 0 {
+            self.warned = Some(Instant::now());
+            tracing::warn!(rows, "the request log lost rows; requests are not affected");
+        }
+    }
+}

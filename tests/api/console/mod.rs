@@ -1,0 +1,3 @@
+//! The console, and the log of requests behind it.
+
+mod request_log;

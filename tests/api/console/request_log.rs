@@ -1,0 +1,250 @@
+//! The request log: what it holds, what it never holds, and what it costs requests.
+
+use std::time::Duration;
+
+use charge_once::workers::{expiry_sweep::Sweep, request_log::QUEUED_MAX};
+use reqwest::Method;
+use serde_json::json;
+use sqlx::Row;
+use tokio::time::Instant;
+
+use crate::support::{
+    harness::{
+        API_KEY, Answer, FORGETFUL, PATIENT, TestDatabase, TestServer, another_charge, charge,
+        config, eventually,
+    },
+    pause_point::{PausePoint, Stage},
+    wire::send_charge,
+};
+
+const CONSOLE: (&str, &str) = ("CONSOLE", "true");
+
+async fn logged(database: &TestDatabase) -> i64 {
+    database.count("SELECT count(*) FROM request_log").await
+}
+
+async fn log_holds(database: &TestDatabase, rows: i64) {
+    eventually("the log holds the rows", || async {
+        logged(database).await == rows
+    })
+    .await;
+}
+
+/// What the log says of each request, the first one first: method, route, path, key, status, outcome.
+async fn rows(database: &TestDatabase) -> Vec<String> {
+    let rows = sqlx::query(
+        "SELECT concat_ws(' ', method, route, coalesce(path, '-'), coalesce(idempotency_key, '-'),
+                          coalesce(status::text, '-'), outcome) AS line
+           FROM request_log ORDER BY id",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap();
+    rows.iter().map(|row| row.get("line")).collect()
+}
+
+#[tokio::test]
+async fn every_outcome_is_logged_as_what_it_was() {
+    let server = TestServer::start_with(&[CONSOLE, ("WORKERS", "1")]).await;
+    let client = &server.client;
+    let first = client.charge("key-1").await;
+    client.charge("key-1").await;
+    client.post("/v1/charges", "key-1", &charge()).await;
+    client.post("/charges", "key-1", &another_charge()).await;
+    let mut declined = charge();
+    declined["source"] = "tok_chargeDeclined".into();
+    client.post("/charges", "key-2", &declined).await;
+    client
+        .post("/charges", "key-3", &json!({"amount": 0}))
+        .await;
+    let mut outage = charge();
+    outage["source"] = "tok_outage".into();
+    client.post("/charges", "key-4", &outage).await;
+    client.get("/charges?limit=1").await;
+    client.get(&format!("/charges/{}", first.id())).await;
+    let path = format!("/charges/{}", first.id());
+    log_holds(&server.database, 9).await;
+    assert_eq!(
+        rows(&server.database).await,
+        [
+            "POST /charges /charges key-1 201 executed".to_owned(),
+            "POST /charges /charges key-1 201 replayed".to_owned(),
+            "POST /v1/charges /v1/charges key-1 400 reused".to_owned(),
+            "POST /charges /charges key-1 422 reused".to_owned(),
+            "POST /charges /charges key-2 402 executed".to_owned(),
+            "POST /charges /charges key-3 400 refused".to_owned(),
+            "POST /charges /charges key-4 503 failed".to_owned(),
+            "GET /charges /charges - 200 read".to_owned(),
+            format!("GET /charges/{{id}} {path} - 200 read"),
+        ]
+    );
+    let about: Option<String> =
+        sqlx::query_scalar("SELECT resource_id FROM request_log ORDER BY id LIMIT 1")
+            .fetch_one(&server.database.pool)
+            .await
+            .unwrap();
+    assert_eq!(about, Some(first.id()));
+    // The row has the id that the client was told.
+    let named =
+        sqlx::query_scalar::<_, uuid::Uuid>("SELECT id FROM request_log ORDER BY id LIMIT 1")
+            .fetch_one(&server.database.pool)
+            .await
+            .unwrap();
+    let named = charge_once::domain::ids::RequestId(named).to_string();
+    assert_eq!(first.header("request-id"), Some(named.as_str()));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_and_a_duplicate_in_flight_are_logged() {
+    let settings: Vec<_> = PATIENT.iter().copied().chain([CONSOLE]).collect();
+    let server = TestServer::start_with(&settings).await;
+    let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-1").await;
+    let socket = send_charge(&server.client, "key-1", "").await;
+    pause.is_reached().await;
+    assert_eq!(server.client.charge("key-1").await.status, 409);
+    // A reset, which ends the request's handler, and not its work.
+    socket.set_zero_linger().unwrap();
+    drop(socket);
+    log_holds(&server.database, 2).await;
+    pause.release().await;
+    eventually("the retry is a replay", || async {
+        server.client.charge("key-1").await.is_replay()
+    })
+    .await;
+    let database = server.stop().await;
+    let held = rows(&database).await;
+    let of = |end: &str| format!("POST /charges /charges key-1 {end}");
+    assert_eq!(
+        held[..2],
+        [of("- unanswered"), of("409 in_use")],
+        "{held:?}"
+    );
+    assert_eq!(held.last(), Some(&of("201 replayed")));
+}
+
+#[tokio::test]
+async fn strangers_bodies_queries_and_card_numbers_leave_nothing_in_it() {
+    const CARD: &str = "4242424242424242";
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let answers = [
+        (
+            401,
+            client
+                .with_api_key("sk_test_stranger_1")
+                .charge("stranger")
+                .await,
+        ),
+        (401, Answer::of(client.bare(Method::GET, "/charges")).await),
+        (404, client.get("/nothing").await),
+        (400, client.post("/charges", CARD, &charge()).await),
+        (
+            400,
+            client
+                .post("/charges", "key-1", &json!({"description": CARD}))
+                .await,
+        ),
+        (400, client.get(&format!("/charges?customer={CARD}")).await),
+        (404, client.get(&format!("/charges/{CARD}")).await),
+        (404, client.get("/charges/4242%204242%204242%204242").await),
+        (404, client.get("/charges/4242-4242-4242-4242").await),
+        (201, client.post("/charges", "key-2", &charge()).await),
+    ];
+    for (status, answer) in &answers {
+        assert_eq!(answer.status, *status, "{answer:?}");
+    }
+    log_holds(&server.database, 7).await;
+    let held = rows(&server.database).await.join("\n");
+    for never in ["4242", "stranger", "tok_visa", "usd", "customer", API_KEY] {
+        assert!(!held.contains(never), "{never} in {held}");
+    }
+    assert!(
+        held.contains("POST /charges /charges - 400 refused"),
+        "{held}"
+    );
+    assert!(
+        held.contains("POST /charges /charges key-1 400 refused"),
+        "{held}"
+    );
+    assert!(held.contains("GET /charges/{id} - - 404 read"), "{held}");
+}
+
+#[tokio::test]
+async fn without_the_console_nothing_is_logged() {
+    let server = TestServer::start().await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    let database = server.stop().await;
+    assert_eq!(logged(&database).await, 0);
+}
+
+#[tokio::test]
+async fn what_is_queued_is_written_before_the_end() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    for number in 0..50 {
+        server.client.charge(&format!("key-{number}")).await;
+    }
+    let database = server.stop().await;
+    assert_eq!(logged(&database).await, 50);
+}
+
+#[tokio::test]
+async fn a_log_that_can_not_be_written_delays_no_request_and_is_bounded() {
+    let server = TestServer::start_with(&[CONSOLE, FORGETFUL, ("RATE_LIMIT", "0")]).await;
+    let mut tx = server.database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE request_log")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    // More than the queue and the batches that are lost meanwhile hold.
+    let more = QUEUED_MAX + 2_000;
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let client = server.client.clone();
+        clients.spawn(async move {
+            for _ in 0..more / 8 {
+                assert_eq!(client.get("/charges/ch_1").await.status, 404);
+            }
+        });
+    }
+    clients.join_all().await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    tx.rollback().await.unwrap();
+    // It goes on with what comes after.
+    eventually("a later request is logged", || async {
+        server.client.charge("key-2").await;
+        let later = "SELECT count(*) FROM request_log WHERE idempotency_key = 'key-2'";
+        server.database.count(later).await > 0
+    })
+    .await;
+    let database = server.stop().await;
+    let replays = "SELECT count(*) FROM request_log WHERE idempotency_key IS NULL";
+    let kept = usize::try_from(database.count(replays).await).unwrap();
+    assert!(kept <= QUEUED_MAX, "{kept}");
+}
+
+#[tokio::test]
+async fn rows_go_when_they_are_older_than_they_are_kept() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    for number in 0..3 {
+        server.client.charge(&format!("key-{number}")).await;
+    }
+    let database = server.stop().await;
+    sqlx::raw_sql(
+        "INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us, created_at)
+         SELECT account_id, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'GET',
+                '/charges', 200, 'read', 1, now() - interval '25 hours'
+           FROM (SELECT account_id FROM request_log LIMIT 1) AS account, generate_series(1, 1200) AS n",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    for (kept, left) in [("0s", 1203), ("24h", 3)] {
+        let variables = [("REQUEST_LOG_RETENTION", kept)];
+        let connected = database.connect(&variables).await;
+        let mut sweep = Sweep::new(connected, &config(&variables), 0);
+        let until = Instant::now() + Duration::from_secs(60);
+        let removed = sweep.old_rows(until).await.unwrap();
+        assert_eq!(i64::try_from(removed.requests).unwrap(), 1203 - left);
+        assert_eq!(logged(&database).await, left);
+    }
+}
