@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | [`connections`] | one request at a time, within deadlines | answer requests |
 //! | [`http`] | reads requests, renders replies | SQL |
+//! | [`console`] | pages for people, made of what an account did | SQL |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
 //! | [`api`] | what clients send and see: parameters, views, errors | HTTP, SQL |
@@ -30,6 +31,8 @@ pub mod server;
 pub mod connections;
 
 pub mod http;
+
+pub mod console;
 
 /// At most one effect per key: the crate to copy or to depend on.
 pub use charge_once_idempotency as idempotency;

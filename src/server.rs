@@ -16,6 +16,7 @@ use crate::{
         self,
         capacity::{Files, connections_per_worker},
     },
+    console::{self, Console},
     database::{Database, ReadError},
     http::{
         self, App, api_keys::ApiKeys, faults::Faults, middleware::outermost,
@@ -111,6 +112,7 @@ pub async fn serve(
         in_flight_wait_v1: config.in_flight_wait_v1,
         webhooks_allow_private: config.webhooks.allow_private,
         faults: faults(&database, config).await?,
+        has_console: config.console,
         request_log,
         stopping: is_stopping.clone(),
     };
@@ -271,12 +273,20 @@ fn http_server(
     let with_faults = app.faults.is_some();
     let data = web::Data::new(app);
     let document = web::Data::new(ServedDocument::prepare()?);
+    let console = config.console.then(|| web::Data::new(Console::default()));
     let app = move || {
         ActixApp::new()
             .app_data(data.clone())
             .app_data(document.clone())
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))
+            .configure(|services| {
+                if let Some(console) = &console {
+                    services
+                        .app_data(console.clone())
+                        .configure(console::routes);
+                }
+            })
             .configure(move |config| http::routes(config, with_faults))
     };
     connections::server(listener, app, settings)

@@ -50,6 +50,8 @@ pub struct App {
     pub webhooks_allow_private: bool,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
+    /// Whether the console is served.
+    pub has_console: bool,
     /// Where requests are logged, while the console is on.
     pub request_log: Option<RequestLog>,
     /// Becomes true when the process is asked to stop.

@@ -44,8 +44,8 @@ use actix_web::{
 pub use self::app::App;
 use self::error::HttpError;
 
-/// Every route. The API is served twice, at the root and under `/v1`, by the same handlers. The routes for
-/// tests of retries exist `with_faults` only.
+/// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same handlers.
+/// The routes for tests of retries exist `with_faults` only.
 pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
     let api = |config: &mut ServiceConfig| api(config, with_faults);
     config
@@ -167,13 +167,13 @@ fn tests(config: &mut ServiceConfig) {
 }
 
 /// A resource that answers methods it doesn't have with 405 and `Allow` (RFC 9110, 15.5.6).
-fn allow(path: &'static str, methods: &'static str) -> Resource {
+pub(crate) fn allow(path: &'static str, methods: &'static str) -> Resource {
     web::resource(path).default_service(web::to(move || async move {
         Err::<HttpResponse, _>(HttpError::method_not_allowed(methods))
     }))
 }
 
 /// GET, and HEAD with it: the server leaves the body out.
-fn get() -> Route {
+pub(crate) fn get() -> Route {
     web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }

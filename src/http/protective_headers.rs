@@ -24,10 +24,10 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// Paths hold ids and idempotency keys.
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 
-/// Adds them. A policy or a cache rule that the handler set stays.
+/// Adds them. A policy, a referrer rule or a cache rule that the handler set stays.
 pub(super) fn add(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
-    headers.insert(REFERRER_POLICY, NO_REFERRER);
+    add_default(headers, REFERRER_POLICY, NO_REFERRER);
     add_default(headers, CACHE_CONTROL, NO_STORE);
     add_default(headers, CONTENT_SECURITY_POLICY, NOTHING);
 }

@@ -51,17 +51,15 @@ pub struct Caller {
 }
 
 /// Who calls. Gives up at `until`: a look-up that takes longer leaves the work too little time.
-async fn authenticate(
+async fn caller(
     app: &App,
     request: &HttpRequest,
     until: Instant,
 ) -> Result<Account, HttpError> {
     let look_up = app.api_keys.authenticate(request.headers());
-    let too_slow = |_| Failure::unavailable("the look-up of the API key takes too long");
     let account = tokio::time::timeout_at(until, look_up)
         .await
-        .map_err(too_slow)
-        .map_err(HttpError::failed_read)??;
+        .map_err(|_| too_slow())??;
     tracing::Span::current().record("account", tracing::field::display(account.id));
     request_log::authenticated(request, account.id);
     app.rate_limit.check(account.id)?;
@@ -83,7 +81,7 @@ impl FromRequest for Caller {
         let request = request.clone();
         Box::pin(async move {
             let app = app(&request)?;
-            let account = authenticate(app, &request, before_work(app)).await?;
+            let account = caller(app, &request, before_work(app)).await?;
             Ok(Self {
                 account: account.id,
                 dialect: Dialect::of_path(path(&request)),
@@ -142,7 +140,7 @@ impl MutatingRequest {
         payload: web::Payload,
     ) -> Result<Self, HttpError> {
         let until = before_work(app);
-        let account = authenticate(app, request, until).await?;
+        let account = caller(app, request, until).await?;
         let dialect = Dialect::of_path(path(request));
         let Some(decoded_path) = decoded_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
@@ -220,9 +218,32 @@ fn testing(
     })
 }
 
+/// The account that an API key speaks for, if it may ask now: for pages that are no requests to the API.
+pub async fn authenticate(app: &App, api_key: &str) -> Result<AccountId, HttpError> {
+    let look_up = app.api_keys.account_of(api_key);
+    let account = tokio::time::timeout_at(before_work(app), look_up)
+        .await
+        .map_err(|_| too_slow())??;
+    app.rate_limit.check(account.id)?;
+    Ok(account.id)
+}
+
+fn too_slow() -> HttpError {
+    HttpError::failed_read(Failure::unavailable(
+        "the look-up of the API key takes too long",
+    ))
+}
+
+/// A member of the query, decoded; of several, the first.
+pub fn query_value(request: &HttpRequest, name: &str) -> Option<String> {
+    form_urlencoded::parse(request.query_string().as_bytes())
+        .find(|(found, _)| found == name)
+        .map(|(_, value)| value.into_owned())
+}
+
 /// When the work of a request that begins now must begin at the latest, so that it can end within
 /// the request's time.
-fn before_work(app: &App) -> Instant {
+pub fn before_work(app: &App) -> Instant {
     Instant::now() + app.timeouts.before_work()
 }
 

@@ -8,11 +8,11 @@ use std::{
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header::{self, ContentType},
-    web::Bytes,
+    web::{self, Bytes},
 };
 use utoipa_swagger_ui::Config;
 
-use super::{error::HttpError, pages::layout::AN_HOUR};
+use super::{app::App, error::HttpError, pages::layout::AN_HOUR};
 use crate::{
     api::error::{ApiError, ErrorCode},
     idempotency::Failure,
@@ -32,12 +32,18 @@ static CONFIG: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
 
 /// A file of Swagger UI.
-pub(super) async fn file(request: HttpRequest) -> Result<HttpResponse, HttpError> {
+pub(super) async fn file(
+    app: web::Data<App>,
+    request: HttpRequest,
+) -> Result<HttpResponse, HttpError> {
     let path = request.match_info().query("file");
     if path == "swagger-initializer.js" {
         return Ok(HttpResponse::Ok()
             .content_type("text/javascript")
-            .body(INITIALIZER));
+            .body(format!(
+                "const HAS_CONSOLE = {};\n{INITIALIZER}",
+                app.has_console
+            )));
     }
     let file = utoipa_swagger_ui::serve(path, Arc::clone(&CONFIG))
         .map_err(|error| HttpError::failed_read(Failure::internal(error)))?

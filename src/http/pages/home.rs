@@ -40,6 +40,9 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
             }
         }
         ul {
+            @if app.has_console {
+                li { a href="/console" { "Console" } ": what became of each request, and a playground" }
+            }
             li { a href="/swagger-ui/" { "Swagger UI" } ": try every endpoint from the browser" }
             li { a href="/openapi.json" { "openapi.json" } ": the OpenAPI document" }
             li { a href="/errors" { "Errors" } ": every error code, and what to do" }

@@ -67,6 +67,29 @@ const FreshKeys = () => ({
   },
 });
 
+// What became of the last request, in the console. The server says in front of this file whether it has one.
+const story = document.createElement('p');
+
+function link(path, text) {
+  const a = document.createElement('a');
+  a.href = path;
+  a.textContent = text;
+  return a;
+}
+
+function showStory(response) {
+  const key = (response.headers?.['idempotency-key'] ?? '').replaceAll('"', '');
+  if (key) story.replaceChildren(link(`/console/keys/${encodeURIComponent(key)}`, `The story of ${key}`));
+  return response;
+}
+
+if (HAS_CONSOLE) {
+  story.id = 'console-story';
+  story.style.cssText = 'margin: 0.5rem 1rem; font-family: sans-serif';
+  story.append(link('/console', 'Console: what became of each request'));
+  document.body.prepend(story);
+}
+
 window.onload = async () => {
   const reply = await fetch('/openapi.json');
   window.ui = SwaggerUIBundle({
@@ -79,6 +102,7 @@ window.onload = async () => {
     docExpansion: 'none',
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
+    responseInterceptor: HAS_CONSOLE ? showStory : undefined,
     // An API key in localStorage would outlive the visit, and every script of this origin could read
     // it. So the key is gone when the page is loaded again.
     persistAuthorization: false,

@@ -1,3 +1,6 @@
 //! The console, and the log of requests behind it.
 
+mod pages;
 mod request_log;
+mod sign_in;
+mod visit;

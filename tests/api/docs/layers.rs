@@ -66,6 +66,26 @@ fn nothing_in_a_lower_layer_names_a_higher_one() {
     assert_names_none_of("domain", &["crate::store", "crate::api", "crate::"]);
 }
 
+/// It is made of what others offer, and can be left out.
+#[test]
+fn only_the_server_knows_the_console_and_the_console_has_no_sql() {
+    for folder in [
+        "http",
+        "commands",
+        "api",
+        "domain",
+        "store",
+        "workers",
+        "processor",
+    ] {
+        assert_names_none_of(folder, &["crate::console", "console::"]);
+    }
+    assert_names_none_of(
+        "console",
+        &["sqlx", "SELECT ", "UPDATE ", "INSERT ", "DELETE "],
+    );
+}
+
 /// It can be copied in front of any application for Actix.
 #[test]
 fn connections_know_nothing_of_what_is_asked_on_them() {

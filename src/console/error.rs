@@ -1,0 +1,72 @@
+//! What a page answers instead: its errors are pages too.
+
+use std::fmt;
+
+use actix_web::{HttpResponse, ResponseError, http::StatusCode};
+use maud::html;
+
+use super::{layout, sign_in};
+use crate::http::error::HttpError;
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum ConsoleError {
+    /// The visitor has no session: they are sent to the page where one begins.
+    SignIn,
+    /// A form that another site may have sent.
+    ForeignForm,
+    /// The address or the form has something that this page doesn't know.
+    Unreadable(&'static str),
+    /// As the API would answer.
+    Api(HttpError),
+}
+
+impl From<HttpError> for ConsoleError {
+    fn from(error: HttpError) -> Self {
+        // A key that was revoked meanwhile.
+        if error.status_code() == StatusCode::UNAUTHORIZED {
+            Self::SignIn
+        } else {
+            Self::Api(error)
+        }
+    }
+}
+
+impl fmt::Display for ConsoleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SignIn => f.write_str("Sign in first."),
+            Self::ForeignForm => f.write_str(
+                "This form was not sent by a page of the console. Open the page again, and send it \
+                 from there. A proxy in front of charge-once must pass on the Host header.",
+            ),
+            Self::Unreadable(what) => f.write_str(what),
+            Self::Api(error) => f.write_str(error.message()),
+        }
+    }
+}
+
+impl ResponseError for ConsoleError {
+    fn status_code(&self) -> StatusCode {
+        match self {
+            Self::SignIn => StatusCode::SEE_OTHER,
+            Self::ForeignForm => StatusCode::FORBIDDEN,
+            Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::Api(error) => error.status_code(),
+        }
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        if matches!(self, Self::SignIn) {
+            return layout::redirect(sign_in::PATH);
+        }
+        let status = self.status_code();
+        let title = status.canonical_reason().unwrap_or("Error");
+        let body = html! {
+            h1 { (title) }
+            p { (self) }
+            p { a href="/console" { "Back to the console" } }
+        };
+        layout::bare_page(status, title, &body)
+    }
+}

@@ -1,0 +1,105 @@
+//! A form that a page of the console sent.
+//!
+//! Promise: a handler that has one knows that its own pages sent it. Reading is bounded in bytes and time.
+
+use std::collections::HashMap;
+
+use actix_web::{
+    FromRequest, HttpRequest,
+    dev::Payload,
+    http::header::{HOST, HeaderMap, ORIGIN},
+    web,
+};
+use futures_util::future::LocalBoxFuture;
+
+use super::error::ConsoleError;
+use crate::http::{App, body, request::before_work};
+
+/// Longest form, in bytes: an API key, or a key with an amount.
+const FORM_MAX_BYTES: usize = 4096;
+
+/// The fields of a form. Of a field that is sent twice, the last one counts.
+pub(super) struct Form(HashMap<String, String>);
+
+impl Form {
+    /// What a field holds, without spaces around it; nothing if it isn't sent.
+    pub(super) fn field(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |value| value.trim())
+    }
+}
+
+impl FromRequest for Form {
+    type Error = ConsoleError;
+    type Future = LocalBoxFuture<'static, Result<Self, ConsoleError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        let payload = web::Payload::from_request(&request, payload).into_inner();
+        Box::pin(async move {
+            if !is_own(request.headers()) {
+                return Err(ConsoleError::ForeignForm);
+            }
+            let unreadable = || ConsoleError::Unreadable("The form can't be read.");
+            let app = request
+                .app_data::<web::Data<App>>()
+                .ok_or_else(unreadable)?;
+            let payload = payload.map_err(|_| unreadable())?;
+            let until = before_work(app);
+            let bytes = body::read(request.headers(), payload, FORM_MAX_BYTES, until).await?;
+            Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
+        })
+    }
+}
+
+/// Whether a page of this host sent the form. Browsers say with each POST which origin its page has, and
+/// no page can change that. Behind a proxy the scheme is unknown here, so only host and port are compared.
+fn is_own(headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN);
+    let (Some(origin), None) = (origins.next(), origins.next()) else {
+        return false;
+    };
+    let origin = origin.to_str().ok().and_then(|origin| {
+        let rest = origin.strip_prefix("https://");
+        rest.or_else(|| origin.strip_prefix("http://"))
+    });
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    matches!((origin, host), (Some(origin), Some(host)) if origin.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    fn headers(host: &'static str, origins: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static(host));
+        for origin in origins {
+            headers.append(ORIGIN, HeaderValue::from_static(origin));
+        }
+        headers
+    }
+
+    #[test]
+    fn only_a_page_of_the_same_host_and_port_sends_its_own_forms() {
+        for origin in ["http://shop.example:8080", "https://SHOP.example:8080"] {
+            assert!(is_own(&headers("shop.example:8080", &[origin])), "{origin}");
+        }
+        for origins in [
+            &[][..],
+            &["null"],
+            &["http://shop.example"],
+            &["http://evil.example:8080"],
+            &["http://shop.example:8080.evil.example"],
+            &["http://evil.example/shop.example:8080"],
+            &["shop.example:8080"],
+            &["http://shop.example:8080", "http://shop.example:8080"],
+        ] {
+            assert!(
+                !is_own(&headers("shop.example:8080", origins)),
+                "{origins:?}"
+            );
+        }
+    }
+}

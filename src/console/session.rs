@@ -1,0 +1,147 @@
+//! Who is signed in, in memory.
+//!
+//! Promise: a session ends after twelve hours, with its process, or when its person signs out. It holds the
+//! API key, because the playground sends requests with it; nothing writes it anywhere.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How long a session lasts: a working day.
+pub(super) const LASTS: Duration = Duration::from_secs(12 * 3600);
+
+/// Sessions at once. With one more, the one that ends first ends now.
+const SESSIONS_MAX: usize = 1000;
+
+/// What a browser knows a session by: 256 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Token([u8; 32]);
+
+impl Token {
+    fn fresh() -> Self {
+        Self(rand::random())
+    }
+
+    /// `None` for anything that is not 64 hexadecimal digits.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// For the cookie.
+    pub(super) fn reveal(self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+/// All sessions of this process.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<HashMap<Token, Session>>);
+
+struct Session {
+    api_key: Arc<str>,
+    ends: Instant,
+}
+
+impl Sessions {
+    /// Begins a session at `now`.
+    pub(super) fn begin(&self, api_key: &str, now: Instant) -> Token {
+        let mut sessions = self.lock();
+        if sessions.len() >= SESSIONS_MAX {
+            sessions.retain(|_, session| session.ends > now);
+        }
+        if sessions.len() >= SESSIONS_MAX {
+            let first = sessions.iter().min_by_key(|(_, session)| session.ends);
+            if let Some(first) = first.map(|(token, _)| *token) {
+                sessions.remove(&first);
+            }
+        }
+        let token = Token::fresh();
+        let session = Session {
+            api_key: Arc::from(api_key),
+            ends: now + LASTS,
+        };
+        sessions.insert(token, session);
+        token
+    }
+
+    /// The API key of a session that lasts at `now`.
+    pub(super) fn api_key(&self, token: Token, now: Instant) -> Option<Arc<str>> {
+        let mut sessions = self.lock();
+        let session = sessions.get(&token)?;
+        if session.ends > now {
+            return Some(Arc::clone(&session.api_key));
+        }
+        sessions.remove(&token);
+        None
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, token: Token) {
+        self.lock().remove(&token);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Token, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Without tokens and keys.
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk_test_12345678";
+
+    #[test]
+    fn a_session_lasts_twelve_hours_and_not_longer() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let token = sessions.begin(KEY, now);
+        let last = now + LASTS - Duration::from_millis(1);
+        assert_eq!(sessions.api_key(token, last).as_deref(), Some(KEY));
+        assert_eq!(sessions.api_key(token, now + LASTS), None);
+        assert!(sessions.lock().is_empty());
+    }
+
+    #[test]
+    fn a_session_that_was_ended_is_unknown_and_others_go_on() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let (one, other) = (sessions.begin(KEY, now), sessions.begin(KEY, now));
+        sessions.end(one);
+        assert_eq!(sessions.api_key(one, now), None);
+        assert!(sessions.api_key(other, now).is_some());
+    }
+
+    #[test]
+    fn with_one_too_many_the_oldest_session_ends() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let oldest = sessions.begin(KEY, now);
+        let later = now + Duration::from_secs(1);
+        let second = sessions.begin(KEY, later);
+        for _ in 0..SESSIONS_MAX - 1 {
+            sessions.begin(KEY, later + Duration::from_secs(1));
+        }
+        assert_eq!(sessions.lock().len(), SESSIONS_MAX);
+        assert_eq!(sessions.api_key(oldest, later), None);
+        assert!(sessions.api_key(second, later).is_some());
+    }
+
+    #[test]
+    fn a_token_reads_back_what_it_reveals_and_nothing_else() {
+        let token = Token::fresh();
+        assert!(Token::parse(&token.reveal()) == Some(token));
+        for wrong in ["", "00", &"g".repeat(64), &"0".repeat(63), &"0".repeat(66)] {
+            assert!(Token::parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who looks at a page.
+//!
+//! Promise: each page asks again whether the API key of its session is good, so a revoked key shows nothing
+//! a few seconds later, and an account's pages count toward its rate limit like its requests.
+
+use std::time::Instant;
+
+use actix_web::{
+    FromRequest, HttpRequest,
+    dev::Payload,
+    http::header::{COOKIE, HeaderMap},
+    web,
+};
+use futures_util::future::LocalBoxFuture;
+
+use super::{Console, error::ConsoleError, session::Token};
+use crate::{
+    domain::ids::AccountId,
+    http::{App, request::authenticate},
+};
+
+/// The cookie of a session.
+pub(super) const COOKIE_NAME: &str = "charge_once_console";
+
+/// A person with a session.
+pub(super) struct Visitor {
+    /// Whose pages they see.
+    pub(super) account: AccountId,
+}
+
+impl FromRequest for Visitor {
+    type Error = ConsoleError;
+    type Future = LocalBoxFuture<'static, Result<Self, ConsoleError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let app = request.app_data::<web::Data<App>>();
+            let console = request.app_data::<web::Data<Console>>();
+            let (Some(app), Some(console)) = (app, console) else {
+                return Err(ConsoleError::SignIn);
+            };
+            let token = token(request.headers()).ok_or(ConsoleError::SignIn)?;
+            let api_key = console
+                .sessions
+                .api_key(token, Instant::now())
+                .ok_or(ConsoleError::SignIn)?;
+            let account = authenticate(app, &api_key).await?;
+            Ok(Self { account })
+        })
+    }
+}
+
+/// What the browser says its session is.
+pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
+    let cookies = headers
+        .get_all(COOKIE)
+        .filter_map(|cookies| cookies.to_str().ok());
+    cookies
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='))
+        .find(|(name, _)| *name == COOKIE_NAME)
+        .and_then(|(_, value)| Token::parse(value))
+}

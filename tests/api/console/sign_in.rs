@@ -1,0 +1,183 @@
+//! Who gets in, and who doesn't.
+
+use reqwest::Method;
+
+use super::visit::{CONSOLE, Visit, text};
+use crate::support::harness::{API_KEY, Answer, TestServer};
+
+#[tokio::test]
+async fn without_the_variable_nothing_of_the_console_can_be_reached() {
+    let server = TestServer::start().await;
+    let visit = Visit::signed_out(&server.client);
+    for path in [
+        "/console",
+        "/console/",
+        "/console/live",
+        "/console/sign-in",
+        "/console/style.css",
+        "/console/script.js",
+        "/console/keys/key-1",
+        "/console/charges",
+        "/console/playground",
+    ] {
+        let answer = visit.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (404, "route_not_found")
+        );
+    }
+    let sign_in = visit
+        .post("/console/sign-in", &[("api_key", API_KEY)])
+        .await;
+    assert_eq!(
+        (sign_in.status.as_u16(), sign_in.header("set-cookie")),
+        (404, None)
+    );
+    let accept = server
+        .client
+        .bare(Method::GET, "/")
+        .header("accept", "text/html");
+    assert!(!text(&Answer::of(accept).await).contains("/console"));
+    let initializer = visit.get("/swagger-ui/swagger-initializer.js").await;
+    assert!(text(&initializer).starts_with("const HAS_CONSOLE = false;"));
+}
+
+#[tokio::test]
+async fn the_first_page_and_swagger_ui_lead_to_it() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let accept = server
+        .client
+        .bare(Method::GET, "/")
+        .header("accept", "text/html");
+    assert!(text(&Answer::of(accept).await).contains("href=\"/console\""));
+    let visit = Visit::signed_out(&server.client);
+    let initializer = visit.get("/swagger-ui/swagger-initializer.js").await;
+    assert!(text(&initializer).starts_with("const HAS_CONSOLE = true;"));
+}
+
+#[tokio::test]
+async fn an_api_key_opens_it_and_its_cookie_is_for_this_site_s_pages_only() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let mut visit = Visit::signed_out(&server.client);
+    for path in ["/console", "/console/live"] {
+        let answer = visit.get(path).await;
+        assert_eq!(answer.status, 303, "{path}");
+        assert_eq!(answer.header("location"), Some("/console/sign-in"));
+    }
+    let form = visit.page("/console/sign-in").await;
+    assert!(form.contains("type=\"password\""), "{form}");
+    let answer = visit.sign_in(API_KEY).await;
+    assert_eq!(answer.status, 303);
+    let cookie = answer.header("set-cookie").unwrap();
+    let (value, attributes) = cookie.split_once("; ").unwrap();
+    assert_eq!(value.len(), "charge_once_console=".len() + 64);
+    assert_eq!(
+        attributes,
+        "Path=/console; Max-Age=43200; HttpOnly; SameSite=Strict"
+    );
+    let page = visit.page("/console").await;
+    assert!(
+        page.contains("Sign out") && !page.contains(API_KEY),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_the_api_refuses_opens_nothing_and_is_not_shown() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let mut visit = Visit::signed_out(&server.client);
+    for wrong in ["", "nonsense", "sk_test_stranger_1", "sk_test_<script>"] {
+        let answer = visit.sign_in(wrong).await;
+        assert_eq!(answer.status, 401, "{wrong}");
+        assert_eq!(answer.header("set-cookie"), None);
+        let page = text(&answer);
+        assert!(page.contains("role=\"alert\""), "{page}");
+        assert!(wrong.is_empty() || !page.contains(wrong), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn the_rate_limit_of_the_account_counts_here_too() {
+    let server = TestServer::start_with(&[CONSOLE, ("RATE_LIMIT", "1")]).await;
+    let mut visit = Visit::signed_out(&server.client);
+    assert_eq!(visit.sign_in(API_KEY).await.status, 303);
+    let answers = [visit.get("/console").await, visit.get("/console").await];
+    assert!(
+        answers.iter().any(|answer| answer.status == 429),
+        "{answers:?}"
+    );
+}
+
+#[tokio::test]
+async fn who_signs_out_or_has_no_token_of_this_process_sees_nothing() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let mut visit = Visit::begin(&server).await;
+    let signed_out = visit.post("/console/sign-out", &[]).await;
+    assert_eq!(signed_out.status, 303);
+    assert!(
+        signed_out
+            .header("set-cookie")
+            .unwrap()
+            .contains("Max-Age=0")
+    );
+    assert_eq!(visit.get("/console").await.status, 303);
+    for cookie in [
+        "charge_once_console=".to_owned(),
+        format!("charge_once_console={}", "0".repeat(64)),
+        "other=1; charge_once_console=x".to_owned(),
+    ] {
+        visit.cookie = Some(cookie);
+        assert_eq!(visit.get("/console").await.status, 303);
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_s_session_shows_nothing_within_seconds() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    sqlx::query("UPDATE api_keys SET revoked_at = now()")
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    crate::support::harness::eventually("the session is over", || async {
+        visit.get("/console").await.status == 303
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_form_that_another_site_sends_does_nothing() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    for origin in [
+        None,
+        Some("null"),
+        Some("https://evil.example"),
+        Some("http://127.0.0.1"),
+    ] {
+        for (path, fields) in [
+            ("/console/sign-out", &[][..]),
+            ("/console/sign-in", &[("api_key", API_KEY)][..]),
+        ] {
+            let mut request = visit.form(path, fields);
+            if let Some(origin) = origin {
+                request = request.header("origin", origin);
+            }
+            let answer = Answer::of(request).await;
+            assert_eq!(answer.status, 403, "{origin:?} {path}");
+            assert_eq!(answer.header("set-cookie"), None);
+        }
+    }
+    assert_eq!(visit.get("/console").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_form_is_bounded() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::signed_out(&server.client);
+    let answer = visit
+        .post("/console/sign-in", &[("api_key", &"x".repeat(5000))])
+        .await;
+    assert_eq!(answer.status, 413);
+    assert!(text(&answer).contains("<h1>Payload Too Large</h1>"));
+}

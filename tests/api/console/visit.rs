@@ -1,0 +1,91 @@
+//! A visit to the console: a browser that keeps its cookie and follows no redirect.
+
+use std::net::SocketAddr;
+
+use charge_once_client::transport::http_client_builder;
+use reqwest::{Method, RequestBuilder};
+
+use crate::support::harness::{API_KEY, Answer, Client, TestServer};
+
+pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");
+
+/// A browser.
+pub struct Visit {
+    address: SocketAddr,
+    http: reqwest::Client,
+    pub cookie: Option<String>,
+}
+
+impl Visit {
+    /// Signed in with the dev account's key.
+    pub async fn begin(server: &TestServer) -> Self {
+        Self::begin_with(&server.client, API_KEY).await
+    }
+
+    /// Signed in with another key.
+    pub async fn begin_with(client: &Client, api_key: &str) -> Self {
+        let mut visit = Self::signed_out(client);
+        let answer = visit.sign_in(api_key).await;
+        assert_eq!(answer.status, 303, "{answer:?}");
+        assert_eq!(answer.header("location"), Some("/console"));
+        visit
+    }
+
+    pub fn signed_out(client: &Client) -> Self {
+        Self {
+            address: client.address,
+            http: http_client_builder().unwrap().build().unwrap(),
+            cookie: None,
+        }
+    }
+
+    /// Sends the form, and keeps the cookie.
+    pub async fn sign_in(&mut self, api_key: &str) -> Answer {
+        let answer = self.post("/console/sign-in", &[("api_key", api_key)]).await;
+        if let Some(cookie) = answer.header("set-cookie") {
+            self.cookie = Some(cookie.split(';').next().unwrap().to_owned());
+        }
+        answer
+    }
+
+    /// A request with the cookie, and nothing else that a browser sends.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("http://{}{path}", self.address);
+        let request = self.http.request(method, url);
+        match &self.cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.request(Method::GET, path)).await
+    }
+
+    /// A page that must be there.
+    pub async fn page(&self, path: &str) -> String {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        text(&answer)
+    }
+
+    /// A form, as one of the console's pages sends it.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let origin = format!("http://{}", self.address);
+        Answer::of(self.form(path, fields).header("origin", origin)).await
+    }
+
+    /// A form without an origin.
+    pub fn form(&self, path: &str, fields: &[(&str, &str)]) -> RequestBuilder {
+        let form = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        self.request(Method::POST, path)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form)
+    }
+}
+
+pub fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).unwrap()
+}
