@@ -273,7 +273,12 @@ fn http_server(
     let with_faults = app.faults.is_some();
     let data = web::Data::new(app);
     let document = web::Data::new(ServedDocument::prepare()?);
-    let console = config.console.then(|| web::Data::new(Console::default()));
+    let console = match config.console {
+        false => None,
+        true => Some(web::Data::new(
+            Console::new(listener.local_addr()?).map_err(std::io::Error::other)?,
+        )),
+    };
     let app = move || {
         ActixApp::new()
             .app_data(data.clone())

@@ -15,8 +15,12 @@ pub(super) enum ConsoleError {
     SignIn,
     /// A form that another site may have sent.
     ForeignForm,
+    /// The session's account has no such thing.
+    Missing,
     /// The address or the form has something that this page doesn't know.
     Unreadable(&'static str),
+    /// Too many actions at once.
+    Busy,
     /// As the API would answer.
     Api(HttpError),
 }
@@ -40,7 +44,9 @@ impl fmt::Display for ConsoleError {
                 "This form was not sent by a page of the console. Open the page again, and send it \
                  from there. A proxy in front of charge-once must pass on the Host header.",
             ),
+            Self::Missing => f.write_str("This account has no such thing."),
             Self::Unreadable(what) => f.write_str(what),
+            Self::Busy => f.write_str("The playground is busy. Try again in a moment."),
             Self::Api(error) => f.write_str(error.message()),
         }
     }
@@ -51,7 +57,9 @@ impl ResponseError for ConsoleError {
         match self {
             Self::SignIn => StatusCode::SEE_OTHER,
             Self::ForeignForm => StatusCode::FORBIDDEN,
+            Self::Missing => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Api(error) => error.status_code(),
         }
     }

@@ -37,15 +37,45 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 pub(super) enum Section {
     /// What came, the newest first.
     Requests,
+    /// Money.
+    Charges,
+    /// What is sold.
+    Orders,
+    /// Money given back.
+    Refunds,
+    /// Orders with their charges, step by step.
+    Checkouts,
+    /// Deliveries of webhooks.
+    Deliveries,
+    /// Keys that have no outcome yet.
+    InFlight,
+    /// Requests to try.
+    Playground,
 }
 
 impl Section {
-    const ALL: &'static [Self] = &[Self::Requests];
+    const ALL: &'static [Self] = &[
+        Self::Requests,
+        Self::Playground,
+        Self::Charges,
+        Self::Orders,
+        Self::Refunds,
+        Self::Checkouts,
+        Self::Deliveries,
+        Self::InFlight,
+    ];
 
     /// Its title and its path.
-    fn link(self) -> (&'static str, &'static str) {
+    pub(super) fn link(self) -> (&'static str, &'static str) {
         match self {
             Self::Requests => ("Requests", "/console"),
+            Self::Charges => ("Charges", "/console/charges"),
+            Self::Orders => ("Orders", "/console/orders"),
+            Self::Refunds => ("Refunds", "/console/refunds"),
+            Self::Checkouts => ("Checkouts", "/console/checkouts"),
+            Self::Deliveries => ("Webhooks", "/console/deliveries"),
+            Self::InFlight => ("In flight", "/console/in-flight"),
+            Self::Playground => ("Playground", "/console/playground"),
         }
     }
 }
@@ -175,6 +205,18 @@ pub(super) fn state(word: &str) -> Markup {
 pub(super) fn key_path(key: &str) -> String {
     let key = utf8_percent_encode(key, IN_A_SEGMENT);
     format!("/console/keys/{key}")
+}
+
+/// The id of an object, which leads to its page if it has one.
+pub(super) fn resource(id: &str) -> Markup {
+    let list = match id.split_once('_') {
+        Some(("ch", _)) => "charges",
+        Some(("or", _)) => "orders",
+        Some(("re", _)) => "refunds",
+        Some(("co", _)) => "checkouts",
+        _ => return html! { code { (id) } },
+    };
+    html! { a href={ "/console/" (list) "/" (id) } { (id) } }
 }
 
 /// The style of the pages.

@@ -3,7 +3,7 @@
 //! Promise: each page asks again whether the API key of its session is good, so a revoked key shows nothing
 //! a few seconds later, and an account's pages count toward its rate limit like its requests.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use actix_web::{
     FromRequest, HttpRequest,
@@ -26,6 +26,8 @@ pub(super) const COOKIE_NAME: &str = "charge_once_console";
 pub(super) struct Visitor {
     /// Whose pages they see.
     pub(super) account: AccountId,
+    /// What they signed in with.
+    pub(super) api_key: Arc<str>,
 }
 
 impl FromRequest for Visitor {
@@ -46,7 +48,7 @@ impl FromRequest for Visitor {
                 .api_key(token, Instant::now())
                 .ok_or(ConsoleError::SignIn)?;
             let account = authenticate(app, &api_key).await?;
-            Ok(Self { account })
+            Ok(Self { account, api_key })
         })
     }
 }

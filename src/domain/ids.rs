@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use chrono::{DateTime, Utc};
 use type_safe_id::{StaticType, TypeSafeId};
 use uuid::Uuid;
 
@@ -53,6 +54,16 @@ ids! {
     WebhookDeliveryId, WebhookDeliveryPrefix, "whd", "the delivery of an event to a webhook endpoint";
     CardId, CardPrefix, "card", "the card of a charge";
     RequestId, RequestPrefix, "req", "one HTTP request";
+}
+
+impl RequestId {
+    /// When it was made, by the clock of the machine that made it, to the millisecond.
+    pub fn made_at(self) -> DateTime<Utc> {
+        let timestamp = self.0.get_timestamp();
+        let (seconds, nanos) = timestamp.map_or((0, 0), |timestamp| timestamp.to_unix());
+        let seconds = i64::try_from(seconds).unwrap_or(0);
+        DateTime::from_timestamp(seconds, nanos).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -34,13 +34,7 @@ pub struct LoggedRequest {
 impl LoggedRequest {
     /// When it came, by the clock of the machine that answered it.
     pub fn came_at(&self) -> DateTime<Utc> {
-        let (seconds, nanos) = self
-            .id
-            .0
-            .get_timestamp()
-            .map_or((0, 0), |timestamp| timestamp.to_unix());
-        let seconds = i64::try_from(seconds).unwrap_or(0);
-        DateTime::from_timestamp(seconds, nanos).unwrap_or_default()
+        self.id.made_at()
     }
 }
 

@@ -193,6 +193,115 @@ pub async fn list(
     Ok(Some(page.cut(rows.into_iter().map(Event::from).collect())))
 }
 
+/// An event, without its object.
+#[derive(Debug)]
+pub struct Happened {
+    /// Which one.
+    pub id: EventId,
+    /// What happened.
+    pub event_type: String,
+    /// The id of what it happened to.
+    pub object_id: Option<String>,
+    /// The key of the request that made it happen.
+    pub idempotency_key: String,
+    /// When, by the database's clock.
+    pub created_at: DateTime<Utc>,
+}
+
+struct HappenedRow {
+    id: Uuid,
+    event_type: String,
+    object_id: Option<String>,
+    idempotency_key: String,
+    created_at: DateTime<Utc>,
+}
+
+impl From<HappenedRow> for Happened {
+    fn from(row: HappenedRow) -> Self {
+        Self {
+            id: EventId(row.id),
+            event_type: row.event_type,
+            object_id: row.object_id,
+            idempotency_key: row.idempotency_key,
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// The events of one key among the thousand of the account that follow `after`, the oldest first, at most
+/// a hundred. Takes no lock.
+///
+/// An index by key would cost each charge a write, for a page that few look at. The id of the request that
+/// executed is less than those of its events, and not by much.
+pub async fn list_of_key(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    after: Uuid,
+    key: &str,
+) -> Result<Vec<Happened>, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        HappenedRow,
+        r#"
+        SELECT id, type AS event_type, object ->> 'id' AS object_id, idempotency_key, created_at
+          FROM (SELECT id, type, object, idempotency_key, created_at
+                  FROM events
+                 WHERE account_id = $1 AND id > $2
+                 ORDER BY id
+                 LIMIT 1000) AS next
+         WHERE idempotency_key = $3
+         ORDER BY id
+         LIMIT 100
+        "#,
+        account_id.0,
+        after,
+        key,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(Happened::from).collect())
+}
+
+/// The events about one object, or about a refund of it, the oldest first, at most a hundred: among the
+/// five hundred that follow its creation, and among the newest five hundred. Takes no lock.
+pub async fn list_of_object(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    created: Uuid,
+    object_id: &str,
+) -> Result<Vec<Happened>, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        HappenedRow,
+        r#"
+        WITH near AS (
+            (SELECT id, type, object ->> 'id' AS object_id, object ->> 'charge' AS charge_id,
+                    idempotency_key, created_at
+               FROM events
+              WHERE account_id = $1 AND id > $2
+              ORDER BY id
+              LIMIT 500)
+            UNION
+            (SELECT id, type, object ->> 'id', object ->> 'charge', idempotency_key, created_at
+               FROM events
+              WHERE account_id = $1 AND id > $2
+              ORDER BY id DESC
+              LIMIT 500)
+        )
+        SELECT id AS "id!", type AS "event_type!", object_id, idempotency_key AS "idempotency_key!",
+               created_at AS "created_at!"
+          FROM near
+         WHERE object_id = $3 OR charge_id = $3
+         ORDER BY id
+         LIMIT 100
+        "#,
+        account_id.0,
+        created,
+        object_id,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(Happened::from).collect())
+}
+
 /// The oldest events of an account behind `after`. One is ready to go if none of its deliveries is
 /// pending. Locks what it returns, and passes over what another replica has.
 ///

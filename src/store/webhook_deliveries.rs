@@ -128,6 +128,42 @@ pub async fn list(
     Ok(Some(page.cut(deliveries?)))
 }
 
+/// The account's deliveries before the one with the id `below`, at most `limit`, newest first. Takes no
+/// lock.
+pub async fn list_of_account(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    below: Uuid,
+    limit: i64,
+) -> Result<Vec<WebhookDelivery>, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"
+        SELECT delivery.id, attempts AS "attempts: Json<Vec<StoredAttempt>>",
+               delivery.created_at, delivered_at, endpoint_id, event_id,
+               event.type AS "event_type!",
+               CASE WHEN claim IS NULL THEN next_attempt_at END AS next_attempt_at, status
+          FROM (SELECT *
+                  FROM webhook_deliveries
+                 WHERE account_id = $1 AND id < $2
+                 ORDER BY id DESC
+                 LIMIT $3) AS delivery
+         CROSS JOIN LATERAL (
+               SELECT type
+                 FROM events
+                WHERE account_id = $1 AND id = delivery.event_id
+                LIMIT 1) AS event
+         ORDER BY delivery.id DESC
+        "#,
+        account_id.0,
+        below,
+        limit,
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(WebhookDelivery::try_from).collect()
+}
+
 async fn exists(
     connection: &mut PgConnection,
     account_id: AccountId,

@@ -391,6 +391,43 @@ pub async fn cancel(
     Ok(canceled.rows_affected())
 }
 
+/// Makes a delivery due now that waits or has failed, with the attempts that it had. `Some(false)`: it was
+/// left as it is, because it succeeded, an attempt is being made, or its endpoint is deleted. `None`: the
+/// account has none with this id. Locks the row, and waits for it.
+///
+/// A failed one gets one attempt more, unless attempts are left.
+pub async fn retry_now(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: WebhookDeliveryId,
+) -> Result<Option<bool>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        WITH found AS MATERIALIZED (
+            SELECT delivery.account_id, delivery.id,
+                   delivery.status <> 'succeeded' AND delivery.claim IS NULL
+                   AND endpoint.deleted_at IS NULL AS may_be_sent
+              FROM webhook_deliveries AS delivery
+              JOIN webhook_endpoints AS endpoint
+                ON endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
+             WHERE delivery.account_id = $1 AND delivery.id = $2
+               FOR UPDATE OF delivery
+        ), due AS (
+            UPDATE webhook_deliveries AS delivery
+               SET status = 'pending', ready = true, next_attempt_at = now()
+              FROM found
+             WHERE delivery.account_id = found.account_id AND delivery.id = found.id
+               AND found.may_be_sent
+        )
+        SELECT may_be_sent AS "may_be_sent!" FROM found
+        "#,
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
 /// Whole microseconds: PostgreSQL knows no smaller unit.
 fn interval(duration: Duration) -> Result<PgInterval, sqlx::Error> {
     let micros = u64::try_from(duration.as_micros()).map_err(unrepresentable)?;

@@ -171,3 +171,46 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::{
+        ids::{AccountId, RequestId},
+        logged_request::LoggedOutcome,
+    };
+
+    fn request() -> LoggedRequest {
+        LoggedRequest {
+            id: RequestId(Uuid::now_v7()),
+            account: AccountId(Uuid::nil()),
+            method: "GET".to_owned(),
+            route: "/charges".to_owned(),
+            path: None,
+            idempotency_key: None,
+            status: Some(200),
+            outcome: LoggedOutcome::Read,
+            duration: Duration::ZERO,
+            resource_id: None,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_queue_is_counted() {
+        let (queue, mut queued) = mpsc::channel(2);
+        let lost = Arc::new(AtomicU64::new(0));
+        let log = RequestLog {
+            queue,
+            lost: Arc::clone(&lost),
+        };
+        for _ in 0..5 {
+            log.add(request());
+        }
+        assert_eq!(lost.load(Ordering::Relaxed), 3);
+        assert!(queued.try_recv().is_ok());
+        log.add(request());
+        assert_eq!(lost.load(Ordering::Relaxed), 3);
+    }
+}

@@ -76,6 +76,65 @@ impl From<Row> for KnownRequest {
     }
 }
 
+/// A key in flight whose request takes several transactions.
+#[cfg(feature = "phases")]
+#[derive(Debug)]
+pub struct LeasedKey {
+    /// The key.
+    pub key: String,
+    /// Its first request.
+    pub request: KnownRequest,
+    /// Whether a process is trusted to be at work on it, by the database's clock.
+    pub is_held: bool,
+    /// An attempt may have been executed.
+    pub in_doubt: bool,
+    /// How often another process took it over.
+    pub takeovers: i32,
+}
+
+/// Reads leases with the requests that they were taken for. Takes no lock.
+#[cfg(feature = "phases")]
+async fn leased(
+    connection: &mut sqlx::PgConnection,
+    account_id: Uuid,
+    limit: usize,
+) -> Result<Vec<LeasedKey>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT key, lease.leased_until > now() AS "is_held!", lease.in_doubt, lease.takeovers,
+               record.method, record.path, record.request_id, record.fingerprint, record.label,
+               record.resource_id, record.created_at
+          FROM idempotency_leases AS lease
+          JOIN idempotency_keys AS record USING (account_id, key)
+         WHERE lease.account_id = $1 AND record.status IS NULL
+         ORDER BY key
+         LIMIT $2
+        "#,
+        account_id,
+        i64::try_from(limit).unwrap_or(i64::MAX),
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| LeasedKey {
+            key: row.key,
+            request: KnownRequest {
+                method: row.method,
+                path: row.path,
+                request_id: row.request_id,
+                fingerprint: row.fingerprint,
+                label: row.label,
+                resource_id: row.resource_id,
+                created_at: Some(row.created_at),
+            },
+            is_held: row.is_held,
+            in_doubt: row.in_doubt,
+            takeovers: row.takeovers,
+        })
+        .collect())
+}
+
 impl Idempotency {
     /// Looks a key up: first among the requests in flight here, then in the database.
     ///
@@ -116,6 +175,32 @@ impl Idempotency {
                 None => Inspected::Nothing,
             },
         })
+    }
+
+    /// The keys of an account that this process works on, with their requests, in the order they came.
+    pub fn in_flight_here(&self, account_id: Uuid) -> Vec<(String, KnownRequest)> {
+        let here = self.in_flight.of_account(account_id, |_| true);
+        here.iter()
+            .map(|request| (request.key.as_str().to_owned(), KnownRequest::of(request)))
+            .collect()
+    }
+
+    /// At most `limit` keys of an account that are in flight across transactions, whichever process works
+    /// on them, in the order of the keys.
+    #[cfg(feature = "phases")]
+    pub async fn leased_keys(
+        &self,
+        account_id: Uuid,
+        limit: usize,
+    ) -> Result<Vec<LeasedKey>, Failure> {
+        let this = self.clone();
+        self.look(async move {
+            let mut connection = this.pool.acquire(account_id).await?;
+            let leased = leased(&mut connection, account_id, limit).await?;
+            connection.release();
+            Ok(leased)
+        })
+        .await
     }
 
     /// Looks under the database deadline, and in a task of its own, like every use of a connection

@@ -62,6 +62,8 @@ pub use request::{Outcome, Request, Settings};
 
 #[cfg(feature = "batch")]
 pub use batch::{Batches, Decide, Decision, Rows};
+#[cfg(all(feature = "inspect", feature = "phases"))]
+pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]
 pub use inspect::{Inspected, KnownRequest};
 #[cfg(feature = "phases")]

@@ -1,6 +1,8 @@
 //! The console, and the log of requests behind it.
 
+mod actions;
 mod pages;
 mod request_log;
 mod sign_in;
+mod story;
 mod visit;

@@ -1,0 +1,123 @@
+//! Keys in flight or in doubt: how long, and why.
+
+use actix_web::{HttpResponse, web};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::{
+    error::ConsoleError,
+    layout::{self, Section, key_path, resource, state, table, time},
+    visitor::Visitor,
+};
+use crate::{
+    domain::ids::RequestId,
+    http::{App, error::HttpError},
+    idempotency::{KnownRequest, LeasedKey},
+};
+
+/// Keys that are shown of each kind.
+const KEYS_MAX: usize = 100;
+
+/// Both lists.
+pub(super) async fn show(
+    app: web::Data<App>,
+    visitor: Visitor,
+) -> Result<HttpResponse, ConsoleError> {
+    let account = visitor.account.0;
+    let mut here = app.idempotency.in_flight_here(account);
+    let leased = app
+        .idempotency
+        .leased_keys(account, KEYS_MAX)
+        .await
+        .map_err(HttpError::failed_read)?;
+    here.retain(|(key, _)| leased.iter().all(|one| one.key != *key));
+    here.truncate(KEYS_MAX);
+    let now = Utc::now();
+    let rows = html! {
+        @for one in &leased { (leased_row(one, now)) }
+        @for (key, request) in &here { (row(key, request, now)) }
+    };
+    let columns = [
+        "Key",
+        "Request",
+        "State",
+        "Since (UTC)",
+        "For",
+        "About",
+        "Why",
+    ];
+    let body = html! {
+        h1 { "In flight" }
+        p {
+            "Keys whose first request has not ended: at work in this process, or across a network. A \
+             retry with the same key is safe at any time."
+        }
+        @if leased.is_empty() && here.is_empty() {
+            p { "There is none." }
+        } @else {
+            (table("Keys in flight", &columns, &rows))
+        }
+    };
+    Ok(layout::page("In flight", Some(Section::InFlight), &body))
+}
+
+fn row(key: &str, request: &KnownRequest, now: DateTime<Utc>) -> Markup {
+    let since = request
+        .created_at
+        .or_else(|| RequestId::parse(&request.request_id).map(RequestId::made_at));
+    html! {
+        tr {
+            td .wide { a href=(key_path(key)) { (key) } }
+            td { (request.method) " " (request.path) }
+            td { (state("pending")) }
+            td { @if let Some(since) = since { (time(since)) } }
+            td .number { @if let Some(since) = since { (lasted(since, now)) } }
+            td { @if let Some(id) = &request.resource_id { (resource(id)) } }
+            td .wide { "This process works on it." }
+        }
+    }
+}
+
+fn leased_row(one: &LeasedKey, now: DateTime<Utc>) -> Markup {
+    let takeovers = match one.takeovers {
+        0 => String::new(),
+        count => format!(" Taken over {count} times so far."),
+    };
+    let why = match (one.is_held, one.in_doubt) {
+        (true, false) => {
+            "A process works on it, and waits for an answer from outside the database."
+        }
+        (true, true) => {
+            "An earlier attempt may have been executed. A process asks for its outcome."
+        }
+        (false, true) => {
+            "An attempt may have been executed, and no process works on it now. A retry with the same \
+             key asks for its outcome, and so does the reconciler."
+        }
+        (false, false) => {
+            "Its process is gone. A retry with the same key continues it, and so does the reconciler."
+        }
+    };
+    let word = if one.in_doubt { "in doubt" } else { "pending" };
+    let since = one.request.created_at;
+    html! {
+        tr {
+            td .wide { a href=(key_path(&one.key)) { (one.key) } }
+            td { (one.request.method) " " (one.request.path) }
+            td { (state(word)) }
+            td { @if let Some(since) = since { (time(since)) } }
+            td .number { @if let Some(since) = since { (lasted(since, now)) } }
+            td { @if let Some(id) = &one.request.resource_id { (resource(id)) } }
+            td .wide { (why) (takeovers) }
+        }
+    }
+}
+
+fn lasted(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let seconds = (now - since).num_seconds().max(0);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}

@@ -1,0 +1,216 @@
+//! One key's story: its first request, what is stored, and what came of every request with it.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::{
+    error::ConsoleError,
+    layout::{self, resource, state, table, time},
+    masked,
+    objects::happened_table,
+    requests::milliseconds,
+    visitor::Visitor,
+};
+use crate::{
+    domain::{
+        ids::RequestId,
+        logged_request::{LoggedOutcome, LoggedRequest},
+    },
+    http::{App, error::HttpError, request::last_segment},
+    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record},
+    store::{self, events::Happened},
+};
+
+/// Requests with one key that are shown, the last ones.
+const REQUESTS_MAX: i64 = 200;
+
+/// Digits of the fingerprint that are shown: enough to tell two requests apart.
+const FINGERPRINT_DIGITS: usize = 12;
+
+/// The story.
+pub(super) async fn show(
+    app: web::Data<App>,
+    visitor: Visitor,
+    request: HttpRequest,
+) -> Result<HttpResponse, ConsoleError> {
+    let key = IdempotencyKey::parse(&last_segment(&request)).map_err(|_| ConsoleError::Missing)?;
+    let text = key.as_str().to_owned();
+    let account = visitor.account;
+    let found = app
+        .idempotency
+        .inspect(account.0, key)
+        .await
+        .map_err(HttpError::failed_read)?;
+    let began = began(&found);
+    let (of_log, of_key) = (text.clone(), text.clone());
+    let (mut requests, events) = app
+        .snapshot(account, move |connection| {
+            Box::pin(async move {
+                let log = store::request_log::list_of_key(
+                    &mut *connection,
+                    account,
+                    &of_log,
+                    REQUESTS_MAX,
+                );
+                let log = log.await?;
+                // The first one that is left of the log, where nothing else says when it began.
+                let began = began.or_else(|| log.last().map(|first| first.id.0));
+                let events = match began {
+                    Some(began) => {
+                        store::events::list_of_key(connection, account, began, &of_key).await?
+                    }
+                    None => Vec::new(),
+                };
+                Ok((log, events))
+            })
+        })
+        .await?;
+    if requests.is_empty() && matches!(found, Inspected::Nothing) {
+        return Err(ConsoleError::Missing);
+    }
+    requests.reverse();
+    let body = html! {
+        h1 { "The story of " code { (text) } }
+        p .says { (summary(&found, &requests)) }
+        (what_is_stored(&found))
+        h2 { "Requests with this key" }
+        @if requests.is_empty() {
+            p { "None is in the log. It keeps requests for a day unless it was told otherwise." }
+        } @else {
+            (table("Requests with this key", &REQUEST_COLUMNS, &html! {
+                @for request in &requests { (row(request)) }
+            }))
+        }
+        h2 { "Events" }
+        (told(&events))
+        @if let Inspected::Completed(record) = &found { (stored_reply(record)) }
+    };
+    Ok(layout::page("The story of a key", None, &body))
+}
+
+const REQUEST_COLUMNS: [&str; 6] = [
+    "Time (UTC)",
+    "Request",
+    "Path",
+    "Status",
+    "Outcome",
+    "Milliseconds",
+];
+
+/// The id of the request that executed, which is less than the ids of its events.
+fn began(found: &Inspected) -> Option<Uuid> {
+    let id = match found {
+        Inspected::Completed(record) => &record.request_id,
+        Inspected::InFlight(Some(request)) => &request.request_id,
+        Inspected::InFlight(None) | Inspected::Nothing => return None,
+    };
+    RequestId::parse(id).map(|id| id.0)
+}
+
+fn summary(found: &Inspected, requests: &[LoggedRequest]) -> String {
+    let count = |outcome| requests.iter().filter(|one| one.outcome == outcome).count();
+    let (replays, reuses) = (count(LoggedOutcome::Replayed), count(LoggedOutcome::Reused));
+    let tail = format!(
+        "{} got the stored reply again. Refused as reuses of the key: {reuses}.",
+        many(replays, "retry", "retries"),
+    );
+    match found {
+        Inspected::Completed(_) => format!("Executed once. {tail}"),
+        Inspected::InFlight(_) => {
+            "In flight: the first request has not ended. A retry with this key is safe.".to_owned()
+        }
+        Inspected::Nothing => {
+            "No outcome is stored now. That does not mean that a new key is safe: retry with this one."
+                .to_owned()
+        }
+    }
+}
+
+fn many(count: usize, one: &str, more: &str) -> String {
+    let noun = if count == 1 { one } else { more };
+    format!("{count} {noun}")
+}
+
+fn what_is_stored(found: &Inspected) -> Markup {
+    match found {
+        Inspected::Completed(record) => completed(record),
+        Inspected::InFlight(Some(request)) => in_flight(request),
+        Inspected::InFlight(None) => html! {
+            p { "Another process works on it. Nothing of it is committed yet." }
+        },
+        Inspected::Nothing => html! {},
+    }
+}
+
+fn completed(record: &Record) -> Markup {
+    html! {
+        dl {
+            dt { "State" } dd { (state("completed")) }
+            dt { "First request" } dd { (record.method) " " (record.path) ", " code { (record.request_id) } }
+            dt { "First use (UTC)" } dd { (time(record.created_at)) }
+            dt { "Expires (UTC)" } dd { (time(record.expires_at)) }
+            dt { "Fingerprint" } dd { (fingerprint(&record.fingerprint)) }
+            @if let Some(id) = &record.reply.resource_id { dt { "About" } dd { (resource(id)) } }
+            @if let Some(name) = &record.label { dt { "Workflow" } dd { (name) } }
+        }
+    }
+}
+
+fn stored_reply(record: &Record) -> Markup {
+    let reply = &record.reply;
+    html! {
+        h2 { "Stored reply" }
+        p { "Every retry gets this, to the byte. Values of " code { "secret" } " and " code { "api_key" } " are masked here only." }
+        pre role="group" tabindex="0" aria-label="Headers of the stored reply" {
+            "HTTP " (reply.status)
+            @for (name, value) in &reply.headers { "\n" (name) ": " (value) }
+        }
+        @match masked::pretty(&reply.body) {
+            Some(body) => { pre role="group" tabindex="0" aria-label="Body of the stored reply" { (body) } }
+            None => { p { (reply.body.len()) " bytes that are not JSON, and not shown." } }
+        }
+    }
+}
+
+fn in_flight(request: &KnownRequest) -> Markup {
+    html! {
+        dl {
+            dt { "State" } dd { (state("pending")) }
+            dt { "First request" } dd { (request.method) " " (request.path) ", " code { (request.request_id) } }
+            @if let Some(at) = request.created_at { dt { "First use (UTC)" } dd { (time(at)) } }
+            dt { "Fingerprint" } dd { (fingerprint(&request.fingerprint)) }
+            @if let Some(id) = &request.resource_id { dt { "About" } dd { (resource(id)) } }
+            @if let Some(name) = &request.label { dt { "Workflow" } dd { (name) } }
+        }
+        p { a href="/console/in-flight" { "How long, and why" } }
+    }
+}
+
+fn fingerprint(bytes: &[u8]) -> Markup {
+    let digits = hex::encode(bytes);
+    html! { code { (digits.get(..FINGERPRINT_DIGITS).unwrap_or_default()) "…" } }
+}
+
+fn row(request: &LoggedRequest) -> Markup {
+    html! {
+        tr {
+            td { (time(request.came_at())) }
+            td { code { (request.id) } }
+            td .wide { (request.method) " " (request.path.as_deref().unwrap_or(&request.route)) }
+            td { @if let Some(status) = request.status { (status) } }
+            td { (state(request.outcome.as_str())) }
+            td .number { (milliseconds(request)) }
+        }
+    }
+}
+
+fn told(events: &[Happened]) -> Markup {
+    html! {
+        @if events.is_empty() {
+            p { "None among the thousand events that followed the first request." }
+        } @else {
+            (happened_table(events))
+        }
+    }
+}

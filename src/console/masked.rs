@@ -1,0 +1,137 @@
+//! Stored JSON as people read it.
+//!
+//! Promise: members named `secret` and `api_key` are masked at any depth. Members keep their order, and
+//! numbers their digits.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+    ser::SerializeMap,
+};
+
+/// Members whose values are shown to the client that made the request, and to no page.
+const SECRETS: [&str; 2] = ["secret", "api_key"];
+
+/// What stands in a secret's place.
+const MASK: &str = "••••••••";
+
+/// The text, indented; `None` if it is not JSON.
+pub(super) fn pretty(json: &[u8]) -> Option<String> {
+    let shown: Shown = serde_json::from_slice(json).ok()?;
+    serde_json::to_string_pretty(&shown).ok()
+}
+
+/// A JSON value whose members keep their order.
+enum Shown {
+    Null,
+    Truth(bool),
+    Number(serde_json::Number),
+    Text(String),
+    List(Vec<Shown>),
+    Object(Vec<(String, Shown)>),
+}
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => to.serialize_unit(),
+            Self::Truth(truth) => to.serialize_bool(*truth),
+            Self::Number(number) => number.serialize(to),
+            Self::Text(text) => to.serialize_str(text),
+            Self::List(list) => to.collect_seq(list),
+            Self::Object(members) => {
+                let mut object = to.serialize_map(Some(members.len()))?;
+                for (name, value) in members {
+                    let is_secret = SECRETS.contains(&name.as_str());
+                    match value {
+                        Self::Null => object.serialize_entry(name, value)?,
+                        _ if is_secret => object.serialize_entry(name, MASK)?,
+                        _ => object.serialize_entry(name, value)?,
+                    }
+                }
+                object.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Shown {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Shown;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Shown, E> {
+        Ok(Shown::Null)
+    }
+
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<Shown, E> {
+        Ok(Shown::Truth(truth))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Shown, E> {
+        Ok(Shown::Number(number.into()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Shown, E> {
+        Ok(Shown::Number(number.into()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Shown, E> {
+        Ok(serde_json::Number::from_f64(number).map_or(Shown::Null, Shown::Number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Shown, E> {
+        Ok(Shown::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shown, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = list.next_element()? {
+            elements.push(element);
+        }
+        Ok(Shown::List(elements))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Shown, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = object.next_entry()? {
+            members.push(member);
+        }
+        Ok(Shown::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_at_any_depth_and_the_rest_is_as_it_was() {
+        let json =
+            r#"{"z":1,"secret":"whsec_1","a":[{"api_key":{"x":"sk_test_1"},"b":-2}],"n":null}"#;
+        let shown = pretty(json.as_bytes()).unwrap_or_default();
+        let compact: String = shown.split_whitespace().collect();
+        let expected = r#"{"z":1,"secret":"MASK","a":[{"api_key":"MASK","b":-2}],"n":null}"#
+            .replace("MASK", MASK);
+        assert_eq!(compact, expected);
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_shown() {
+        for text in ["", "secret", "{\"secret\":\"x\"", "{} {}"] {
+            assert_eq!(pretty(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What a page does, and not only shows: webhooks that are retried now, and the playground.
+
+use super::visit::{CONSOLE, Visit, text};
+use crate::support::{
+    harness::{API_KEY, Answer, TestServer},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, delete, quick_but},
+};
+
+/// Failed attempts wait for hours.
+const SLOW: &[(&str, &str)] = &[
+    CONSOLE,
+    ("WEBHOOK_RETRY_MIN", "1h"),
+    ("WEBHOOK_RETRY_MAX", "8h"),
+];
+
+fn retry_path(delivery: &serde_json::Value) -> String {
+    format!(
+        "/console/deliveries/{}/retry",
+        delivery["id"].as_str().unwrap()
+    )
+}
+
+#[tokio::test]
+async fn a_delivery_that_waits_for_hours_is_sent_now() {
+    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    receiver.next().await.answer(500).await;
+    let waits = endpoint
+        .newest_delivery(client, "it waits", |one| !one["next_attempt"].is_null())
+        .await;
+    let visit = Visit::begin(&server).await;
+    let page = visit.page("/console/deliveries").await;
+    for part in [
+        "charge.succeeded",
+        ">pending<",
+        "500",
+        "Retry now",
+        &endpoint.id,
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!page.contains(&endpoint.secret) && !page.contains("whsec_"));
+    let path = retry_path(&waits);
+    let retried = visit.post(&path, &[]).await;
+    assert_eq!(
+        retried.header("location"),
+        Some("/console/deliveries?retry=due")
+    );
+    receiver.next().await.answer(200).await;
+    let delivered = endpoint.newest_succeeds(client).await;
+    assert_eq!(delivered["attempts"].as_array().unwrap().len(), 2);
+    // What was delivered is not sent again.
+    let again = visit.post(&path, &[]).await;
+    assert_eq!(
+        again.header("location"),
+        Some("/console/deliveries?retry=not_due")
+    );
+    assert_eq!(endpoint.newest_succeeds(client).await, delivered);
+}
+
+#[tokio::test]
+async fn a_failed_delivery_gets_one_more_attempt() {
+    let server = TestServer::start_with(&quick_but(&[CONSOLE])).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    for _ in 0..24 {
+        receiver.next().await.answer(500).await;
+    }
+    let failed = |one: &serde_json::Value| one["status"] == "failed";
+    let delivery = endpoint.newest_delivery(client, "it fails", failed).await;
+    let visit = Visit::begin(&server).await;
+    visit.post(&retry_path(&delivery), &[]).await;
+    receiver.next().await.answer(200).await;
+    let delivered = endpoint.newest_succeeds(client).await;
+    assert_eq!(delivered["attempts"].as_array().unwrap().len(), 25);
+}
+
+#[tokio::test]
+async fn only_its_own_account_s_forms_retry_a_delivery_and_none_a_deleted_endpoint_s() {
+    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    receiver.next().await.answer(500).await;
+    let waits = |one: &serde_json::Value| !one["next_attempt"].is_null();
+    let delivery = endpoint.newest_delivery(client, "it waits", waits).await;
+    let path = retry_path(&delivery);
+    let database = server.database.connect(&[]).await;
+    let key = charge_once::cli::api_key::create_key(&database, "alice").await;
+    let alice = Visit::begin_with(client, &key.unwrap()).await;
+    assert_eq!(alice.post(&path, &[]).await.status, 404);
+    let visit = Visit::begin(&server).await;
+    assert_eq!(Answer::of(visit.form(&path, &[])).await.status, 403);
+    assert_eq!(
+        visit.post("/console/deliveries/x/retry", &[]).await.status,
+        404
+    );
+    assert!(waits(&endpoint.deliveries(client).await.remove(0)));
+    delete(client, &endpoint.id).await;
+    let gone = visit.post(&path, &[]).await;
+    assert_eq!(
+        gone.header("location"),
+        Some("/console/deliveries?retry=not_due")
+    );
+}
+
+async fn play(visit: &Visit, action: &str, key: &str, amount: &str) -> String {
+    let fields = [
+        ("action", action),
+        ("amount", amount),
+        ("currency", "usd"),
+        ("source", "tok_visa"),
+        ("key", key),
+    ];
+    let answer = visit.post("/console/playground", &fields).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    text(&answer)
+}
+
+fn key_of(page: &str) -> String {
+    let field = page.split("name=\"key\" value=\"").nth(1).unwrap();
+    field.split('"').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_playground_charges_once_and_shows_what_a_retry_and_a_change_get() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    let sent = play(&visit, "send", "", "2000").await;
+    assert!(sent.contains("Executed: 1 charge."), "{sent}");
+    let key = key_of(&sent);
+    assert!(sent.contains(&format!("href=\"/console/keys/{key}\"")));
+    let retried = play(&visit, "retry", &key, "2000").await;
+    assert!(retried.contains("the stored reply came back"), "{retried}");
+    assert!(retried.contains("Idempotent-Replayed: true"));
+    let changed = play(&visit, "change", &key, "2000").await;
+    assert!(
+        changed.contains("the key belongs to another request"),
+        "{changed}"
+    );
+    assert!(changed.contains("<strong>422</strong>"), "{changed}");
+    for page in [&sent, &retried, &changed] {
+        assert!(!page.contains(API_KEY) && !page.contains("4242424242424242"));
+    }
+    assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn twenty_duplicates_at_once_make_one_charge_and_get_the_same_bytes() {
+    let server = TestServer::start_with(&[CONSOLE, ("WORKERS", "1")]).await;
+    let visit = Visit::begin(&server).await;
+    let raced = play(&visit, "race", "", "2000").await;
+    assert!(
+        raced.contains("1 charge, 20 replies, all the same bytes"),
+        "{raced}"
+    );
+    assert_eq!(raced.matches("<summary><strong>201</strong>").count(), 20);
+    assert_eq!(raced.matches("Idempotent-Replayed: true").count(), 19);
+    assert_eq!(server.database.charges().await, 1);
+    let story = visit
+        .page(&format!("/console/keys/{}", key_of(&raced)))
+        .await;
+    assert!(story.contains("Executed once."), "{story}");
+}
+
+#[tokio::test]
+async fn the_playground_sends_nothing_that_its_form_does_not_have() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    let right = [
+        ("amount", "2000"),
+        ("currency", "usd"),
+        ("source", "tok_visa"),
+        ("key", "key-1"),
+    ];
+    for (name, wrong) in [
+        ("action", "steal"),
+        ("amount", "4242424242424242"),
+        ("amount", "two"),
+        ("currency", "<b>"),
+        ("source", "4242424242424242"),
+        ("key", "4242424242424242"),
+        ("key", ""),
+    ] {
+        let mut fields: Vec<_> = [("action", "retry")].into_iter().chain(right).collect();
+        fields.retain(|(field, _)| *field != name);
+        fields.push((name, wrong));
+        let answer = visit.post("/console/playground", &fields).await;
+        assert_eq!(answer.status, 400, "{name}");
+        assert!(wrong.is_empty() || !text(&answer).contains(wrong), "{name}");
+    }
+    let page = visit.page("/console/playground").await;
+    assert!(page.contains("tok_outage") && !page.contains("Retry it with the same key"));
+    let foreign = Answer::of(visit.form("/console/playground", &right)).await;
+    assert_eq!(foreign.status, 403);
+    assert_eq!(server.database.charges().await, 0);
+}

@@ -1,0 +1,280 @@
+//! A key's story, the objects it made, and keys that have no outcome yet.
+
+use serde_json::json;
+
+use super::visit::{CONSOLE, Visit};
+use crate::support::{
+    accounts::client_of_account,
+    checkouts::{checkout, stock},
+    harness::{API_KEY, PATIENT, TestDatabase, TestServer, another_charge, charge, eventually},
+    pause_point::{PausePoint, Stage},
+    webhooks::endpoint,
+    workflows::charge_in,
+};
+
+async fn requests_of(database: &TestDatabase, count: i64) {
+    eventually("the log holds the requests", || async {
+        let logged = "SELECT count(*) FROM request_log WHERE idempotency_key IS NOT NULL";
+        database.count(logged).await == count
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_event() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let first = charge_in(client, "workflow-1", "key/1").await;
+    assert!(charge_in(client, "workflow-1", "key/1").await.is_replay());
+    let reuse = client.post("/charges", "key/1", &another_charge()).await;
+    assert_eq!(reuse.status, 422);
+    requests_of(&server.database, 3).await;
+    let visit = Visit::begin(&server).await;
+    let page = visit.page("/console/keys/key%2F1").await;
+    let id = first.id();
+    let request = first.header("original-request").unwrap();
+    for part in [
+        "Executed once. 1 retry got the stored reply again. Refused as reuses of the key: 1.",
+        &format!("POST /charges, <code>{request}</code>"),
+        &format!("<a href=\"/console/charges/{id}\">{id}</a>"),
+        "<dd>workflow-1</dd>",
+        "HTTP 201\n",
+        "\nlocation: /charges/",
+        "&quot;amount&quot;: 2000,\n",
+        "charge.succeeded",
+        ">executed<",
+        ">replayed<",
+        ">reused<",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    let looked_up = client.get("/idempotency-keys?key=key/1").await.json();
+    let fingerprint = looked_up["fingerprint"].as_str().unwrap();
+    assert!(page.contains(&format!("{}…", &fingerprint[..12])) && !page.contains(fingerprint));
+    // What was sent under the key besides is nowhere.
+    assert!(!page.contains("999"), "{page}");
+    for path in [
+        "/console/keys/unknown",
+        "/console/keys/%00",
+        "/console/keys/a%20b",
+    ] {
+        assert_eq!(visit.get(path).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_in_a_stored_reply_is_masked() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let body = endpoint("https://example.com/webhooks");
+    let created = server
+        .client
+        .post("/webhook_endpoints", "key-1", &body)
+        .await;
+    let secret = created.json()["secret"].as_str().unwrap().to_owned();
+    let page = Visit::begin(&server)
+        .await
+        .page("/console/keys/key-1")
+        .await;
+    assert!(
+        page.contains("&quot;secret&quot;: &quot;••••••••&quot;"),
+        "{page}"
+    );
+    assert!(!page.contains(&secret) && !page.contains("whsec_") && !page.contains(API_KEY));
+}
+
+#[tokio::test]
+async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
+    let settings: Vec<_> = PATIENT.iter().copied().chain([CONSOLE]).collect();
+    let server = TestServer::start_with(&settings).await;
+    let visit = Visit::begin(&server).await;
+    assert!(
+        visit
+            .page("/console/in-flight")
+            .await
+            .contains("There is none.")
+    );
+    let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-1").await;
+    let first = tokio::spawn({
+        let client = server.client.clone();
+        async move { client.charge("key-1").await }
+    });
+    pause.is_reached().await;
+    let page = visit.page("/console/keys/key-1").await;
+    assert!(
+        page.contains("In flight: the first request has not ended."),
+        "{page}"
+    );
+    let list = visit.page("/console/in-flight").await;
+    assert!(
+        list.contains(">key-1</a>") && list.contains("This process works on it."),
+        "{list}"
+    );
+    assert!(list.contains(" s</td>"), "{list}");
+    pause.release().await;
+    assert_eq!(first.await.unwrap().status, 201);
+    assert!(
+        visit
+            .page("/console/in-flight")
+            .await
+            .contains("There is none.")
+    );
+}
+
+#[tokio::test]
+async fn a_key_in_doubt_says_why() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let sql = "
+        INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
+               request_id, created_at, expires_at)
+        SELECT id, 'doubt-1', 1, sha256('x'), 'POST', '/charges', 'req_1', now() - interval '2 minutes',
+               now() + interval '1 day'
+          FROM accounts;
+        INSERT INTO idempotency_leases (account_id, key, kind, operation, token, leased_until,
+               recover_after, takeovers, in_doubt)
+        SELECT id, 'doubt-1', 'test', gen_random_uuid(), gen_random_uuid(), now() - interval '1 second',
+               now() + interval '1 hour', 2, true
+          FROM accounts;";
+    sqlx::raw_sql(sql)
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    let visit = Visit::begin(&server).await;
+    let list = visit.page("/console/in-flight").await;
+    for part in [
+        "doubt-1",
+        "in doubt",
+        "2 min ",
+        "An attempt may have been executed",
+        "Taken over 2 times",
+    ] {
+        assert!(list.contains(part), "{part} in {list}");
+    }
+    let page = visit.page("/console/keys/doubt-1").await;
+    assert!(
+        page.contains("In flight: the first request has not ended."),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn every_object_has_a_page_with_its_state_and_its_events() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    stock(client, "mug", 10).await;
+    let charge = client.charge("charge-1").await.id();
+    let refund = client
+        .post(
+            "/refunds",
+            "refund-1",
+            &json!({"charge": charge, "amount": 500}),
+        )
+        .await;
+    let items = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 700}]});
+    let order = client.post("/orders", "order-1", &items).await.id();
+    let checkout = client.post("/checkouts", "checkout-1", &checkout()).await;
+    assert_eq!(checkout.status, 201, "{}", checkout.json());
+    let visit = Visit::begin(&server).await;
+    for (list, id, key, state, event) in [
+        (
+            "charges",
+            &charge,
+            "charge-1",
+            "refunded",
+            "charge.succeeded",
+        ),
+        (
+            "refunds",
+            &refund.id(),
+            "refund-1",
+            "succeeded",
+            "refund.created",
+        ),
+        ("orders", &order, "order-1", "open", "order.created"),
+        (
+            "checkouts",
+            &checkout.id(),
+            "checkout-1",
+            "completed",
+            "checkout.",
+        ),
+    ] {
+        let path = format!("/console/{list}");
+        let page = visit.page(&path).await;
+        assert!(
+            page.contains(&format!("<a href=\"{path}/{id}\">{id}</a>")),
+            "{page}"
+        );
+        assert!(page.contains(&format!(">{state}<")), "{state} in {page}");
+        let one = visit.page(&format!("{path}/{id}")).await;
+        assert!(
+            one.contains(&format!("&quot;id&quot;: &quot;{id}&quot;")),
+            "{one}"
+        );
+        assert!(one.contains(event), "{event} in {one}");
+        assert!(
+            one.contains(&format!("<a href=\"/console/keys/{key}\">{key}</a>")),
+            "{one}"
+        );
+        for missing in [
+            format!("{path}/{}0", &id[..id.len() - 1]),
+            format!("{path}/x"),
+        ] {
+            assert_eq!(visit.get(&missing).await.status, 404, "{missing}");
+        }
+        assert_eq!(visit.get(&format!("{path}?after=x")).await.status, 400);
+    }
+    let of_charge = visit.page(&format!("/console/charges/{charge}")).await;
+    assert!(of_charge.contains("refund.created") && of_charge.contains("charge.refunded"));
+}
+
+#[tokio::test]
+async fn what_another_account_has_is_not_there() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let alice = client_of_account(&server, "alice").await;
+    let charge = alice.charge("alice-1").await.id();
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 700}]});
+    let order = alice.post("/orders", "alice-2", &order).await.id();
+    let refund = alice
+        .post("/refunds", "alice-3", &json!({"charge": charge}))
+        .await
+        .id();
+    requests_of(&server.database, 3).await;
+    let visit = Visit::begin(&server).await;
+    for path in [
+        "/console/keys/alice-1".to_owned(),
+        format!("/console/charges/{charge}"),
+        format!("/console/orders/{order}"),
+        format!("/console/refunds/{refund}"),
+    ] {
+        assert_eq!(visit.get(&path).await.status, 404, "{path}");
+    }
+    for path in [
+        "charges",
+        "orders",
+        "refunds",
+        "checkouts",
+        "in-flight",
+        "deliveries",
+    ] {
+        let page = visit.page(&format!("/console/{path}")).await;
+        assert!(page.contains("There is none"), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_has_a_second_page() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    for _ in 0..26 {
+        server.client.post_new("/charges", &charge()).await;
+    }
+    let visit = Visit::begin(&server).await;
+    let first = visit.page("/console/charges").await;
+    assert_eq!(first.matches("<tr>").count(), 26);
+    let next = first
+        .split("href=\"/console/charges?after=")
+        .nth(1)
+        .unwrap();
+    let next = next.split('"').next().unwrap();
+    let second = visit.page(&format!("/console/charges?after={next}")).await;
+    assert_eq!(second.matches("<tr>").count(), 2);
+}
