@@ -41,7 +41,7 @@ schema-test: ## check the server against the OpenAPI document, with Schemathesis
 	@scripts/schema-test
 
 .PHONY: browser-test
-browser-test: ## charge a card from Swagger UI, in Chromium
+browser-test: ## charge a card from Swagger UI and from the console, in Chromium
 	@scripts/install-postgres
 	@scripts/browser-test
 

@@ -45,10 +45,10 @@ impl Serialize for Shown {
                 let mut object = to.serialize_map(Some(members.len()))?;
                 for (name, value) in members {
                     let is_secret = SECRETS.contains(&name.as_str());
-                    match value {
-                        Self::Null => object.serialize_entry(name, value)?,
-                        _ if is_secret => object.serialize_entry(name, MASK)?,
-                        _ => object.serialize_entry(name, value)?,
+                    if is_secret && !matches!(value, Self::Null) {
+                        object.serialize_entry(name, MASK)?;
+                    } else {
+                        object.serialize_entry(name, value)?;
                     }
                 }
                 object.end()

@@ -57,9 +57,10 @@ pub(super) async fn charges(
         id: charge.id.to_string(),
         created_at: charge.created_at,
         amount: charge.amount,
-        state: match charge.status {
-            _ if charge.amount_refunded > 0 => "refunded",
-            status => status.as_str(),
+        state: if charge.amount_refunded > 0 {
+            "refunded"
+        } else {
+            charge.status.as_str()
         },
     })
 }

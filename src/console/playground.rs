@@ -57,7 +57,7 @@ impl Playground {
         let host = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            ip => ip,
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
         };
         let http = http_client_builder()?
             .timeout(EXCHANGE_LIMIT)
@@ -137,8 +137,10 @@ impl Charge {
         })
     }
 
-    fn body(&self) -> Value {
-        json!({"amount": self.amount, "currency": self.currency, "source": self.source})
+    /// With so many minor units more.
+    fn body(&self, more: i64) -> Value {
+        let amount = self.amount.saturating_add(more);
+        json!({"amount": amount, "currency": self.currency, "source": self.source})
     }
 }
 
@@ -191,10 +193,8 @@ pub(super) async fn act(
         Action::Send | Action::Race => format!("playground-{}", Uuid::new_v4()),
         Action::Retry | Action::Change => sent_key(&form)?,
     };
-    let mut body = charge.body();
-    if action == Action::Change {
-        body["amount"] = json!(charge.amount.saturating_add(1));
-    }
+    let more = i64::from(action == Action::Change);
+    let body = charge.body(more);
     let playground = &console.playground;
     let _place = playground
         .free
