@@ -51,11 +51,7 @@ pub struct Caller {
 }
 
 /// Who calls. Gives up at `until`: a look-up that takes longer leaves the work too little time.
-async fn caller(
-    app: &App,
-    request: &HttpRequest,
-    until: Instant,
-) -> Result<Account, HttpError> {
+async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Account, HttpError> {
     let look_up = app.api_keys.authenticate(request.headers());
     let account = tokio::time::timeout_at(until, look_up)
         .await
