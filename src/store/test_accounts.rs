@@ -104,11 +104,13 @@ pub enum Table {
     Orders,
     /// `inventory`
     Inventory,
+    /// `request_log`
+    RequestLog,
 }
 
 impl Table {
     /// In an order in which they can be emptied: what refers to another row goes before that row.
-    pub const IN_ORDER: [Self; 10] = [
+    pub const IN_ORDER: [Self; 11] = [
         Self::WebhookDeliveries,
         Self::Events,
         Self::WebhookEndpoints,
@@ -119,6 +121,7 @@ impl Table {
         Self::Charges,
         Self::Orders,
         Self::Inventory,
+        Self::RequestLog,
     ];
 }
 
@@ -188,6 +191,11 @@ pub async fn delete_batch(
         Table::Inventory => sqlx::query!(
             "DELETE FROM inventory WHERE account_id = $1 AND sku = ANY(ARRAY(
                 SELECT sku FROM inventory WHERE account_id = $1 ORDER BY sku LIMIT 500))",
+            account,
+        ),
+        Table::RequestLog => sqlx::query!(
+            "DELETE FROM request_log WHERE account_id = $1 AND id = ANY(ARRAY(
+                SELECT id FROM request_log WHERE account_id = $1 ORDER BY id LIMIT 500))",
             account,
         ),
     };

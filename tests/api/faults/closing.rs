@@ -23,7 +23,7 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM manual_resolutions UNION ALL SELECT account_id FROM refunds
         UNION ALL SELECT account_id FROM checkouts UNION ALL SELECT account_id FROM checkout_steps
         UNION ALL SELECT account_id FROM charges UNION ALL SELECT account_id FROM orders
-        UNION ALL SELECT account_id FROM inventory) AS rows
+        UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
 
@@ -72,14 +72,16 @@ async fn fill(client: &Client, database: &TestDatabase) {
     assert_eq!(declined.status, 402);
     assert_eq!(client.post_new(&pay, &json!({})).await.status, 200);
     open_order(client).await;
-    // What only a processor across a network, and a person, make.
+    // What only a processor across a network, a person, and the console make.
     sqlx::raw_sql(
         "INSERT INTO operations (account_id, id, verb, charge_id, amount, dialect, expand, request_id,
                 idempotency_key, completed_at, outcome)
          SELECT account_id, id, 'capture_charge', id, 1, 'ietf', false, 'req', 'key', now(), 'done'
            FROM charges;
          INSERT INTO manual_resolutions (account_id, operation_id, resolution, resolved_by, operation)
-         SELECT account_id, id, 'done', 'Ada', '{}' FROM operations",
+         SELECT account_id, id, 'done', 'Ada', '{}' FROM operations;
+         INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us)
+         SELECT account_id, id, 'POST', '/charges', 201, 'executed', 1 FROM charges",
     )
     .execute(&database.pool)
     .await
