@@ -39,6 +39,9 @@ const ACTIONS_MAX: usize = 4;
 /// Longest time for one request, longer than the API takes for one.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(20);
 
+/// The fault by which the first reply of a new charge gets lost.
+const LOST: &str = "reply_lost";
+
 /// How long a racer waits for the first one's reply instead of getting 409.
 const RACER_WAIT: &str = "wait=10";
 
@@ -83,7 +86,7 @@ pub enum PlaygroundError {
     Http(#[from] reqwest::Error),
 }
 
-/// What a person can do. A lost reply would be one more.
+/// What a person can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// A new charge, with a fresh key.
@@ -94,6 +97,8 @@ enum Action {
     Change,
     /// A new charge, sent many times at once.
     Race,
+    /// A new charge whose reply gets lost, and its retry.
+    Lose,
 }
 
 impl Action {
@@ -103,6 +108,7 @@ impl Action {
             "retry" => Some(Self::Retry),
             "change" => Some(Self::Change),
             "race" => Some(Self::Race),
+            "lose" => Some(Self::Lose),
             _ => None,
         }
     }
@@ -176,8 +182,8 @@ struct Received {
 }
 
 /// The form.
-pub(super) async fn show(_: Visitor) -> HttpResponse {
-    page(&Charge::default(), None, &html! {})
+pub(super) async fn show(visitor: Visitor) -> HttpResponse {
+    page(&visitor, &Charge::default(), None, &html! {})
 }
 
 /// Sends what the form asks for, and shows what came back.
@@ -190,7 +196,12 @@ pub(super) async fn act(
     let action = Action::parse(form.field("action")).ok_or(unknown)?;
     let charge = Charge::of_form(&form)?;
     let key = match action {
-        Action::Send | Action::Race => format!("playground-{}", Uuid::new_v4()),
+        Action::Lose if !visitor.may_lose_replies => {
+            return Err(ConsoleError::Unreadable(
+                "Replies get lost only with FAULTS=true, for test accounts and the account of DEV_API_KEY.",
+            ));
+        }
+        Action::Send | Action::Race | Action::Lose => format!("playground-{}", Uuid::new_v4()),
         Action::Retry | Action::Change => sent_key(&form)?,
     };
     let more = i64::from(action == Action::Change);
@@ -200,11 +211,14 @@ pub(super) async fn act(
         .free
         .try_acquire()
         .map_err(|_| ConsoleError::Busy)?;
-    let count = if action == Action::Race { RACERS } else { 1 };
-    let sends = (0..count).map(|_| playground.send(&visitor.api_key, &key, &body));
-    let exchanges = join_all(sends).await;
+    let send = |fault| playground.send(&visitor.api_key, &key, &body, fault);
+    let exchanges = match action {
+        Action::Send | Action::Retry | Action::Change => vec![send(None).await],
+        Action::Race => join_all((0..RACERS).map(|_| send(None))).await,
+        Action::Lose => vec![send(Some(LOST)).await, send(None).await],
+    };
     let shown = results(action, &key, &exchanges);
-    Ok(page(&charge, Some(&key), &shown))
+    Ok(page(&visitor, &charge, Some(&key), &shown))
 }
 
 /// The key of the charge that was sent before.
@@ -218,10 +232,16 @@ fn sent_key(form: &Form) -> Result<String, ConsoleError> {
 }
 
 impl Playground {
-    async fn send(&self, api_key: &str, key: &str, body: &Value) -> Exchange {
+    async fn send(
+        &self,
+        api_key: &str,
+        key: &str,
+        body: &Value,
+        fault: Option<&'static str>,
+    ) -> Exchange {
         let began = Instant::now();
-        let reply = self.exchange(api_key, key, body).await;
-        if let Err(error) = &reply {
+        let reply = self.exchange(api_key, key, body, fault).await;
+        if let (Err(error), None) = (&reply, fault) {
             tracing::warn!(error = %error.to_string(), "the playground got no reply from this server");
         }
         Exchange {
@@ -235,8 +255,9 @@ impl Playground {
         api_key: &str,
         key: &str,
         body: &Value,
+        fault: Option<&'static str>,
     ) -> Result<Received, reqwest::Error> {
-        let request = self
+        let mut request = self
             .http
             .post(&self.charges)
             .bearer_auth(api_key)
@@ -244,6 +265,9 @@ impl Playground {
             .header("idempotency-key", key)
             .header("prefer", RACER_WAIT)
             .body(body.to_string());
+        if let Some(fault) = fault {
+            request = request.header("fault", fault);
+        }
         let response = request.send().await?;
         let header = |name: &str| {
             let value = response.headers().get(name);
@@ -282,6 +306,11 @@ fn sentence(action: Action, exchanges: &[Exchange]) -> String {
                 count => format!("{count} different bodies"),
             };
             format!("{charges}, {} replies, {same}", replies.len())
+        }
+        (Action::Lose, _, true) => {
+            format!(
+                "The first reply was lost. The retry got it, and nothing was executed again: {charges}."
+            )
         }
         (_, _, true) => "Nothing was executed again: the stored reply came back.".to_owned(),
         (_, 201, false) => format!("Executed: {charges}."),
@@ -337,7 +366,7 @@ fn shown(exchange: &Exchange) -> Markup {
     }
 }
 
-fn page(charge: &Charge, key: Option<&str>, results: &Markup) -> HttpResponse {
+fn page(visitor: &Visitor, charge: &Charge, key: Option<&str>, results: &Markup) -> HttpResponse {
     let body = html! {
         h1 { "Playground" }
         p {
@@ -377,6 +406,11 @@ fn page(charge: &Charge, key: Option<&str>, results: &Markup) -> HttpResponse {
                 }
                 button type="submit" name="action" value="race" .quiet {
                     "Race " (RACERS) " duplicates"
+                }
+                @if visitor.may_lose_replies {
+                    button type="submit" name="action" value="lose" .quiet {
+                        "Lose the reply, and retry"
+                    }
                 }
             }
         }

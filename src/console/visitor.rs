@@ -28,6 +28,8 @@ pub(super) struct Visitor {
     pub(super) account: AccountId,
     /// What they signed in with.
     pub(super) api_key: Arc<str>,
+    /// Whether faults act on the account, so that a reply of it can be lost.
+    pub(super) may_lose_replies: bool,
 }
 
 impl FromRequest for Visitor {
@@ -48,7 +50,12 @@ impl FromRequest for Visitor {
                 .api_key(token, Instant::now())
                 .ok_or(ConsoleError::SignIn)?;
             let account = authenticate(app, &api_key).await?;
-            Ok(Self { account, api_key })
+            let faults = app.faults.as_ref();
+            Ok(Self {
+                account: account.id,
+                api_key,
+                may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
+            })
         })
     }
 }

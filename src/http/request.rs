@@ -215,13 +215,13 @@ fn testing(
 }
 
 /// The account that an API key speaks for, if it may ask now: for pages that are no requests to the API.
-pub async fn authenticate(app: &App, api_key: &str) -> Result<AccountId, HttpError> {
+pub async fn authenticate(app: &App, api_key: &str) -> Result<Account, HttpError> {
     let look_up = app.api_keys.account_of(api_key);
     let account = tokio::time::timeout_at(before_work(app), look_up)
         .await
         .map_err(|_| too_slow())??;
     app.rate_limit.check(account.id)?;
-    Ok(account.id)
+    Ok(account)
 }
 
 fn too_slow() -> HttpError {

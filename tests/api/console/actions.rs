@@ -2,7 +2,7 @@
 
 use super::visit::{CONSOLE, Visit, text};
 use crate::support::{
-    harness::{API_KEY, Answer, TestServer},
+    harness::{API_KEY, Answer, FAULTS, TestServer},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, delete, quick_but},
 };
@@ -201,4 +201,39 @@ async fn the_playground_sends_nothing_that_its_form_does_not_have() {
     let foreign = Answer::of(visit.form("/console/playground", &right)).await;
     assert_eq!(foreign.status, 403);
     assert_eq!(server.database.charges().await, 0);
+}
+
+#[tokio::test]
+async fn the_playground_loses_a_reply_and_its_retry_charges_nothing_again() {
+    let server = TestServer::start_with(&[CONSOLE, FAULTS]).await;
+    let visit = Visit::begin(&server).await;
+    let button = "Lose the reply, and retry";
+    assert!(visit.page("/console/playground").await.contains(button));
+    let lost = play(&visit, "lose", "", "2000").await;
+    let says =
+        "The first reply was lost. The retry got it, and nothing was executed again: 1 charge.";
+    assert!(lost.contains(says), "{lost}");
+    assert!(lost.contains("No reply after "), "{lost}");
+    let charges = "SELECT count(*) FROM charges";
+    assert_eq!(server.database.count(charges).await, 1);
+}
+
+#[tokio::test]
+async fn without_faults_the_playground_loses_no_reply() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    let page = visit.page("/console/playground").await;
+    assert!(!page.contains("Lose the reply"), "{page}");
+    let fields = [
+        ("action", "lose"),
+        ("amount", "2000"),
+        ("currency", "usd"),
+        ("source", "tok_visa"),
+    ];
+    let refused = visit.post("/console/playground", &fields).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(
+        server.database.count("SELECT count(*) FROM charges").await,
+        0
+    );
 }
