@@ -90,8 +90,9 @@ async fn an_expired_key_is_new_at_once_though_nobody_swept_it() {
 #[tokio::test]
 async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over() {
     let database = database_for_effects().await;
+    // Twenty connections opened at once take a loaded machine more than the second of POOL_WAIT.
     let pool = database
-        .connect(&[("POOL_CONNECTIONS", "20")])
+        .connect(&[("POOL_CONNECTIONS", "20"), ("POOL_WAIT", "2s")])
         .await
         .pool()
         .clone();
