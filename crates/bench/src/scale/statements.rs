@@ -50,7 +50,7 @@ impl Statement {
     /// A pattern for `LIKE`. It holds no constant: PostgreSQL replaces those.
     fn pattern(self) -> &'static str {
         match self {
-            Self::Sweep => "%DELETE FROM idempotency_keys AS record%",
+            Self::Sweep => "%DELETE FROM idempotency_keys AS record%USING dead%",
             Self::Look => "%SELECT EXISTS%FROM idempotency_leases%recover_after <= now()%",
             Self::Claim => "%UPDATE webhook_deliveries%claim = CASE WHEN next_attempt_at <= now()%",
         }
