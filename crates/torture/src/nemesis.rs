@@ -169,9 +169,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::DatabaseNetwork => {
             let fault = network_fault(random);
-            // Every replica's, because a COMMIT passes on each for a moment only.
-            let networks = world.replicas.iter().map(|one| &one.database).collect();
-            let is_met = inject(networks, fault, random).await;
+            let is_met = inject(vec![&replica.database], fault, random).await;
             is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LostCommits => {
