@@ -81,9 +81,10 @@ impl Params {
 
     /// Whether `source` names the card whose replies get lost, and may.
     pub fn loses_its_reply(&self) -> bool {
-        let named = self.tree.as_ref().ok().and_then(|tree| tree.get("source"));
-        let token = named.and_then(Value::as_str);
-        self.allows_lost_reply && token == Some(LOST_REPLY.token())
+        self.allows_lost_reply
+            && self.tree.as_ref().is_ok_and(|tree| {
+                tree.get("source").and_then(Value::as_str) == Some(LOST_REPLY.token())
+            })
     }
 }
 

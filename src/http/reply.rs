@@ -96,7 +96,7 @@ async fn run_by<F: Future<Output = Outcome>>(
     };
     let is_lost = testing.fault.is_some_and(Fault::loses_the_reply)
         || (loses_its_reply && is_executed(&outcome));
-    let reply = answer(outcome, dialect);
+    let reply = answer(app, outcome, dialect);
     if is_lost {
         return Ok(lost(reply.unwrap_or_else(|error| error.error_response())));
     }
@@ -132,9 +132,17 @@ fn refuse_new_work_when_stopping(app: &App) -> Result<(), HttpError> {
     Ok(())
 }
 
-fn answer(outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError> {
+fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError> {
     match outcome {
-        Outcome::Stored { record, replayed } => render(&record, replayed),
+        Outcome::Stored { record, replayed } => {
+            let mut reply = render(&record, replayed)?;
+            if app.request_log.is_some()
+                && let Some(resource) = &record.reply.resource_id
+            {
+                reply.extensions_mut().insert(About(resource.clone()));
+            }
+            Ok(reply)
+        }
         Outcome::Reused => Err(HttpError::key_reused(dialect)),
         Outcome::InUse => Err(HttpError::key_in_use()),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
@@ -168,9 +176,6 @@ pub fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError
     }
     if replayed {
         response.insert_header(("idempotent-replayed", "true"));
-    }
-    if let Some(resource) = &record.reply.resource_id {
-        response.extensions_mut().insert(About(resource.clone()));
     }
     Ok(response.body(record.reply.body.clone()))
 }
