@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     api::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
+    database::{PgConnection, Reading},
     domain::{
-        ids::{ChargeId, CheckoutId, OrderId, RefundId},
+        ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
         money::Money,
     },
     http::{App, request::query_value},
@@ -143,24 +144,12 @@ pub(super) async fn charge(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let (account, id) = (visitor.account, path_id(&request, ChargeId::parse)?);
-    let found = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let charge = store::charges::find(&mut *connection, account, id).await?;
-                let name = id.to_string();
-                let events = store::events::list_of_object(connection, account, id.0, &name);
-                Ok((charge, events.await?))
-            })
-        })
-        .await?;
-    let (charge, events) = found;
-    let charge = charge.ok_or(ConsoleError::Missing)?;
-    one(
-        Section::Charges,
-        &id.to_string(),
-        &ChargeView::from(&charge),
-        &events,
-    )
+    let name = id.to_string();
+    let (charge, events) = with_events(&app, account, id.0, name.clone(), move |connection| {
+        Box::pin(store::charges::find(connection, account, id))
+    })
+    .await?;
+    one(Section::Charges, &name, &ChargeView::from(&charge), &events)
 }
 
 /// One order.
@@ -170,24 +159,12 @@ pub(super) async fn order(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let (account, id) = (visitor.account, path_id(&request, OrderId::parse)?);
-    let found = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let order = store::orders::find(&mut *connection, account, id).await?;
-                let name = id.to_string();
-                let events = store::events::list_of_object(connection, account, id.0, &name);
-                Ok((order, events.await?))
-            })
-        })
-        .await?;
-    let (order, events) = found;
-    let order = order.ok_or(ConsoleError::Missing)?;
-    one(
-        Section::Orders,
-        &id.to_string(),
-        &OrderView::from(&order),
-        &events,
-    )
+    let name = id.to_string();
+    let (order, events) = with_events(&app, account, id.0, name.clone(), move |connection| {
+        Box::pin(store::orders::find(connection, account, id))
+    })
+    .await?;
+    one(Section::Orders, &name, &OrderView::from(&order), &events)
 }
 
 /// One refund.
@@ -197,24 +174,12 @@ pub(super) async fn refund(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let (account, id) = (visitor.account, path_id(&request, RefundId::parse)?);
-    let found = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let refund = store::refunds::find(&mut *connection, account, id).await?;
-                let name = id.to_string();
-                let events = store::events::list_of_object(connection, account, id.0, &name);
-                Ok((refund, events.await?))
-            })
-        })
-        .await?;
-    let (refund, events) = found;
-    let refund = refund.ok_or(ConsoleError::Missing)?;
-    one(
-        Section::Refunds,
-        &id.to_string(),
-        &RefundView::from(&refund),
-        &events,
-    )
+    let name = id.to_string();
+    let (refund, events) = with_events(&app, account, id.0, name.clone(), move |connection| {
+        Box::pin(store::refunds::find(connection, account, id))
+    })
+    .await?;
+    one(Section::Refunds, &name, &RefundView::from(&refund), &events)
 }
 
 /// One checkout.
@@ -224,24 +189,41 @@ pub(super) async fn checkout(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let (account, id) = (visitor.account, path_id(&request, CheckoutId::parse)?);
-    let found = app
+    let name = id.to_string();
+    let (run, events) = with_events(&app, account, id.0, name.clone(), move |connection| {
+        Box::pin(store::checkouts::find(connection, account, id))
+    })
+    .await?;
+    one(
+        Section::Checkouts,
+        &name,
+        &CheckoutView::from(&run.checkout),
+        &events,
+    )
+}
+
+/// An object of the account with its events, as of one moment.
+async fn with_events<T, F>(
+    app: &App,
+    account: AccountId,
+    id: Uuid,
+    name: String,
+    find: F,
+) -> Result<(T, Vec<Happened>), ConsoleError>
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, Option<T>> + Send + 'static,
+{
+    let (object, events) = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
-                let run = store::checkouts::find(&mut *connection, account, id).await?;
-                let name = id.to_string();
-                let events = store::events::list_of_object(connection, account, id.0, &name);
-                Ok((run, events.await?))
+                let object = find(&mut *connection).await?;
+                let events = store::events::list_of_object(connection, account, id, &name).await?;
+                Ok((object, events))
             })
         })
         .await?;
-    let (run, events) = found;
-    let checkout = run.ok_or(ConsoleError::Missing)?.checkout;
-    one(
-        Section::Checkouts,
-        &id.to_string(),
-        &CheckoutView::from(&checkout),
-        &events,
-    )
+    Ok((object.ok_or(ConsoleError::Missing)?, events))
 }
 
 /// The page after the object that the address names.
