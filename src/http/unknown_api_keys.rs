@@ -62,14 +62,8 @@ async fn look_up_all(database: Database, mut waiting: mpsc::Receiver<LookUp>) {
         )
         .await;
         for LookUp { hash, answer } in batch.drain(..) {
-            let account = found.as_ref().map(|accounts| accounts.get(&hash));
-            drop(
-                answer.send(
-                    account
-                        .map(Option::<&Account>::copied)
-                        .map_err(Failure::clone),
-                ),
-            );
+            let account = found.as_ref().map(|accounts| accounts.get(&hash).copied());
+            drop(answer.send(account.map_err(Failure::clone)));
         }
         tokio::time::sleep_until(next).await;
     }
