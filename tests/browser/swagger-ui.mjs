@@ -3,25 +3,13 @@
 //   CHARGE_ONCE_URL=… DEV_API_KEY=… CHROMIUM=… SCREENSHOT=… node swagger-ui.mjs
 
 import assert from 'node:assert/strict';
-import { chromium } from 'playwright-core';
+import { launch } from './launch.mjs';
 
 const FORM = 'application/x-www-form-urlencoded';
 
 const { CHARGE_ONCE_URL: url, DEV_API_KEY: apiKey, CHROMIUM, SCREENSHOT } = process.env;
 
-const browser = await chromium.launch({
-  executablePath: CHROMIUM,
-  args: [
-    '--headless',
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-quic',
-    '--no-first-run',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-  ],
-});
+const browser = await launch(CHROMIUM);
 const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
 page.setDefaultTimeout(30_000);
 
