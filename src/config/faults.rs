@@ -2,7 +2,7 @@
 
 use super::source::Source;
 
-/// Only where no money could be at stake: faults and a processor across a network exclude each other.
+/// Refused together with PROCESSOR_URL: faults are for the simulated cards of this process.
 pub(super) fn allowed(source: &Source<'_>) -> Option<bool> {
     const VARIABLE: &str = "FAULTS";
     let allowed = source.truth(VARIABLE)?;

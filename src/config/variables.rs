@@ -273,7 +273,7 @@ pub const VARIABLES: &[Variable] = &[
         "CONSOLE",
         Some("false"),
         "Serves the console at /console, and logs requests for it: true or false. For development: \
-         who has an API key of an account sees there what the account did.",
+         an API key of an account opens the pages about that account.",
     ),
     variable(
         "LOG_FORMAT",

@@ -1,4 +1,4 @@
-//! What a page answers instead: its errors are pages too.
+//! Errors of the console. Each is shown as a page, or leads to the page for signing in.
 
 use std::fmt;
 

@@ -18,8 +18,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
                       img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// A browser that is to tell no referrer says `Origin: null` with a form, so forms would not be known as the
-/// console's own. To other sites it still tells nothing.
+/// Under a policy of `no-referrer`, browsers send `Origin: null` with a form, and the console could not tell
+/// its own forms from those of other sites. Other sites still get no referrer.
 const REFERRER: &str = "same-origin";
 
 /// For files that change with a release only.
@@ -35,21 +35,21 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// The pages that every page links to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
-    /// What came, the newest first.
+    /// The requests that came, the newest first.
     Requests,
-    /// Money.
+    /// The list of charges.
     Charges,
-    /// What is sold.
+    /// The list of orders.
     Orders,
-    /// Money given back.
+    /// The list of refunds.
     Refunds,
-    /// Orders with their charges, step by step.
+    /// The list of checkouts.
     Checkouts,
     /// Deliveries of webhooks.
     Deliveries,
     /// Keys that have no outcome yet.
     InFlight,
-    /// Requests to try.
+    /// The page that sends requests.
     Playground,
 }
 

@@ -86,7 +86,7 @@ pub enum PlaygroundError {
     Http(#[from] reqwest::Error),
 }
 
-/// What a person can do.
+/// The buttons of the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// A new charge, with a fresh key.
@@ -114,7 +114,7 @@ impl Action {
     }
 }
 
-/// A charge as the form has it. What isn't one of its own values is another one's.
+/// The charge that a form describes. Only `amount`, `currency` and `source` are taken from it.
 struct Charge {
     amount: i64,
     currency: String,

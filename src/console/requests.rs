@@ -1,4 +1,4 @@
-//! What came, the newest first.
+//! The requests of an account, the newest first.
 
 use std::collections::{HashMap, HashSet};
 

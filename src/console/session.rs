@@ -1,4 +1,4 @@
-//! Who is signed in, in memory.
+//! The sessions of signed-in people, in memory.
 //!
 //! Promise: a session ends after twelve hours, with its process, or when its person signs out. It holds the
 //! API key, because the playground sends requests with it; nothing writes it anywhere.

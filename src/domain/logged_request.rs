@@ -51,9 +51,9 @@ pub enum LoggedOutcome {
     Reused,
     /// An earlier request with its key was still at work.
     InUse,
-    /// It was not executed, or that is not known.
+    /// It ended with a 5xx or `resource_busy`: it was not executed, or that is not known.
     Failed,
-    /// It read.
+    /// It changed nothing: a GET or a HEAD.
     Read,
     /// Its client left before the reply.
     Unanswered,

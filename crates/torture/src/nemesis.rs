@@ -105,7 +105,7 @@ async fn deal(
     loop {
         deck.shuffle(random);
         for kind in &deck {
-            // What can't be made here takes no time.
+            // A fault that can't be made in this profile takes no time.
             if let Some(name) = strike(world, *kind, random).await {
                 *history::lock(faults).entry(name).or_default() += 1;
                 pause(random, *between.start(), *between.end()).await;
