@@ -7,7 +7,7 @@
 //! and when the pool is closed. No more than a quarter of the pool idles here: others may use it too.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -132,7 +132,7 @@ impl Kept {
         if !state.is_watched {
             state.is_watched = true;
             state.runtime = Some(Handle::current());
-            tokio::spawn(self.clone().watch());
+            tokio::spawn(watch(self.pool.clone(), Arc::downgrade(&self.state)));
         }
         None
     }
@@ -143,29 +143,35 @@ impl Kept {
         give_back_all(idle);
     }
 
-    /// Gives back what idles for too long, and everything when the pool is closed, until nothing is kept.
-    async fn watch(self) {
-        let mut closing = self.pool.close_event();
-        loop {
-            let is_closing = timeout(IDLE_MAX, &mut closing).await.is_ok();
-            let (old, is_empty) = {
-                let mut state = self.lock();
-                let is_old = |idle: &mut Idle| is_closing || idle.since.elapsed() >= IDLE_MAX;
-                let old: Vec<Idle> = state.idle.extract_if(.., is_old).collect();
-                let is_empty = state.idle.is_empty();
-                state.is_watched = !is_empty;
-                (old, is_empty)
-            };
-            give_back_all(old);
-            if is_empty {
-                return;
-            }
-        }
-    }
-
-    /// Nothing in here panics halfway through a change.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+}
+
+/// Nothing that holds it panics halfway through a change.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives back what idles for too long, and everything when the pool is closed, until nothing is kept. It
+/// does not keep the state itself: the last clone's end gives everything back at once.
+async fn watch(pool: PgPool, state: Weak<Mutex<State>>) {
+    let mut closing = pool.close_event();
+    loop {
+        let is_closing = timeout(IDLE_MAX, &mut closing).await.is_ok();
+        let Some(state) = state.upgrade() else { return };
+        let (old, is_empty) = {
+            let mut state = lock(&state);
+            let is_old = |idle: &mut Idle| is_closing || idle.since.elapsed() >= IDLE_MAX;
+            let old: Vec<Idle> = state.idle.extract_if(.., is_old).collect();
+            let is_empty = state.idle.is_empty();
+            state.is_watched = !is_empty;
+            (old, is_empty)
+        };
+        give_back_all(old);
+        if is_empty {
+            return;
+        }
     }
 }
 

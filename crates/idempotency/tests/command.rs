@@ -42,6 +42,25 @@ async fn a_retry_gets_the_first_answer(options: PgPoolOptions, connect: PgConnec
 }
 
 #[sqlx::test(migrations = false)]
+async fn a_dropped_instance_gives_its_connections_back_at_once(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options.max_connections(4), connect).await;
+    let account_id = Uuid::now_v7();
+    let request = request(account_id, "one", "/bookings", "{}");
+    stored(idempotency.run(request, seat(account_id, "12A")).await);
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(pool.acquire().await.unwrap());
+    }
+    drop(idempotency);
+    // Less than the second for which an instance keeps a connection that idles.
+    let last = tokio::time::timeout(Duration::from_millis(700), pool.acquire()).await;
+    assert!(last.is_ok_and(|last| last.is_ok()));
+}
+
+#[sqlx::test(migrations = false)]
 async fn a_refusal_is_kept_after_its_reason_is_gone(
     options: PgPoolOptions,
     connect: PgConnectOptions,
