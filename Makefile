@@ -23,6 +23,10 @@ run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 	@cargo build --locked
 	@ALLOW_FAULTS=true exec scripts/charge-once
 
+# The tests wait for PostgreSQL and for leases more than they calculate, so more of them run at once than
+# there are cores.
+export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres

@@ -33,87 +33,93 @@ pub const GROWING: [&str; 11] = [
 /// over 200 accounts.
 const FUNCTIONS: &str = "
     CREATE FUNCTION at(n bigint) RETURNS timestamptz STABLE LANGUAGE sql AS
-        $$ SELECT now() - (ROWS - n) * interval 'APART seconds' $$;
+        $$ SELECT 'NOW'::timestamptz - (ROWS - n) * interval 'APART seconds' $$;
     CREATE FUNCTION id_of(n bigint) RETURNS uuid STABLE LANGUAGE sql AS $$
         SELECT (lpad(to_hex((extract(epoch FROM at(n)) * 1000)::bigint), 12, '0')
                 || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid $$;
     CREATE FUNCTION account_of(n bigint) RETURNS uuid IMMUTABLE LANGUAGE sql AS $$
         SELECT lpad(to_hex(CASE WHEN n % 10 = 0 THEN n / 10 % 200 ELSE 1000 END), 32, '0')::uuid $$;";
 
+/// Each row's number, and what it has in every table: calculated once, not once for each table.
+const NUMBERS: &str = "
+    CREATE UNLOGGED TABLE numbers AS
+    SELECT n, id_of(n) AS id, account_of(n) AS account, at(n) AS made_at
+      FROM generate_series(1, ROWS) AS n;";
+
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
 const FILLED: [&str; 12] = [
     "INSERT INTO accounts (id, name)
-     SELECT DISTINCT account_of(n), 'account ' || account_of(n) FROM generate_series(1, ROWS) AS n",
+     SELECT DISTINCT account, 'account ' || account FROM numbers",
     "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
             request_id, label, created_at, expires_at, status, headers, body)
-     SELECT account_of(n), 'key-' || n, 1, sha256('x'), 'POST', '/charges', 'req_' || n,
-            CASE WHEN n % 100 = 0 THEN 'label-' || n / 1000 END, at(n), at(n) + interval '20 days',
+     SELECT account, 'key-' || n, 1, sha256('x'), 'POST', '/charges', 'req_' || n,
+            CASE WHEN n % 100 = 0 THEN 'label-' || n / 1000 END, made_at, made_at + interval '20 days',
             201, '[]', 'x'
-       FROM generate_series(1, ROWS) AS n",
+       FROM numbers",
     "INSERT INTO charges (account_id, id, amount, amount_captured, amount_refunded, currency, captured,
             status, card_brand, card_last4, card_exp_month, card_exp_year, customer, order_id, metadata,
             created_at)
-     SELECT account_of(n), id_of(n), 1000, 1000, 100, 'usd', true, 'succeeded', 'visa', '4242', 12,
+     SELECT account, id, 1000, 1000, 100, 'usd', true, 'succeeded', 'visa', '4242', 12,
             2099, 'cus_' || CASE WHEN n % 2 = 0 THEN 0 ELSE n % 5000 END,
-            CASE WHEN n % 4 = 0 THEN id_of(n) END, '{}', at(n)
-       FROM generate_series(1, ROWS) AS n",
+            CASE WHEN n % 4 = 0 THEN id END, '{}', made_at
+       FROM numbers",
     "INSERT INTO orders (account_id, id, amount, currency, customer, client_order_id, content_hash,
             items, metadata, status, charge_id, created_at)
-     SELECT account_of(n), id_of(n), 1000, 'usd',
+     SELECT account, id, 1000, 'usd',
             'cus_' || CASE WHEN n % 2 = 0 THEN 0 ELSE n % 5000 END, 'order-' || n, sha256('x'),
             '[{\"quantity\": 1}]', '{}', CASE WHEN n % 4 = 0 THEN 'paid' ELSE 'open' END,
-            CASE WHEN n % 4 = 0 THEN id_of(n) END, at(n)
-       FROM generate_series(1, ROWS) AS n",
+            CASE WHEN n % 4 = 0 THEN id END, made_at
+       FROM numbers",
     "INSERT INTO refunds (account_id, id, charge_id, amount, currency, status, metadata, created_at)
-     SELECT account_of(n), id_of(n), id_of(n), 100, 'usd', 'succeeded', '{}', at(n)
-       FROM generate_series(1, ROWS) AS n",
+     SELECT account, id, id, 100, 'usd', 'succeeded', '{}', made_at
+       FROM numbers",
     "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
-     SELECT account_of(n), id_of(n),
+     SELECT account, id,
             CASE WHEN n % 1000 = 1 THEN 'charge.updated' ELSE 'charge.succeeded' END, '{}',
-            'req_' || n, 'key-' || n, at(n)
-       FROM generate_series(1, ROWS) AS n",
+            'req_' || n, 'key-' || n, made_at
+       FROM numbers",
     "INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret, deleted_at,
             canceled_at)
-     SELECT account_of(n), id_of(n), 'https://example.com/', '{*}', '{}',
+     SELECT account, id, 'https://example.com/', '{*}', '{}',
             CASE WHEN n % 1000 = 1 THEN 'whsec_x' END, CASE WHEN n % 1000 <> 1 THEN now() END,
             CASE WHEN n % 1000 NOT IN (1, 21) THEN now() END
-       FROM generate_series(1, ROWS, 20) AS n",
+       FROM numbers WHERE n % 20 = 1",
     // Almost half of all is a backlog of one endpoint. A few are ready for others, some wait for a
     // retry, and the claims of some have expired.
     "INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, status, ready, claim,
             next_attempt_at, created_at, delivered_at)
-     SELECT account_of(n), id_of(n),
+     SELECT account, id,
             id_of(CASE WHEN n % 2 = 1 AND n % 50 <> 1 THEN ROWS / 2 + 1 ELSE n / 4000 * 4000 + 1 END),
-            id_of(n), CASE WHEN n % 2 = 1 OR n % 50 = 2 THEN 'pending' ELSE 'succeeded' END,
-            n % 2 = 1 AND n % 1000 <> 1, CASE WHEN n % 1000 = 1 THEN id_of(n) END,
-            CASE WHEN n % 2 = 1 THEN at(n) WHEN n % 50 = 2 THEN at(2 * ROWS - n) END, at(n),
-            CASE WHEN n % 2 = 0 AND n % 50 <> 2 THEN at(n) END
-       FROM generate_series(1, ROWS) AS n",
+            id, CASE WHEN n % 2 = 1 OR n % 50 = 2 THEN 'pending' ELSE 'succeeded' END,
+            n % 2 = 1 AND n % 1000 <> 1, CASE WHEN n % 1000 = 1 THEN id END,
+            CASE WHEN n % 2 = 1 THEN made_at WHEN n % 50 = 2 THEN at(2 * ROWS - n) END, made_at,
+            CASE WHEN n % 2 = 0 AND n % 50 <> 2 THEN made_at END
+       FROM numbers",
     "INSERT INTO checkouts (account_id, id, amount, currency, items, customer, metadata, card_token,
             card_exp_month, card_exp_year, status, order_id, dialect, request_id, idempotency_key,
             created_at)
-     SELECT account_of(n), id_of(n), 1000, 'usd', '[{\"sku\": \"sku-1\", \"quantity\": 1}]',
+     SELECT account, id, 1000, 'usd', '[{\"sku\": \"sku-1\", \"quantity\": 1}]',
             'cus_' || CASE WHEN n % 2 = 0 THEN 0 ELSE n % 5000 END, '{}', 'tok_visa', 12, 2099,
-            CASE WHEN n % 5000 = 1 THEN 'in_progress' ELSE 'completed' END, id_of(n), 'ietf',
-            'req_' || n, 'key-' || n, at(n)
-       FROM generate_series(1, ROWS) AS n",
+            CASE WHEN n % 5000 = 1 THEN 'in_progress' ELSE 'completed' END, id, 'ietf',
+            'req_' || n, 'key-' || n, made_at
+       FROM numbers",
     "INSERT INTO checkout_steps (account_id, checkout_id, position, name, state, resource)
-     SELECT account_of(n), id_of(n), 1, 'create_order',
+     SELECT account, id, 1, 'create_order',
             CASE WHEN n % 5000 = 1 THEN 'pending' ELSE 'done' END, 'or_x'
-       FROM generate_series(1, ROWS) AS n",
+       FROM numbers",
     "INSERT INTO operations (account_id, id, verb, charge_id, refund_id, amount, dialect, expand,
             request_id, idempotency_key, processor, created_at, completed_at, outcome)
-     SELECT account_of(n), id_of(n), CASE WHEN n % 3 = 0 THEN 'create_refund' ELSE 'capture_charge' END,
-            id_of(n), CASE WHEN n % 3 = 0 THEN id_of(n) END, 1000, 'ietf', false, 'req_' || n,
-            'key-' || n, 'simulation', at(n), CASE WHEN n % 5000 <> 1 THEN at(n) END,
+     SELECT account, id, CASE WHEN n % 3 = 0 THEN 'create_refund' ELSE 'capture_charge' END,
+            id, CASE WHEN n % 3 = 0 THEN id END, 1000, 'ietf', false, 'req_' || n,
+            'key-' || n, 'simulation', made_at, CASE WHEN n % 5000 <> 1 THEN made_at END,
             CASE WHEN n % 5000 <> 1 THEN CASE WHEN n % 20 = 0 THEN 'declined' ELSE 'done' END END
-       FROM generate_series(1, ROWS) AS n",
+       FROM numbers",
     // A quarter of all came with one key.
     "INSERT INTO request_log (account_id, id, method, route, path, idempotency_key, status, outcome,
             duration_us, created_at)
-     SELECT account_of(n), id_of(n), 'POST', '/charges', '/charges',
-            'key-' || CASE WHEN n % 4 = 1 THEN ROWS / 2 + 1 ELSE n END, 201, 'replayed', 1000, at(n)
-       FROM generate_series(1, ROWS) AS n",
+     SELECT account, id, 'POST', '/charges', '/charges',
+            'key-' || CASE WHEN n % 4 = 1 THEN ROWS / 2 + 1 ELSE n END, 201, 'replayed', 1000, made_at
+       FROM numbers",
 ];
 
 /// A database with these tables.
@@ -127,7 +133,13 @@ impl BigTables {
     pub async fn new() -> Self {
         let database = TestDatabase::create().await;
         let pool = &database.pool;
-        run(pool, FUNCTIONS).await;
+        // One moment for all transactions: a row's id is made of it.
+        let now: String = sqlx::query_scalar("SELECT now()::text")
+            .fetch_one(pool)
+            .await
+            .unwrap();
+        run(pool, &FUNCTIONS.replace("NOW", &now)).await;
+        run(pool, NUMBERS).await;
         // Filled at once, by row numbers that fit each other: what refers to what need not be checked.
         let mut fills = tokio::task::JoinSet::new();
         for fill in FILLED {
