@@ -3,6 +3,7 @@
 //! Promise: what a command prints for programs goes to standard output, and what it says to people
 //! goes to standard error. A command that needs a server's database never makes one.
 
+mod api_client;
 pub mod api_key;
 mod config_table;
 mod healthcheck;
@@ -15,6 +16,8 @@ mod processor;
 mod serve;
 mod session;
 mod sweep;
+mod trigger;
+mod webhooks;
 
 use std::{
     error::Error,
@@ -61,6 +64,11 @@ pub enum Command {
     Healthcheck(healthcheck::Arguments),
     /// Charges a test card through a running service; killed and run again with --store, once.
     Pay(pay::Arguments),
+    /// Forwards events to a URL while you develop.
+    #[command(subcommand)]
+    Webhooks(webhooks::Command),
+    /// Makes what an event of this type needs, through a running service.
+    Trigger(trigger::Arguments),
 }
 
 /// Reads the command line; a mistake in it, and `--help`, end the process.
@@ -84,6 +92,8 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Openapi => openapi::run(),
         Command::ConfigTable => config_table::run(),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
+        Command::Webhooks(command) => webhooks::run(command),
+        Command::Trigger(arguments) => trigger::run(&arguments),
         // Only `pay` has more exit codes than success and failure.
         Command::Pay(arguments) => return pay::run(&arguments),
     }?;
