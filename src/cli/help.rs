@@ -56,8 +56,8 @@ fn reads(command: &str, variable: &str) -> bool {
         "sweep" | "api-key" => is_in(&[DATABASE, LOGS]),
         "operations" => variable == "IDEMPOTENCY_TTL" || is_in(&[DATABASE, PROCESSOR_CALLS, LOGS]),
         "healthcheck" => ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS"].contains(&variable),
-        // `pay`, `trigger` and `webhooks listen` are clients: they describe their own two. The others
-        // print what was compiled in.
+        // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two. The
+        // others print what was compiled in.
         _ => false,
     }
 }

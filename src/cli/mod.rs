@@ -13,6 +13,7 @@ mod openapi;
 pub mod operations;
 mod pay;
 mod processor;
+mod seed;
 mod serve;
 mod session;
 mod sweep;
@@ -69,6 +70,9 @@ pub enum Command {
     Webhooks(webhooks::Command),
     /// Makes what an event of this type needs, through a running service.
     Trigger(trigger::Arguments),
+    /// Fills an account with the data of a shop, through a running service; run again, it charges
+    /// nothing again.
+    Seed(seed::Arguments),
 }
 
 /// Reads the command line; a mistake in it, and `--help`, end the process.
@@ -94,6 +98,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Webhooks(command) => webhooks::run(command),
         Command::Trigger(arguments) => trigger::run(&arguments),
+        Command::Seed(arguments) => seed::run(&arguments),
         // Only `pay` has more exit codes than success and failure.
         Command::Pay(arguments) => return pay::run(&arguments),
     }?;

@@ -1,6 +1,7 @@
 //! The commands that are clients of a running service, as a person runs them.
 
 mod listen;
+mod seed;
 mod trigger;
 
 use std::{
@@ -75,8 +76,9 @@ fn closed_url() -> String {
 }
 
 /// Every command that needs nothing but a service and an API key.
-const CLIENTS: [&[&str]; 2] = [
+const CLIENTS: [&[&str]; 3] = [
     &["trigger", "charge.succeeded"],
+    &["seed"],
     &["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"],
 ];
 
