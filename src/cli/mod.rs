@@ -65,7 +65,7 @@ pub enum Command {
     Healthcheck(healthcheck::Arguments),
     /// Charges a test card through a running service; killed and run again with --store, once.
     Pay(pay::Arguments),
-    /// Forwards events to a URL while you develop.
+    /// Forwards events to a URL while you develop, and sends webhooks again that failed.
     #[command(subcommand)]
     Webhooks(webhooks::Command),
     /// Makes what an event of this type needs, through a running service.

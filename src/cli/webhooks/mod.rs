@@ -1,7 +1,8 @@
-//! `charge-once webhooks`: events for a receiver that is being developed.
+//! `charge-once webhooks`: events for a receiver that is being developed, and webhooks that failed.
 
 mod feed;
 mod listen;
+mod retry;
 
 use super::BoxError;
 
@@ -10,10 +11,13 @@ use super::BoxError;
 pub enum Command {
     /// Forwards the account's events to a URL as signed webhooks, from now on until Ctrl-C.
     Listen(listen::Arguments),
+    /// Sends webhooks again that failed. It works on the server's database.
+    Retry(retry::Arguments),
 }
 
 pub(super) fn run(command: Command) -> Result<(), BoxError> {
     match command {
         Command::Listen(arguments) => listen::run(&arguments),
+        Command::Retry(arguments) => retry::run(&arguments),
     }
 }

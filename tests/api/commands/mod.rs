@@ -1,6 +1,8 @@
-//! The commands that are clients of a running service, as a person runs them.
+//! The commands that are clients of a running service, as a person runs them, and
+//! `charge-once webhooks retry`, which works on the database.
 
 mod listen;
+mod retry;
 mod seed;
 mod trigger;
 
@@ -133,4 +135,8 @@ fn each_command_s_help_lists_the_variables_that_it_reads_and_no_others() {
         assert!(help.contains("CHARGE_ONCE_API_KEY"), "{help}");
         assert!(!help.contains("DATABASE_URL"), "{help}");
     }
+    let retry = command("http://unused", &["webhooks", "retry", "--help"]);
+    let help = Run::of({ retry }.output().unwrap()).succeeded();
+    assert!(help.contains("DATABASE_URL"), "{help}");
+    assert!(!help.contains("CHARGE_ONCE_API_KEY"), "{help}");
 }
