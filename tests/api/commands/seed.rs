@@ -4,6 +4,7 @@ use tempfile::TempDir;
 
 use super::{command, run, run_to_end, url_of};
 use crate::support::{
+    documents::{blocks, read},
     harness::{TestDatabase, TestServer, eventually},
     http_proxy::{Act, HttpProxy},
 };
@@ -174,6 +175,30 @@ async fn a_file_s_entries_are_sown_and_one_that_the_service_refuses_is_named() {
             .await,
         1
     );
+}
+
+#[tokio::test]
+async fn the_documented_file_can_be_sown() {
+    let server = TestServer::start().await;
+    let folder = TempDir::new().unwrap();
+    let blocks = blocks(&read("docs/testing.md"));
+    let (_, shown) = blocks
+        .iter()
+        .find(|(language, _)| language == "json")
+        .unwrap();
+    let path = file(&folder, shown);
+    let printed = run(&url_of(&server), &["seed", "--file", &path])
+        .await
+        .succeeded();
+    for entry in [
+        "1  orders, paid and refunded",
+        "1  checkouts, completed",
+        "1  charges, captured",
+        "1  charges, declined",
+        "1  charges, refunded",
+    ] {
+        assert!(printed.contains(entry), "{entry}: {printed}");
+    }
 }
 
 #[tokio::test]
