@@ -53,10 +53,11 @@ fn reads(command: &str, variable: &str) -> bool {
         "serve" => !is_in(&[SIMULATOR_ONLY]),
         "processor" => is_in(&[SIMULATOR_ONLY, SIMULATOR_TOO, LOGS]),
         "migrate" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
-        "sweep" | "api-key" => is_in(&[DATABASE, LOGS]),
+        "sweep" | "api-key" | "webhooks retry" => is_in(&[DATABASE, LOGS]),
         "operations" => variable == "IDEMPOTENCY_TTL" || is_in(&[DATABASE, PROCESSOR_CALLS, LOGS]),
         "healthcheck" => ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS"].contains(&variable),
-        // `pay` is a client: it describes its own two. The others print what was compiled in.
+        // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two. The
+        // others print what was compiled in.
         _ => false,
     }
 }
@@ -66,7 +67,12 @@ pub(super) fn with_variables(program: clap::Command) -> clap::Command {
     let name = program.get_name().to_owned();
     with_variables_of(&name, program).mut_subcommands(|command| {
         let name = command.get_name().to_owned();
-        with_variables_of(&name, command).mut_subcommands(|below| with_variables_of(&name, below))
+        with_variables_of(&name, command).mut_subcommands(|below| {
+            // One works on the database, and the other one is a client.
+            let own_name = format!("{name} {}", below.get_name());
+            let reader = if name == "webhooks" { &own_name } else { &name };
+            with_variables_of(reader, below)
+        })
     })
 }
 

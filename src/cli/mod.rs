@@ -3,6 +3,7 @@
 //! Promise: what a command prints for programs goes to standard output, and what it says to people
 //! goes to standard error. A command that needs a server's database never makes one.
 
+mod api_client;
 pub mod api_key;
 mod config_table;
 mod healthcheck;
@@ -12,9 +13,12 @@ mod openapi;
 pub mod operations;
 mod pay;
 mod processor;
+mod seed;
 mod serve;
 mod session;
 mod sweep;
+mod trigger;
+mod webhooks;
 
 use std::{
     error::Error,
@@ -61,6 +65,14 @@ pub enum Command {
     Healthcheck(healthcheck::Arguments),
     /// Charges a test card through a running service; killed and run again with --store, once.
     Pay(pay::Arguments),
+    /// Forwards events to a URL while you develop, and sends webhooks again that failed.
+    #[command(subcommand)]
+    Webhooks(webhooks::Command),
+    /// Makes what an event of this type needs, through a running service.
+    Trigger(trigger::Arguments),
+    /// Fills an account with the data of a shop, through a running service; run again, it charges
+    /// nothing again.
+    Seed(seed::Arguments),
 }
 
 /// Reads the command line; a mistake in it, and `--help`, end the process.
@@ -84,6 +96,9 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Openapi => openapi::run(),
         Command::ConfigTable => config_table::run(),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
+        Command::Webhooks(command) => webhooks::run(command),
+        Command::Trigger(arguments) => trigger::run(&arguments),
+        Command::Seed(arguments) => seed::run(&arguments),
         // Only `pay` has more exit codes than success and failure.
         Command::Pay(arguments) => return pay::run(&arguments),
     }?;

@@ -10,11 +10,8 @@ use charge_once_client::{
     RetryPolicy,
 };
 
-use super::{BoxError, print, say};
+use super::{BoxError, api_client, print, say};
 use crate::domain::money::Currency;
-
-/// Where the API key is read from: an argument would be seen by every user of the machine.
-const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
 
 const AFTER_HELP: &str = "\
 Environment variables:
@@ -114,8 +111,7 @@ async fn pay(arguments: &Arguments) -> Result<u8, Error> {
 }
 
 fn client(arguments: &Arguments) -> Result<Client, Error> {
-    let api_key = std::env::var(API_KEY_VARIABLE)
-        .map_err(|_| Error::Unusable(format!("set {API_KEY_VARIABLE} to your API key")))?;
+    let api_key = api_client::api_key()?;
     let mut builder = Client::builder(&arguments.url, api_key)
         .retry_policy(RetryPolicy {
             deadline: arguments.deadline,

@@ -124,7 +124,7 @@ async fn with_postgres(
 }
 
 /// Resolves at the first SIGTERM or SIGINT.
-fn stop_signal() -> Result<Stop, BoxError> {
+pub(super) fn stop_signal() -> Result<Stop, BoxError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(Box::pin(async move {

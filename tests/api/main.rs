@@ -14,6 +14,7 @@
 
 mod checkouts;
 mod client;
+mod commands;
 mod console;
 mod docs;
 mod faults;

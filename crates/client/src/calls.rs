@@ -12,6 +12,7 @@ use std::{
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use super::{
     Client,
@@ -210,6 +211,12 @@ impl Client {
 
     /// Lists events; filter `event_type`.
     pub async fn list_events(&self, query: &ListQuery) -> Result<Page<Event>, Error> {
+        self.read(query.after("/events")).await
+    }
+
+    /// Lists events as [`Client::list_events`] does, each in the very text that the service sent:
+    /// to hand it on.
+    pub async fn list_event_texts(&self, query: &ListQuery) -> Result<Page<Box<RawValue>>, Error> {
         self.read(query.after("/events")).await
     }
 

@@ -1,0 +1,109 @@
+//! What the commands share that are clients of a running service: where it is, the API key, and
+//! what is said when it doesn't answer.
+//!
+//! Promise: they know the service by its replies, so they work wherever it runs. They need its URL
+//! and an API key, and neither its database nor its environment.
+
+use std::time::Duration;
+
+use charge_once_client::{Client, ClientBuilder, Error, GaveUp, RetryPolicy};
+
+use super::{BoxError, say, session};
+
+/// Where the API key is read from: an argument would be seen by every user of the machine.
+const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
+
+/// What the help of these commands says about their environment.
+pub(super) const AFTER_HELP: &str = "\
+Environment variables:
+  CHARGE_ONCE_API_KEY
+      Your API key. There is no argument for it, because other users could see that.
+  CHARGE_ONCE_URL [default: http://127.0.0.1:8080]
+      Where the service is, unless --url says so.";
+
+/// The service that a command is a client of.
+#[derive(Debug, clap::Args)]
+pub(super) struct Service {
+    /// Where the service is.
+    #[arg(long, env = "CHARGE_ONCE_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+}
+
+/// The API key from the environment.
+pub(super) fn api_key() -> Result<String, Error> {
+    std::env::var(API_KEY_VARIABLE)
+        .map_err(|_| Error::Unusable(format!("set {API_KEY_VARIABLE} to your API key")))
+}
+
+impl Service {
+    /// Its URL, as it was given.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A client that says when it tries again, and gives up `deadline` after a call began.
+    pub(super) fn client(&self, deadline: Duration) -> Result<Client, BoxError> {
+        let builder = self.builder(deadline)?.on_retry(|retry| {
+            let (failure, pause) = (&retry.failure, retry.pause.as_millis());
+            say(&format!("{failure}; again in {pause} ms"));
+        });
+        Ok(builder.build()?)
+    }
+
+    /// The same without a word, for a command that says by itself what it waits for.
+    pub(super) fn quiet_client(&self, deadline: Duration) -> Result<Client, BoxError> {
+        Ok(self.builder(deadline)?.build()?)
+    }
+
+    fn builder(&self, deadline: Duration) -> Result<ClientBuilder, BoxError> {
+        let policy = RetryPolicy {
+            deadline,
+            ..RetryPolicy::default()
+        };
+        Ok(Client::builder(&self.url, api_key()?).retry_policy(policy))
+    }
+
+    /// The error for the person at the terminal, with the remedy where it is a setting.
+    pub(super) fn explain(&self, error: Error) -> BoxError {
+        if let Error::Unauthenticated(refusal) = &error {
+            return format!(
+                "the service at {} refuses the API key in {API_KEY_VARIABLE}: {refusal}",
+                self.url
+            )
+            .into();
+        }
+        if let Error::GaveUp(gave_up) = &error
+            && !gave_up.sent
+        {
+            return self.unreachable(gave_up);
+        }
+        error.into()
+    }
+
+    fn unreachable(&self, gave_up: &GaveUp) -> BoxError {
+        format!(
+            "the service at {} can't be reached: {}. Start it, or set --url or CHARGE_ONCE_URL to \
+             where it is",
+            self.url, gave_up.last
+        )
+        .into()
+    }
+}
+
+/// Runs a client's work to its end, or until the process is told to stop, which is `stopped`'s.
+pub(super) fn block_on(
+    work: impl Future<Output = Result<(), BoxError>>,
+    stopped: impl FnOnce() -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?
+        .block_on(async {
+            let stop = session::stop_signal()?;
+            tokio::select! {
+                done = work => done,
+                () = stop => stopped(),
+            }
+        })
+}

@@ -1,0 +1,263 @@
+//! What to sow: the format of `--file`, and its limits.
+//!
+//! Promise: a file that can't be sown whole for a reason that is known here is refused before
+//! anything is sent, with the entry and the field at fault. Everything else the service checks.
+
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cli::BoxError;
+
+/// Bytes of a file.
+const FILE_MAX: u64 = 4 * 1024 * 1024;
+
+/// Entries of a file: a few minutes' work.
+const ENTRIES_MAX: usize = 5000;
+
+/// Refunds of one charge.
+const REFUNDS_MAX: usize = 20;
+
+/// Everything that is to be there in the end.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Plan {
+    /// Set first, because checkouts take from it.
+    pub(super) inventory: Vec<Level>,
+    pub(super) orders: Vec<PlannedOrder>,
+    pub(super) checkouts: Vec<PlannedCheckout>,
+    pub(super) charges: Vec<PlannedCharge>,
+}
+
+/// How many of one stock-keeping unit are there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Level {
+    pub(super) sku: String,
+    pub(super) quantity: i64,
+}
+
+/// A line of an order or a checkout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedItem {
+    #[serde(default)]
+    pub(super) sku: Option<String>,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    pub(super) quantity: i64,
+    pub(super) unit_amount: i64,
+}
+
+/// What becomes of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OrderStatus {
+    #[default]
+    Open,
+    Paid,
+    Canceled,
+}
+
+/// An order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedOrder {
+    pub(super) currency: String,
+    pub(super) items: Vec<PlannedItem>,
+    #[serde(default)]
+    pub(super) customer: Option<String>,
+    #[serde(default)]
+    pub(super) client_order_id: Option<String>,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) status: OrderStatus,
+    /// What it is paid with.
+    #[serde(default)]
+    pub(super) source: Option<String>,
+    /// Amounts that are given back once it is paid, one refund each.
+    #[serde(default)]
+    pub(super) refunds: Vec<i64>,
+}
+
+/// A checkout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedCheckout {
+    pub(super) currency: String,
+    pub(super) items: Vec<PlannedItem>,
+    #[serde(default)]
+    pub(super) source: Option<String>,
+    #[serde(default)]
+    pub(super) customer: Option<String>,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+}
+
+/// A charge without an order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedCharge {
+    pub(super) amount: i64,
+    pub(super) currency: String,
+    #[serde(default)]
+    pub(super) source: Option<String>,
+    #[serde(default)]
+    pub(super) customer: Option<String>,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) receipt_email: Option<String>,
+    #[serde(default)]
+    pub(super) statement_descriptor: Option<String>,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+    /// `false` only promises the money.
+    #[serde(default)]
+    pub(super) capture: Option<bool>,
+    /// With `capture` false: how much of it is taken after all.
+    #[serde(default)]
+    pub(super) capture_amount: Option<i64>,
+    /// Amounts that are given back, one refund each.
+    #[serde(default)]
+    pub(super) refunds: Vec<i64>,
+}
+
+impl Plan {
+    /// Reads a file and checks it.
+    pub(super) fn read(path: &Path) -> Result<Self, BoxError> {
+        let shown = path.display();
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| format!("--file {shown} can't be read: {error}"))?;
+        if text.len() as u64 > FILE_MAX {
+            return Err(format!("--file {shown} must have at most 4 MiB").into());
+        }
+        Self::parse(&text).map_err(|error| format!("--file {shown}: {error}").into())
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        // serde would take a list for an object's members in their order.
+        if !text.trim_start().starts_with('{') {
+            return Err("it must be a JSON object, in braces".to_owned());
+        }
+        let mut json = serde_json::Deserializer::from_str(text);
+        let plan: Self =
+            serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
+        json.end().map_err(|error| error.to_string())?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.inventory.len() + self.orders.len() + self.checkouts.len() + self.charges.len()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.len() == 0 {
+            return Err(
+                "nothing to sow: it must have inventory, orders, checkouts or charges".to_owned(),
+            );
+        }
+        if self.len() > ENTRIES_MAX {
+            return Err(format!(
+                "at most {ENTRIES_MAX} entries, and it has {}",
+                self.len()
+            ));
+        }
+        for (index, order) in self.orders.iter().enumerate() {
+            let at = format!("orders[{index}]");
+            check_refunds(&at, &order.refunds)?;
+            if order.status != OrderStatus::Paid
+                && (order.source.is_some() || !order.refunds.is_empty())
+            {
+                return Err(format!(
+                    "{at}.status: must be \"paid\", because the order has a source or refunds"
+                ));
+            }
+        }
+        for (index, charge) in self.charges.iter().enumerate() {
+            let at = format!("charges[{index}]");
+            check_refunds(&at, &charge.refunds)?;
+            if charge.capture_amount.is_some() && charge.capture != Some(false) {
+                return Err(format!(
+                    "{at}.capture: must be false, because the charge has a capture_amount"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_refunds(at: &str, refunds: &[i64]) -> Result<(), String> {
+    if refunds.len() > REFUNDS_MAX {
+        return Err(format!("{at}.refunds: at most {REFUNDS_MAX}"));
+    }
+    match refunds.iter().position(|amount| *amount < 1) {
+        Some(index) => Err(format!("{at}.refunds[{index}]: must be at least 1")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_entry_and_field() {
+        let order = r#"{"currency":"usd","items":[{"quantity":1,"unit_amount":5}]"#;
+        for (text, told) in [
+            ("", "must be a JSON object"),
+            ("[]", "must be a JSON object"),
+            ("{", "EOF while parsing"),
+            ("{}", "nothing to sow"),
+            (r#"{"charge":[]}"#, "charge: unknown field `charge`"),
+            (
+                r#"{"charges":[{"amount":1,"currency":"usd"},{"currency":"usd"}]}"#,
+                "charges[1]: missing field `amount`",
+            ),
+            (
+                r#"{"orders":[{"currency":"usd","items":[{"quantity":"2","unit_amount":5}]}]}"#,
+                "orders[0].items[0].quantity: invalid type: string \"2\"",
+            ),
+            (
+                r#"{"checkouts":[{"currency":"usd","items":[{"price":5}]}]}"#,
+                "checkouts[0].items[0].price: unknown field",
+            ),
+            (
+                &format!(r#"{{"orders":[{order},"status":"sold"}}]}}"#),
+                "orders[0].status: unknown variant `sold`",
+            ),
+            (
+                &format!(r#"{{"orders":[{order},"refunds":[5]}}]}}"#),
+                "orders[0].status: must be \"paid\"",
+            ),
+            (
+                &format!(r#"{{"orders":[{order},"status":"paid","refunds":[5,0]}}]}}"#),
+                "orders[0].refunds[1]: must be at least 1",
+            ),
+            (
+                r#"{"charges":[{"amount":9,"currency":"usd","capture_amount":5}]}"#,
+                "charges[0].capture: must be false",
+            ),
+            (r#"{"inventory":[{"sku":"a","quantity":1}]} x"#, "trailing"),
+        ] {
+            let refused = Plan::parse(text).unwrap_err();
+            assert!(refused.contains(told), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_plan_has_an_end() {
+        let levels = vec![r#"{"sku":"a","quantity":1}"#; ENTRIES_MAX + 1].join(",");
+        let refused = Plan::parse(&format!(r#"{{"inventory":[{levels}]}}"#)).unwrap_err();
+        assert!(
+            refused.contains("at most 5000 entries, and it has 5001"),
+            "{refused}"
+        );
+    }
+}

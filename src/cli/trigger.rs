@@ -1,0 +1,338 @@
+//! `charge-once trigger`: makes an event happen, by making what it needs.
+//!
+//! Promise: it sends the requests that bring the event about, each once under a key of its own, and
+//! shows the event that came of them. It invents no event.
+
+use std::time::Duration;
+
+use charge_once_client::{
+    Capture, Charge, ChargeUpdate, Client, Error, Event, ListQuery, MetadataUpdate, NewCharge,
+    NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, Refund,
+};
+use chrono::Utc;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    BoxError,
+    api_client::{self, AFTER_HELP, Service},
+    print, say,
+};
+use crate::{
+    domain::{event::EventType, ids::RefundId, operation::Answer},
+    processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
+};
+
+/// How long each request is tried.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the simulated card processor may take for an answer.
+const PROCESSOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Events in which the one that happened is looked for: more than happen meanwhile.
+const LOOKED_THROUGH: u32 = 100;
+
+const CURRENCY: &str = "usd";
+const AMOUNT: i64 = 2000;
+const DECLINED_CARD: &str = "tok_chargeDeclined";
+
+/// The stock-keeping unit of the checkouts that are made here, and what there is of it.
+const SKU: &str = "charge-once-trigger";
+const STOCK: i64 = 1000;
+
+/// What objects made here say of themselves.
+const DESCRIPTION: &str = "Made by charge-once trigger";
+
+/// Which event to make happen, and where.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Arguments {
+    #[command(flatten)]
+    service: Service,
+    /// The type of the event.
+    #[arg(value_name = "EVENT", value_parser = event_type())]
+    event: EventType,
+    /// For refund.failed only: the simulator that the service has as its PROCESSOR_URL. The money
+    /// is given back there first, so that the service's refund is refused.
+    #[arg(long, value_name = "URL")]
+    processor_url: Option<String>,
+}
+
+fn event_type() -> impl TypedValueParser<Value = EventType> {
+    let names = EventType::ALL
+        .iter()
+        .map(|known| PossibleValue::new(known.as_str()));
+    PossibleValuesParser::new(names)
+        .try_map(|name| EventType::parse(&name).ok_or("it is no type of event"))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+    api_client::block_on(trigger(arguments), || {
+        Err("stopped before it was done".into())
+    })
+}
+
+async fn trigger(arguments: &Arguments) -> Result<(), BoxError> {
+    let (event, service) = (arguments.event, &arguments.service);
+    if event != EventType::RefundFailed && arguments.processor_url.is_some() {
+        return Err("--processor-url is for refund.failed only: leave it out".into());
+    }
+    let processor = arguments.processor_url.as_deref();
+    let processor = processor.map(|url| HttpProcessor::new(url, PROCESSOR_TIMEOUT));
+    let processor = processor
+        .transpose()
+        .map_err(|error| format!("--processor-url can't be used: {error}"))?;
+    let maker = Maker {
+        client: service.client(DEADLINE)?,
+        processor,
+    };
+    let made = maker.make(event).await;
+    let made = made.map_err(|error| service.explain(error))?;
+    let found = maker
+        .find(event, &made)
+        .await
+        .map_err(|error| service.explain(error))?;
+    let found = found.ok_or_else(|| {
+        format!("{made} was made, but the last events of its type don't include its own")
+    })?;
+    print(&format!("{}  {}  {made}", found.event_type, found.id))
+}
+
+/// Makes objects, and says what it made.
+struct Maker {
+    client: Client,
+    processor: Option<HttpProcessor>,
+}
+
+impl Maker {
+    /// Makes what the event needs. Returns the id of the object that it happens to, or of that
+    /// object's charge.
+    async fn make(&self, event: EventType) -> Result<String, Error> {
+        match event {
+            EventType::ChargeSucceeded => self.charge(true).await.map(|charge| charge.id),
+            EventType::ChargeFailed => self.declined_charge().await,
+            EventType::ChargeCaptured => self.captured_charge().await,
+            EventType::ChargeUpdated => {
+                let update = ChargeUpdate {
+                    description: Some(format!("{DESCRIPTION}, and updated")),
+                    ..ChargeUpdate::default()
+                };
+                let charge = self.charge(true).await?.id;
+                self.client.update_charge(&charge, &update)?.send().await?;
+                say(&format!("updated {charge}"));
+                Ok(charge)
+            }
+            EventType::ChargeRefunded => self.refund().await.map(|refund| refund.charge),
+            EventType::RefundCreated => self.refund().await.map(|refund| refund.id),
+            EventType::RefundUpdated => {
+                let refund = self.refund().await?.id;
+                let update = self.client.update_refund(&refund, &metadata_update())?;
+                update.send().await?;
+                say(&format!("updated {refund}"));
+                Ok(refund)
+            }
+            EventType::RefundFailed => self.refused_refund().await,
+            EventType::OrderCreated => self.order().await.map(|order| order.id),
+            EventType::OrderUpdated => {
+                let order = self.order().await?.id;
+                let update = self.client.update_order(&order, &metadata_update())?;
+                update.send().await?;
+                say(&format!("updated {order}"));
+                Ok(order)
+            }
+            EventType::OrderPaid => self.paid_order().await.map(|order| order.id),
+            EventType::OrderCanceled => {
+                let order = self.order().await?.id;
+                self.client.cancel_order(&order)?.send().await?;
+                say(&format!("canceled {order}"));
+                Ok(order)
+            }
+            EventType::OrderRefunded => {
+                let order = self.paid_order().await?;
+                self.refund_of(order.charge.unwrap_or_default()).await?;
+                Ok(order.id)
+            }
+            EventType::CheckoutCompleted => self.checkout(None).await,
+            EventType::CheckoutCanceled => self.checkout(Some(DECLINED_CARD)).await,
+        }
+    }
+
+    async fn charge(&self, capture: bool) -> Result<Charge, Error> {
+        let charge = NewCharge {
+            capture: Some(capture),
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewCharge::new(AMOUNT, CURRENCY)
+        };
+        let charge = self.client.create_charge(&charge)?.send().await?;
+        let verb = if capture { "charged" } else { "authorized" };
+        say(&format!("{verb} {}", charge.id));
+        Ok(charge)
+    }
+
+    async fn declined_charge(&self) -> Result<String, Error> {
+        let charge = NewCharge {
+            source: Some(DECLINED_CARD.to_owned()),
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewCharge::new(AMOUNT, CURRENCY)
+        };
+        let sent = self.client.create_charge(&charge)?.send().await;
+        let charge = declined(sent.map(|charge| charge.id))?;
+        say(&format!("declined {charge}"));
+        Ok(charge)
+    }
+
+    async fn captured_charge(&self) -> Result<String, Error> {
+        let charge = self.charge(false).await?.id;
+        let capture = self.client.capture_charge(&charge, &Capture::default())?;
+        capture.send().await?;
+        say(&format!("captured {charge}"));
+        Ok(charge)
+    }
+
+    async fn refund(&self) -> Result<Refund, Error> {
+        let charge = self.charge(true).await?.id;
+        self.refund_of(charge).await
+    }
+
+    async fn refund_of(&self, charge: String) -> Result<Refund, Error> {
+        let refund = NewRefund {
+            charge,
+            ..NewRefund::default()
+        };
+        let refund = self.client.create_refund(&refund)?.send().await?;
+        say(&format!("refunded {} by {}", refund.charge, refund.id));
+        Ok(refund)
+    }
+
+    /// A refund that the processor refuses, because it has given the money back already.
+    async fn refused_refund(&self) -> Result<String, Error> {
+        let processor = self.processor.as_ref().ok_or_else(|| {
+            unusable(
+                "refund.failed happens only where a card processor across a network refuses a \
+                 refund: run the simulator and the service with it (docs/processor.md), and set \
+                 --processor-url to the simulator",
+            )
+        })?;
+        let charge = self.charge(true).await?.id;
+        let taken = Instruction::Refund {
+            charge: charge.clone(),
+            refund: RefundId(Uuid::now_v7()).to_string(),
+            amount: AMOUNT,
+        };
+        let not_after = Utc::now() + PROCESSOR_TIMEOUT * 2;
+        match processor.execute(Uuid::now_v7(), &taken, not_after).await {
+            InstructionOutcome::Answered(Answer::Done) => {}
+            InstructionOutcome::Answered(Answer::Declined(_)) => {
+                return Err(unusable(
+                    "--processor-url: it doesn't know the charge; it must be the simulator that the \
+                     service has as its PROCESSOR_URL",
+                ));
+            }
+            InstructionOutcome::NotExecuted(why) | InstructionOutcome::Unknown(why) => {
+                return Err(unusable(&format!(
+                    "--processor-url: no answer that counts: {why}"
+                )));
+            }
+        }
+        let refund = NewRefund {
+            charge: charge.clone(),
+            ..NewRefund::default()
+        };
+        match self.client.create_refund(&refund)?.send().await {
+            Err(Error::Declined(_)) => {
+                say(&format!("a refund of {charge} was refused"));
+                Ok(charge)
+            }
+            Ok(refund) => Err(unusable(&format!("{} was not refused", refund.id))),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn order(&self) -> Result<Order, Error> {
+        let order = NewOrder {
+            currency: CURRENCY.to_owned(),
+            items: vec![item()],
+            ..NewOrder::default()
+        };
+        let order = self.client.create_order(&order)?.send().await?;
+        say(&format!("opened {}", order.id));
+        Ok(order)
+    }
+
+    async fn paid_order(&self) -> Result<Order, Error> {
+        let order = self.order().await?.id;
+        let payment = self.client.pay_order(&order, &Payment::default())?;
+        let order = payment.send().await?;
+        say(&format!("paid {}", order.id));
+        Ok(order)
+    }
+
+    /// Returns the id of the checkout, or of the declined charge that canceled it.
+    async fn checkout(&self, source: Option<&str>) -> Result<String, Error> {
+        self.client.set_inventory(SKU, STOCK)?.send().await?;
+        let checkout = NewCheckout {
+            currency: CURRENCY.to_owned(),
+            items: vec![item()],
+            source: source.map(str::to_owned),
+            ..NewCheckout::default()
+        };
+        let sent = self.client.create_checkout(&checkout)?.send().await;
+        let sent = sent.map(|checkout| checkout.id);
+        let made = if source.is_none() {
+            sent?
+        } else {
+            declined(sent)?
+        };
+        say(&format!("checked out: {made}"));
+        Ok(made)
+    }
+
+    /// The newest event of this type about the object, or about what the charge belongs to.
+    async fn find(&self, event: EventType, made: &str) -> Result<Option<Event>, Error> {
+        let query = ListQuery {
+            limit: Some(LOOKED_THROUGH),
+            event_type: Some(event.as_str().to_owned()),
+            ..ListQuery::default()
+        };
+        let names =
+            |object: &Value, member| object.get(member).and_then(Value::as_str) == Some(made);
+        let page = self.client.list_events(&query).await?;
+        Ok(page.data.into_iter().find(|event| {
+            let object = &event.data.object;
+            names(object, "id") || names(object, "charge")
+        }))
+    }
+}
+
+/// The charge that a decline leaves.
+fn declined(sent: Result<String, Error>) -> Result<String, Error> {
+    match sent {
+        Err(Error::Declined(refusal)) => refusal
+            .charge
+            .ok_or_else(|| unusable("the service declined, and named no charge")),
+        Ok(id) => Err(unusable(&format!(
+            "{id} was not declined, though its card is one that always is"
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+fn unusable(why: &str) -> Error {
+    Error::Unusable(why.to_owned())
+}
+
+fn item() -> NewItem {
+    NewItem {
+        sku: Some(SKU.to_owned()),
+        description: Some(DESCRIPTION.to_owned()),
+        quantity: 1,
+        unit_amount: AMOUNT,
+    }
+}
+
+fn metadata_update() -> MetadataUpdate {
+    MetadataUpdate {
+        metadata: [("updated_by".to_owned(), "charge-once trigger".to_owned())].into(),
+    }
+}

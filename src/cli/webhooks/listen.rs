@@ -1,0 +1,203 @@
+//! `charge-once webhooks listen`: an account's events for a receiver that is being developed.
+//!
+//! Promise: each event that happens while it runs is sent once, in the order of the events, signed
+//! by the code that signs webhooks. A server that restarts costs time and no event.
+
+use std::time::Duration;
+
+use charge_once_client::Error;
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::builder::PossibleValuesParser;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::feed::{Feed, FeedError, NewEvent};
+use crate::{
+    cli::{
+        BoxError,
+        api_client::{self, AFTER_HELP, Service, api_key},
+        print, say,
+    },
+    config::Webhooks,
+    domain::{
+        event::EventType,
+        webhook_delivery::{Attempt, Pauses},
+        webhook_endpoint::{Secret, UrlRefusal, check_url},
+    },
+    workers::webhook_sender::Sender,
+};
+
+/// How often new events are asked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a poll tries, before the loss of the service is told.
+const POLL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The longest pause between polls of a service that doesn't answer.
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// The longest that an answer is waited for, as the server waits.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
+/// What the signing secret is derived for, so that it is of use for nothing else.
+const SECRET_PURPOSE: &[u8] = b"charge-once webhooks listen";
+
+/// Where to forward events, and which.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Arguments {
+    #[command(flatten)]
+    service: Service,
+    /// Where events are sent, this machine included.
+    #[arg(long, value_name = "URL")]
+    forward_to: String,
+    /// Only events of these types, separated by commas. Default: all.
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = event_types())]
+    events: Vec<String>,
+    /// How long the receiver may take to answer; at most 60s.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = humantime::parse_duration
+    )]
+    timeout: Duration,
+}
+
+fn event_types() -> PossibleValuesParser {
+    PossibleValuesParser::new(EventType::ALL.iter().map(|known| known.as_str()))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+    check_url(&arguments.forward_to, true)
+        .map_err(|refusal| format!("--forward-to {}", explain(refusal)))?;
+    if arguments.timeout.is_zero() || arguments.timeout > TIMEOUT_MAX {
+        return Err("--timeout must be longer than nothing and at most 60s".into());
+    }
+    // Ctrl-C is how it ends, so a requested stop is a success.
+    api_client::block_on(listen(arguments), || Ok(()))
+}
+
+fn explain(refusal: UrlRefusal) -> &'static str {
+    match refusal {
+        UrlRefusal::NotAbsolute => "must be a whole URL, such as http://127.0.0.1:3000/webhooks",
+        UrlRefusal::Scheme => "must begin with http:// or https://",
+        UrlRefusal::Credentials => "must not hold a user name or a password",
+        UrlRefusal::Fragment => "must not have a fragment",
+        UrlRefusal::PortZero => "must not name port 0",
+        UrlRefusal::NotPublic => "must not name a private address",
+        UrlRefusal::NotPlain => {
+            "must be written plainly: scheme and host in lower case, no space, no default port, and \
+             a path in its shortest form"
+        }
+    }
+}
+
+async fn listen(arguments: &Arguments) -> Result<(), BoxError> {
+    let service = &arguments.service;
+    let secret = secret_of(&api_key()?);
+    let receiver = Receiver {
+        sender: Sender::new(&sender_settings(arguments.timeout))?,
+        url: &arguments.forward_to,
+        secret,
+    };
+    let client = service.quiet_client(POLL_DEADLINE)?;
+    let refused = |error| match error {
+        FeedError::Client(error) => service.explain(error),
+        FeedError::Unreadable(_) | FeedError::TooMany => error.into(),
+    };
+    let mut feed = Feed::open(client).await.map_err(refused)?;
+    print(&format!(
+        "Signing secret: {}\nForwarding events of {} to {}. Ctrl-C ends it.",
+        receiver.secret.reveal(),
+        service.url(),
+        receiver.url
+    ))?;
+    // `Some` while the service doesn't answer: the next pause.
+    let mut lost = None;
+    loop {
+        match feed.poll().await {
+            Ok(events) => {
+                if lost.take().is_some() {
+                    say("the service answers again");
+                }
+                let wanted = |event: &NewEvent| {
+                    arguments.events.is_empty() || arguments.events.contains(&event.event_type)
+                };
+                for event in events.into_iter().filter(wanted) {
+                    receiver.forward(event).await?;
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            Err(FeedError::Client(Error::GaveUp(gave_up))) => {
+                let pause = lost.unwrap_or(POLL_INTERVAL);
+                if lost.is_none() {
+                    say(&format!(
+                        "the service doesn't answer: {}; trying until it does",
+                        gave_up.last
+                    ));
+                }
+                tokio::time::sleep(rand::random_range(pause / 2..=pause)).await;
+                lost = Some((pause * 2).min(PAUSE_MAX));
+            }
+            Err(error) => return Err(refused(error)),
+        }
+    }
+}
+
+/// One secret for one API key, in every run, so that it can stay in a receiver's settings. The key
+/// can't be computed from it.
+#[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+fn secret_of(api_key: &str) -> Secret {
+    let mut mac = Hmac::<Sha256>::new_from_slice(api_key.as_bytes()).expect("a key of any length");
+    mac.update(SECRET_PURPOSE);
+    let derived = hex::encode(mac.finalize().into_bytes());
+    Secret::of(format!("{}{derived}", Secret::PREFIX))
+}
+
+/// What the sender of a server is told. The receiver is on this machine or wherever its developer
+/// wants, and nothing is sent twice.
+fn sender_settings(timeout: Duration) -> Webhooks {
+    Webhooks {
+        allow_private: true,
+        timeout,
+        pauses: Pauses {
+            min: Duration::ZERO,
+            max: Duration::ZERO,
+        },
+        poll_interval: POLL_INTERVAL,
+    }
+}
+
+/// Where events are forwarded.
+struct Receiver<'a> {
+    sender: Sender,
+    url: &'a str,
+    secret: Secret,
+}
+
+impl Receiver<'_> {
+    /// Sends an event once, and says what the receiver answered.
+    async fn forward(&self, event: NewEvent) -> Result<(), BoxError> {
+        let body = event.text.get().as_bytes().to_vec();
+        let now = Utc::now().timestamp();
+        let attempt = self.sender.send(self.url, &self.secret, now, body).await;
+        let time = DateTime::from_timestamp(attempt.at, 0).unwrap_or_default();
+        print(&format!(
+            "{}  {}  {}  {}",
+            time.to_rfc3339_opts(SecondsFormat::Secs, true),
+            event.event_type,
+            event.id,
+            answer(&attempt)
+        ))
+    }
+}
+
+/// `200`, or what happened in place of an answer.
+fn answer(attempt: &Attempt) -> String {
+    match (attempt.response_status, attempt.error.as_deref()) {
+        (Some(status), None) => status.to_string(),
+        (Some(status), Some(error)) => format!("{status}, {error}"),
+        (None, error) => format!("not delivered: {}", error.unwrap_or("no answer")),
+    }
+}

@@ -1,0 +1,23 @@
+//! `charge-once webhooks`: events for a receiver that is being developed, and webhooks that failed.
+
+mod feed;
+mod listen;
+mod retry;
+
+use super::BoxError;
+
+/// What is done with webhooks.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Forwards the account's events to a URL as signed webhooks, from now on until Ctrl-C.
+    Listen(listen::Arguments),
+    /// Sends webhooks again that failed. It works on the server's database.
+    Retry(retry::Arguments),
+}
+
+pub(super) fn run(command: Command) -> Result<(), BoxError> {
+    match command {
+        Command::Listen(arguments) => listen::run(&arguments),
+        Command::Retry(arguments) => retry::run(&arguments),
+    }
+}

@@ -1,0 +1,210 @@
+//! `charge-once webhooks retry`: sends webhooks again, as "Retry now" in the console does.
+//!
+//! Promise: it makes deliveries due and sends nothing itself, so a server's workers send them with
+//! their limits and signatures. What has been delivered is not sent again.
+
+use chrono::Utc;
+
+use crate::{
+    cli::{BoxError, api_key::DEV_ACCOUNT, print, say, session},
+    config::Config,
+    database::Database,
+    domain::{
+        ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
+        webhook_delivery::{DeliveryStatus, WebhookDelivery},
+    },
+    store::{
+        self,
+        page::{Cursor, Page},
+    },
+};
+
+/// Deliveries that are read at a time.
+const PAGE_ROWS: i64 = 100;
+
+/// Deliveries that one run makes due: some minutes of a server's work.
+const RETRIED_MAX: u64 = 10_000;
+
+/// Which deliveries to send again.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["deliveries", "endpoint"]))]
+pub struct Arguments {
+    /// Deliveries, by the ids that the console and GET /webhook_endpoints/{id}/deliveries show;
+    /// at most 100.
+    #[arg(
+        value_name = "DELIVERY",
+        num_args = 1..=100,
+        value_parser = delivery_id
+    )]
+    deliveries: Vec<WebhookDeliveryId>,
+    /// All deliveries to this endpoint that have failed.
+    #[arg(long, value_name = "ENDPOINT", value_parser = endpoint_id)]
+    endpoint: Option<WebhookEndpointId>,
+    /// With --endpoint: also those that wait for their next attempt.
+    #[arg(long, requires = "endpoint", conflicts_with = "deliveries")]
+    pending: bool,
+    /// The account that they belong to.
+    #[arg(long, default_value = DEV_ACCOUNT)]
+    account: String,
+}
+
+fn delivery_id(text: &str) -> Result<WebhookDeliveryId, &'static str> {
+    WebhookDeliveryId::parse(text).ok_or("it must be the id of a delivery, whd_…")
+}
+
+fn endpoint_id(text: &str) -> Result<WebhookEndpointId, &'static str> {
+    WebhookEndpointId::parse(text).ok_or("it must be the id of a webhook endpoint, we_…")
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+    let config = Config::from_env()?;
+    session::once(&config, async |database| {
+        let account = find_account(database, &arguments.account).await?;
+        match arguments.endpoint {
+            Some(endpoint) => retry_endpoint(database, account, endpoint, arguments.pending).await,
+            None => retry_each(database, account, arguments).await,
+        }
+    })
+}
+
+async fn find_account(database: &Database, name: &str) -> Result<AccountId, BoxError> {
+    let searched = name.to_owned();
+    let found = database
+        .read(move |connection| {
+            Box::pin(async move {
+                match store::api_keys::find_account_by_name(connection, &searched).await {
+                    Err(sqlx::Error::RowNotFound) => Ok(None),
+                    found => found.map(Some),
+                }
+            })
+        })
+        .await?;
+    found.map(AccountId).ok_or_else(|| {
+        format!(
+            "--account: there is no account {name:?}; charge-once api-key list shows them by name"
+        )
+        .into()
+    })
+}
+
+/// Those that were named. All are tried, and the command fails if one of them isn't sent again.
+async fn retry_each(
+    database: &Database,
+    account: AccountId,
+    arguments: &Arguments,
+) -> Result<(), BoxError> {
+    let mut left = 0;
+    for &id in &arguments.deliveries {
+        let outcome = match make_due(database, account, id).await? {
+            Some(true) => "due now",
+            Some(false) => {
+                left += 1;
+                "left as it is: it was delivered, it is being sent now, or its endpoint is deleted"
+            }
+            None => {
+                left += 1;
+                "not found: the account has no such delivery, or it is older than events are kept"
+            }
+        };
+        print(&format!("{id}  {outcome}"))?;
+    }
+    let all = arguments.deliveries.len();
+    if left == 0 {
+        say("a running server sends them within seconds");
+        Ok(())
+    } else {
+        Err(format!("{left} of {all} will not be sent again").into())
+    }
+}
+
+/// Those to an endpoint that have failed, and, if asked for, those that wait.
+async fn retry_endpoint(
+    database: &Database,
+    account: AccountId,
+    endpoint: WebhookEndpointId,
+    with_pending: bool,
+) -> Result<(), BoxError> {
+    let found = database
+        .read(move |connection| {
+            Box::pin(store::webhook_endpoints::find(
+                connection, account, endpoint,
+            ))
+        })
+        .await?
+        .ok_or_else(|| {
+            format!("--endpoint: the account has no webhook endpoint {endpoint}; set --account?")
+        })?;
+    if found.disabled {
+        return Err(format!(
+            "--endpoint: {endpoint} is disabled, and what is sent there fails at once. Enable it \
+             first: POST /webhook_endpoints/{endpoint} with disabled=false"
+        )
+        .into());
+    }
+    let (mut retried, mut cursor) = (0, Cursor::Start);
+    while retried < RETRIED_MAX {
+        let page = Page {
+            limit: PAGE_ROWS,
+            cursor,
+            created_from: None,
+            created_before: None,
+        };
+        let listed = database
+            .read(move |connection| {
+                Box::pin(async move {
+                    store::webhook_deliveries::list(connection, account, endpoint, &page).await
+                })
+            })
+            .await?;
+        // The row that the last page ended with may have been removed meanwhile, with all below it.
+        let Some(listed) = listed else { break };
+        for delivery in listed
+            .data
+            .iter()
+            .filter(|one| is_wanted(one, with_pending))
+        {
+            if make_due(database, account, delivery.id).await? == Some(true) {
+                retried += 1;
+                print(&format!(
+                    "{}  {}  due now",
+                    delivery.id, delivery.event_type
+                ))?;
+            }
+        }
+        match listed.data.last() {
+            Some(last) if listed.has_more => cursor = Cursor::StartingAfter(last.id.0),
+            Some(_) | None => break,
+        }
+    }
+    match retried {
+        0 => say("nothing to send again: no delivery to this endpoint has failed"),
+        RETRIED_MAX.. => say("10,000 are due now; run it again for more"),
+        _ => say(&format!(
+            "{retried} are due now, and a running server sends them"
+        )),
+    }
+    Ok(())
+}
+
+fn is_wanted(delivery: &WebhookDelivery, with_pending: bool) -> bool {
+    match delivery.status {
+        DeliveryStatus::Failed => true,
+        // What is due already needs no help.
+        DeliveryStatus::Pending => {
+            with_pending && delivery.next_attempt_at.is_some_and(|at| at > Utc::now())
+        }
+        DeliveryStatus::Succeeded => false,
+    }
+}
+
+async fn make_due(
+    database: &Database,
+    account: AccountId,
+    id: WebhookDeliveryId,
+) -> Result<Option<bool>, BoxError> {
+    let made = database
+        .write(move |tx| Box::pin(store::webhook_queue::retry_now(tx, account, id)))
+        .await?;
+    Ok(made)
+}

@@ -1,0 +1,355 @@
+//! `charge-once webhooks listen`: events for a receiver that is being developed.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command},
+    sync::mpsc,
+};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use sqlx::Row;
+use uuid::{NoContext, Timestamp, Uuid};
+
+use super::{closed_url, command, run, url_of};
+use crate::support::{
+    harness::{PATIENCE, ServerProcess, TestDatabase, TestServer, eventually},
+    program::{exit_code, signal},
+    webhook_receiver::Receiver,
+    webhooks::verifies,
+};
+
+/// A listener that runs. Its lines are read as they come.
+struct Listener {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    complaints: mpsc::Receiver<String>,
+    secret: String,
+}
+
+/// The lines of a stream, as they come.
+fn lines_of(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (hand_over, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines() {
+            let _ = hand_over.send(line.unwrap());
+        }
+    });
+    lines
+}
+
+/// The next line, waited for without stopping the tasks of this test.
+async fn next(lines: &mpsc::Receiver<String>) -> String {
+    let mut line = None;
+    eventually("a line", || {
+        line = lines.try_recv().ok();
+        std::future::ready(line.is_some())
+    })
+    .await;
+    line.unwrap()
+}
+
+impl Listener {
+    /// Starts, and returns once it is ready.
+    async fn start(url: &str, forward_to: &str, more: &[&str]) -> Self {
+        let arguments = [&["webhooks", "listen", "--forward-to", forward_to], more].concat();
+        Self::start_as(command(url, &arguments)).await
+    }
+
+    async fn start_as(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let lines = lines_of(child.stdout.take().unwrap());
+        let complaints = lines_of(child.stderr.take().unwrap());
+        let first = next(&lines).await;
+        let secret = first.strip_prefix("Signing secret: ").unwrap().to_owned();
+        assert!(secret.starts_with("whsec_"), "{secret}");
+        assert!(next(&lines).await.starts_with("Forwarding events of "));
+        Self {
+            child,
+            lines,
+            complaints,
+            secret,
+        }
+    }
+
+    /// The next event's line: type, id, and answer.
+    async fn next(&self) -> (String, String, String) {
+        let line = next(&self.lines).await;
+        let parts: Vec<_> = line.split("  ").collect();
+        let [time, event_type, id, answer] = parts[..] else {
+            panic!("not four parts: {line}");
+        };
+        assert!(chrono::DateTime::parse_from_rfc3339(time).is_ok(), "{line}");
+        (event_type.to_owned(), id.to_owned(), answer.to_owned())
+    }
+
+    /// Ctrl-C.
+    async fn interrupt(mut self) {
+        signal(&self.child, Signal::SIGINT);
+        assert_eq!(exit_code(&mut self.child).await, Some(0));
+        assert_eq!(self.lines.try_recv().ok(), None, "more lines");
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The ids of the next events that the receiver gets, each acknowledged.
+async fn received(receiver: &mut Receiver, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        let event = receiver.next().await;
+        ids.push(event.event_id());
+        event.answer(200).await;
+    }
+    ids
+}
+
+/// The ids of all events, the oldest first.
+async fn event_ids(database: &TestDatabase) -> Vec<String> {
+    let rows = sqlx::query("SELECT id FROM events ORDER BY id").fetch_all(&database.pool);
+    let ids = rows.await.unwrap().into_iter().map(|row| row.get(0));
+    ids.map(|id: Uuid| charge_once::domain::ids::EventId(id).to_string())
+        .collect()
+}
+
+/// Adds copies of an event under these ids, created so many seconds before now.
+async fn add_events(database: &TestDatabase, ids: &[Uuid], seconds: i32) {
+    sqlx::query(
+        "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+         SELECT account_id, new_id, type, object, request_id, idempotency_key,
+                now() - make_interval(secs => $2)
+           FROM (SELECT * FROM events LIMIT 1) AS original, unnest($1::uuid[]) AS new_id",
+    )
+    .bind(ids)
+    .bind(f64::from(seconds))
+    .execute(&database.pool)
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn events_from_now_on_are_forwarded_in_order_with_a_signature_that_verifies() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    client.charge("before").await;
+    let listener = Listener::start(&url_of(&server), &receiver.url(), &[]).await;
+
+    let charge = client.charge("key-1").await.id();
+    client
+        .post_new("/refunds", &json!({"charge": charge}))
+        .await;
+    for (event_type, status) in [
+        ("charge.succeeded", 200),
+        ("refund.created", 500),
+        ("charge.refunded", 204),
+    ] {
+        let event = receiver.next().await;
+        assert!(verifies(&listener.secret, event.signature(), &event.body));
+        assert_eq!(event.line, "POST /hook?tenant=7 HTTP/1.1");
+        let id = event.event_id();
+        let shown = client.get(&format!("/events/{id}")).await;
+        assert_eq!(event.body, shown.body, "the very bytes");
+        event.answer(status).await;
+        let line = (event_type.to_owned(), id, status.to_string());
+        assert_eq!(listener.next().await, line);
+    }
+    listener.interrupt().await;
+    assert!(receiver.arrived().is_none());
+}
+
+#[tokio::test]
+async fn the_secret_is_the_same_in_the_next_run_and_another_one_with_another_api_key() {
+    let server = TestServer::start().await;
+    let database = server.database.connect(&[]).await;
+    let other = charge_once::cli::api_key::create_key(&database, "dev")
+        .await
+        .unwrap();
+    let mut secrets = Vec::new();
+    let own = crate::support::harness::API_KEY;
+    for key in [own, own, &other] {
+        let arguments = ["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"];
+        let mut command = command(&url_of(&server), &arguments);
+        command.env("CHARGE_ONCE_API_KEY", key);
+        let listener = Listener::start_as(command).await;
+        secrets.push(listener.secret.clone());
+        listener.interrupt().await;
+    }
+    assert_eq!(secrets[0], secrets[1]);
+    assert_ne!(secrets[0], secrets[2]);
+}
+
+#[tokio::test]
+async fn only_events_of_the_types_that_were_named_are_forwarded() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let types = ["--events", "charge.refunded,order.created"];
+    let listener = Listener::start(&url_of(&server), &receiver.url(), &types).await;
+    let charge = client.charge("key-1").await.id();
+    client
+        .post_new("/refunds", &json!({"charge": charge}))
+        .await;
+    crate::support::resources::open_order(client).await;
+    for wanted in ["charge.refunded", "order.created"] {
+        let event = receiver.next().await;
+        assert_eq!(event.event()["type"], wanted);
+        event.answer(200).await;
+        assert_eq!(listener.next().await.0, wanted);
+    }
+    listener.interrupt().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_down_is_told_and_the_next_event_is_forwarded_all_the_same() {
+    let server = TestServer::start().await;
+    let listener = Listener::start(&url_of(&server), &closed_url(), &[]).await;
+    for key in ["key-1", "key-2"] {
+        server.client.charge(key).await;
+        let (event_type, _, answer) = listener.next().await;
+        assert_eq!(event_type, "charge.succeeded");
+        assert_eq!(answer, "not delivered: connection refused");
+    }
+    listener.interrupt().await;
+}
+
+#[tokio::test]
+async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice() {
+    let database = TestDatabase::create().await;
+    let first = ServerProcess::start(&database, &[]);
+    let address = first.client.address.to_string();
+    let other = ServerProcess::start(&database, &[]);
+    let mut receiver = Receiver::start().await;
+    let listener = Listener::start(&format!("http://{address}"), &receiver.url(), &[]).await;
+    first.client.charge("key-1").await;
+    let mut seen = received(&mut receiver, 1).await;
+    first.kill();
+    let told = next(&listener.complaints).await;
+    assert!(told.contains("the service doesn't answer"), "{told}");
+    // What happens meanwhile, through another replica.
+    other.client.charge("key-2").await;
+    other.client.charge("key-3").await;
+    let again = ServerProcess::start(&database, &[("BIND_ADDRESS", &address)]);
+    seen.extend(received(&mut receiver, 2).await);
+    assert!(next(&listener.complaints).await.contains("answers again"));
+    again.client.charge("key-4").await;
+    seen.extend(received(&mut receiver, 1).await);
+    assert_eq!(seen, event_ids(&database).await);
+    for _ in 0..4 {
+        assert_eq!(listener.next().await.2, "200");
+    }
+    listener.interrupt().await;
+    assert!(receiver.arrived().is_none());
+}
+
+#[tokio::test]
+async fn an_event_that_appears_below_newer_ones_is_forwarded_once() {
+    let server = TestServer::start().await;
+    let mut receiver = Receiver::start().await;
+    let listener = Listener::start(&url_of(&server), &receiver.url(), &[]).await;
+    server.client.charge("key-1").await;
+    received(&mut receiver, 1).await;
+    // Its transaction began five seconds before, and is committed only now.
+    let before = chrono::Utc::now().timestamp() - 5;
+    let time = Timestamp::from_unix(NoContext, u64::try_from(before).unwrap(), 0);
+    let late = Uuid::new_v7(time);
+    add_events(&server.database, &[late], 5).await;
+    let expected = charge_once::domain::ids::EventId(late).to_string();
+    assert_eq!(received(&mut receiver, 1).await, [expected]);
+    // Polls that read all three again.
+    server.client.charge("key-2").await;
+    received(&mut receiver, 1).await;
+    for _ in 0..3 {
+        listener.next().await;
+    }
+    listener.interrupt().await;
+    assert!(receiver.arrived().is_none());
+}
+
+#[tokio::test]
+async fn events_that_fill_several_pages_are_forwarded_once_each_and_in_order() {
+    let server = TestServer::start().await;
+    server.client.charge("before").await;
+    let mut receiver = Receiver::start().await;
+    let listener = Listener::start(&url_of(&server), &receiver.url(), &[]).await;
+    let ids: Vec<_> = (0..250).map(|_| Uuid::now_v7()).collect();
+    add_events(&server.database, &ids, 0).await;
+    let expected: Vec<_> = ids
+        .into_iter()
+        .map(|id| charge_once::domain::ids::EventId(id).to_string())
+        .collect();
+    assert_eq!(received(&mut receiver, 250).await, expected);
+    server.client.charge("after").await;
+    received(&mut receiver, 1).await;
+    for _ in 0..251 {
+        listener.next().await;
+    }
+    listener.interrupt().await;
+    assert!(receiver.arrived().is_none());
+}
+
+#[tokio::test]
+async fn a_revoked_api_key_ends_it_with_an_error() {
+    let server = TestServer::start().await;
+    let database = server.database.connect(&[]).await;
+    let key = charge_once::cli::api_key::create_key(&database, "dev")
+        .await
+        .unwrap();
+    let arguments = ["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"];
+    let mut command = command(&url_of(&server), &arguments);
+    command.env("CHARGE_ONCE_API_KEY", &key);
+    let mut listener = Listener::start_as(command).await;
+    charge_once::cli::api_key::revoke_key(&database, &key)
+        .await
+        .unwrap();
+    assert_eq!(exit_code(&mut listener.child).await, Some(1));
+    let told = listener.complaints.recv_timeout(PATIENCE).unwrap();
+    assert!(told.contains("CHARGE_ONCE_API_KEY"), "{told}");
+}
+
+#[tokio::test]
+async fn an_argument_that_can_t_be_used_is_named_and_nothing_is_started() {
+    let good = "http://127.0.0.1:9/";
+    for (arguments, code, told) in [
+        (
+            &["--forward-to", "localhost:3000"][..],
+            1,
+            "--forward-to must begin with",
+        ),
+        (
+            &["--forward-to", "/hook"],
+            1,
+            "--forward-to must be a whole URL",
+        ),
+        (
+            &["--forward-to", "http://u:p@127.0.0.1/"],
+            1,
+            "--forward-to must not hold",
+        ),
+        (
+            &["--forward-to", good, "--timeout", "61s"],
+            1,
+            "--timeout must be",
+        ),
+        (
+            &["--forward-to", good, "--timeout", "0s"],
+            1,
+            "--timeout must be",
+        ),
+        (
+            &["--forward-to", good, "--events", "charge.stolen"],
+            2,
+            "charge.succeeded",
+        ),
+        (&[], 2, "--forward-to <URL>"),
+    ] {
+        let arguments = [&["webhooks", "listen"], arguments].concat();
+        let said = run("http://127.0.0.1:9", &arguments).await.failed(code);
+        assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+}

@@ -1,0 +1,211 @@
+//! `charge-once webhooks retry`: webhooks that failed are sent again.
+
+use serde_json::Value;
+
+use super::{Run, run_to_end};
+use crate::support::{
+    harness::{TestDatabase, TestServer},
+    program::program,
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, delete, quick_but},
+};
+
+/// Failed attempts wait for hours.
+const SLOW: &[(&str, &str)] = &[("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "8h")];
+
+/// How often a webhook is tried before it is given up.
+const ATTEMPTS: usize = 24;
+
+async fn retry(database: &TestDatabase, arguments: &[&str]) -> Run {
+    let arguments = [&["webhooks", "retry"], arguments].concat();
+    run_to_end(program(&arguments, &[("DATABASE_URL", &database.url)])).await
+}
+
+fn id(delivery: &Value) -> &str {
+    delivery["id"].as_str().unwrap()
+}
+
+/// Refuses every attempt of one delivery, and returns it as failed.
+async fn given_up(server: &TestServer, receiver: &mut Receiver, endpoint: &Endpoint) -> Value {
+    for _ in 0..ATTEMPTS {
+        receiver.next().await.answer(500).await;
+    }
+    let failed = |one: &Value| one["status"] == "failed";
+    endpoint
+        .newest_delivery(&server.client, "it fails", failed)
+        .await
+}
+
+#[tokio::test]
+async fn a_given_up_delivery_is_sent_again_and_a_delivered_one_is_left() {
+    let server = TestServer::start_with(&quick_but(&[])).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    let failed = given_up(&server, &mut receiver, &endpoint).await;
+    let printed = retry(&server.database, &[id(&failed)]).await.succeeded();
+    assert_eq!(printed, format!("{}  due now\n", id(&failed)));
+    receiver.next().await.answer(200).await;
+    let delivered = endpoint.newest_succeeds(client).await;
+    assert_eq!(
+        delivered["attempts"].as_array().unwrap().len(),
+        ATTEMPTS + 1
+    );
+
+    let again = retry(&server.database, &[id(&failed)]).await;
+    assert!(
+        again.stdout.contains("left as it is: it was delivered"),
+        "{again:?}"
+    );
+    assert!(again.failed(1).contains("1 of 1 will not be sent again"));
+    assert_eq!(endpoint.newest_succeeds(client).await, delivered);
+}
+
+#[tokio::test]
+async fn all_that_failed_at_an_endpoint_is_sent_again_and_nothing_else() {
+    let server = TestServer::start_with(&quick_but(&[])).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("delivered").await;
+    receiver.next().await.answer(200).await;
+    let delivered = endpoint.newest_succeeds(client).await;
+    let mut failed = Vec::new();
+    for key in ["key-1", "key-2"] {
+        client.charge(key).await;
+        failed.push(given_up(&server, &mut receiver, &endpoint).await);
+    }
+    let printed = retry(&server.database, &["--endpoint", &endpoint.id])
+        .await
+        .succeeded();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    for one in &failed {
+        assert!(printed.contains(&format!("{}  charge.succeeded  due now", id(one))));
+        receiver.next().await.answer(200).await;
+    }
+    endpoint.newest_succeeds(client).await;
+    let untouched = &endpoint.deliveries(client).await[2];
+    assert_eq!(*untouched, delivered);
+    let none = retry(&server.database, &["--endpoint", &endpoint.id]).await;
+    assert!(
+        none.stderr
+            .contains("no delivery to this endpoint has failed"),
+        "{none:?}"
+    );
+    assert_eq!(none.succeeded(), "");
+}
+
+#[tokio::test]
+async fn what_waits_for_hours_is_sent_now_only_if_that_was_asked_for() {
+    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    receiver.next().await.answer(500).await;
+    let waits = |one: &Value| !one["next_attempt"].is_null();
+    let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
+    let of_endpoint = ["--endpoint", &endpoint.id];
+    assert_eq!(retry(&server.database, &of_endpoint).await.succeeded(), "");
+    assert_eq!(endpoint.deliveries(client).await, [waiting]);
+    let with_pending = [&of_endpoint[..], &["--pending"]].concat();
+    let printed = retry(&server.database, &with_pending).await.succeeded();
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    receiver.next().await.answer(200).await;
+    endpoint.newest_succeeds(client).await;
+}
+
+#[tokio::test]
+async fn more_than_a_page_of_failures_is_sent_again() {
+    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    receiver.next().await.answer(200).await;
+    endpoint.newest_succeeds(client).await;
+    sqlx::query(
+        "WITH copied AS (
+             INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+             SELECT account_id, gen_random_uuid(), type, object, request_id, idempotency_key
+               FROM events, generate_series(1, 230)
+             RETURNING account_id, id
+         )
+         INSERT INTO webhook_deliveries
+                     (account_id, id, endpoint_id, event_id, status, ready, next_attempt_at)
+         SELECT copied.account_id, gen_random_uuid(), endpoint.id, copied.id, 'failed', false, NULL
+           FROM copied, webhook_endpoints AS endpoint",
+    )
+    .execute(&server.database.pool)
+    .await
+    .unwrap();
+    let printed = retry(&server.database, &["--endpoint", &endpoint.id])
+        .await
+        .succeeded();
+    assert_eq!(printed.lines().count(), 230);
+    for _ in 0..230 {
+        receiver.next().await.answer(200).await;
+    }
+    crate::support::webhooks::everything_is_delivered(&server.database).await;
+}
+
+#[tokio::test]
+async fn what_can_t_be_sent_again_is_named_with_what_to_do() {
+    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let client = &server.client;
+    let mut receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    client.charge("key-1").await;
+    receiver.next().await.answer(500).await;
+    let waits = |one: &Value| !one["next_attempt"].is_null();
+    let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
+    let of_endpoint = ["--endpoint", &endpoint.id];
+    let in_other = ["--account", "alice"];
+    let connected = server.database.connect(&[]).await;
+    let key = charge_once::cli::api_key::create_key(&connected, "alice").await;
+    key.unwrap();
+
+    endpoint.disable(client, true).await;
+    let disabled = retry(&server.database, &of_endpoint).await.failed(1);
+    assert!(
+        disabled.contains("is disabled") && disabled.contains("disabled=false"),
+        "{disabled}"
+    );
+    endpoint.disable(client, false).await;
+    for (arguments, code, told) in [
+        (vec![], 2, "--endpoint <ENDPOINT>"),
+        (vec!["evt_1"], 2, "whd_…"),
+        (vec!["--endpoint", "we_1"], 2, "we_…"),
+        (vec![id(&waiting), "--pending"], 2, "--endpoint"),
+        (
+            vec![id(&waiting), of_endpoint[0], of_endpoint[1]],
+            2,
+            "cannot be used with",
+        ),
+        (
+            vec!["--account", "bob", id(&waiting)],
+            1,
+            "there is no account \"bob\"",
+        ),
+        (
+            [&in_other[..], &of_endpoint].concat(),
+            1,
+            "has no webhook endpoint",
+        ),
+        (
+            [&in_other[..], &[id(&waiting)]].concat(),
+            1,
+            "1 of 1 will not be sent again",
+        ),
+    ] {
+        let said = retry(&server.database, &arguments).await.failed(code);
+        assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+    let unchanged = endpoint.deliveries(client).await;
+    assert_eq!(unchanged.first(), Some(&waiting), "as it was");
+    delete(client, &endpoint.id).await;
+    let gone = retry(&server.database, &of_endpoint).await.failed(1);
+    assert!(gone.contains("has no webhook endpoint"), "{gone}");
+    retry(&server.database, &[id(&waiting)]).await.failed(1);
+}

@@ -1,0 +1,240 @@
+//! `charge-once seed`: an account full of data, which a second run leaves as it is.
+
+use tempfile::TempDir;
+
+use super::{command, run, run_to_end, url_of};
+use crate::support::{
+    documents::{blocks, read},
+    harness::{TestDatabase, TestServer, eventually},
+    http_proxy::{Act, HttpProxy},
+};
+
+/// Everything that a run could add or change.
+async fn everything(database: &TestDatabase) -> Vec<(String, i64)> {
+    sqlx::query_as(
+        "SELECT 'charges', count(*) FROM charges
+         UNION ALL SELECT 'taken', sum(amount_captured)::bigint FROM charges
+         UNION ALL SELECT 'returned', sum(amount_refunded)::bigint FROM charges
+         UNION ALL SELECT 'refunds', count(*) FROM refunds
+         UNION ALL SELECT 'orders', count(*) FROM orders
+         UNION ALL SELECT 'checkouts', count(*) FROM checkouts
+         UNION ALL SELECT 'stock', sum(quantity)::bigint FROM inventory
+         UNION ALL SELECT 'events', count(*) FROM events
+         UNION ALL SELECT 'keys', count(*) FROM idempotency_keys
+         ORDER BY 1",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap()
+}
+
+fn file(folder: &TempDir, text: &str) -> String {
+    let path = folder.path().join("seed.json");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_shop_has_every_state_of_an_object_and_a_second_run_changes_nothing() {
+    let server = TestServer::start().await;
+    let first = run(&url_of(&server), &["seed"]).await.succeeded();
+    for state in [
+        "inventory levels",
+        "orders, paid",
+        "orders, paid and refunded",
+        "orders, canceled",
+        "orders, open",
+        "orders, open after a decline",
+        "checkouts, completed",
+        "checkouts, declined",
+        "checkouts, out of stock",
+        "charges, captured",
+        "charges, declined",
+        "charges, authorized",
+        "charges, refunded",
+    ] {
+        let is_shown = first
+            .lines()
+            .any(|line| line.ends_with(&format!("  {state}")));
+        assert!(is_shown, "{state}: {first}");
+    }
+    assert!(first.contains(" 0 done by an earlier run"), "{first}");
+    let orders = "SELECT count(*) FROM orders WHERE client_order_id LIKE 'seed-shop-%'";
+    assert_eq!(server.database.count(orders).await, 36);
+    let before = everything(&server.database).await;
+    let second = run(&url_of(&server), &["seed"]).await.succeeded();
+    assert!(second.contains(": 0 done now"), "{second}");
+    assert_eq!(everything(&server.database).await, before);
+    // Another name is another shop.
+    run(
+        &url_of(&server),
+        &["seed", "--seed", "shop-2", "--orders", "1"],
+    )
+    .await
+    .succeeded();
+    assert_ne!(everything(&server.database).await, before);
+}
+
+#[tokio::test]
+async fn killed_or_with_replies_lost_and_run_again_it_sows_each_entry_once() {
+    let whole = TestServer::start().await;
+    let arguments = ["seed", "--orders", "12"];
+    run(&url_of(&whole), &arguments).await.succeeded();
+
+    let server = TestServer::start().await;
+    let mut acts = vec![Act::Pass; 40];
+    acts[20] = Act::LoseTheAnswer;
+    acts[30] = Act::LoseTheRequest;
+    acts.push(Act::Swallow);
+    let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
+    let mut first = command(&proxy.url(), &arguments).spawn().unwrap();
+    eventually("it is in the middle", || async { proxy.seen().len() > 40 }).await;
+    first.kill().unwrap();
+    first.wait().unwrap();
+    run(&proxy.url(), &arguments).await.succeeded();
+    assert_eq!(
+        everything(&server.database).await,
+        everything(&whole.database).await
+    );
+}
+
+#[tokio::test]
+async fn it_refuses_to_sow_again_what_the_service_has_forgotten_or_soon_will() {
+    let server = TestServer::start().await;
+    let arguments = ["seed", "--orders", "1"];
+    run(&url_of(&server), &arguments).await.succeeded();
+    // As the sweep of expired keys does, a day later.
+    let sweep = sqlx::query("DELETE FROM idempotency_keys").execute(&server.database.pool);
+    sweep.await.unwrap();
+    let server = TestServer::start_on(server.database.clone(), &[]).await;
+    let before = server.database.charges().await;
+    for _ in 0..2 {
+        let told = run(&url_of(&server), &arguments).await.failed(1);
+        assert!(
+            told.contains("Choose another name: --seed shop-2"),
+            "{told}"
+        );
+    }
+    assert_eq!(server.database.charges().await, before);
+
+    let soon = TestServer::start_with(&[("IDEMPOTENCY_TTL", "300s")]).await;
+    run(&url_of(&soon), &arguments).await.succeeded();
+    let told = run(&url_of(&soon), &arguments).await.failed(1);
+    assert!(
+        told.contains("Choose another name: --seed shop-2"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_s_entries_are_sown_and_one_that_the_service_refuses_is_named() {
+    let server = TestServer::start().await;
+    let folder = TempDir::new().unwrap();
+    let wrong = r#"{
+        "inventory": [{"sku": "cup", "quantity": 2}],
+        "orders": [{
+            "currency": "eur", "client_order_id": "A-1", "customer": "ada",
+            "items": [{"sku": "cup", "quantity": 2, "unit_amount": 700}],
+            "status": "paid", "source": "tok_mastercard", "refunds": [700]
+        }],
+        "checkouts": [{"currency": "eur", "items": [{"sku": "cup", "quantity": 1, "unit_amount": 700}]}],
+        "charges": [
+            {"amount": 500, "currency": "eur"},
+            {"amount": 500, "currency": "eur"},
+            {"amount": 900, "currency": "eur", "capture": false, "capture_amount": 400},
+            {"amount": 600, "currency": "eur", "source": "tok_of_a_stranger"}
+        ]
+    }"#;
+    let path = file(&folder, wrong);
+    let arguments = ["seed", "--file", &path];
+    let told = run(&url_of(&server), &arguments).await.failed(1);
+    assert!(
+        told.contains("charges[3]: refused: HTTP 400, parameter_invalid"),
+        "{told}"
+    );
+    assert!(
+        told.contains("(source)") && told.contains("correct it"),
+        "{told}"
+    );
+    // Two entries that are equal are two charges.
+    assert_eq!(server.database.charges().await, 5);
+
+    file(&folder, &wrong.replace("tok_of_a_stranger", "tok_amex"));
+    let printed = run(&url_of(&server), &arguments).await.succeeded();
+    assert!(printed.contains(": 1 done now, "), "{printed}");
+    assert_eq!(server.database.charges().await, 6);
+    let taken = "SELECT sum(amount_captured)::bigint FROM charges";
+    assert_eq!(
+        server.database.count(taken).await,
+        1400 + 700 + 500 + 500 + 400 + 600
+    );
+    assert_eq!(
+        server
+            .database
+            .count("SELECT quantity FROM inventory")
+            .await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn the_documented_file_can_be_sown() {
+    let server = TestServer::start().await;
+    let folder = TempDir::new().unwrap();
+    let blocks = blocks(&read("docs/testing.md"));
+    let (_, shown) = blocks
+        .iter()
+        .find(|(language, _)| language == "json")
+        .unwrap();
+    let path = file(&folder, shown);
+    let printed = run(&url_of(&server), &["seed", "--file", &path])
+        .await
+        .succeeded();
+    for entry in [
+        "1  orders, paid and refunded",
+        "1  checkouts, completed",
+        "1  charges, captured",
+        "1  charges, declined",
+        "1  charges, refunded",
+    ] {
+        assert!(printed.contains(entry), "{entry}: {printed}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_can_t_be_sown_is_refused_with_its_entry_before_anything_is_sent() {
+    let server = TestServer::start().await;
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("nowhere.json");
+    let missing = ["seed", "--file", missing.to_str().unwrap()];
+    let told = run(&url_of(&server), &missing).await.failed(1);
+    assert!(told.contains("nowhere.json can't be read"), "{told}");
+    let path = file(
+        &folder,
+        r#"{"charges": [{"amount": 1, "currency": "usd"}, {"amount": "2"}]}"#,
+    );
+    let told = run(&url_of(&server), &["seed", "--file", &path])
+        .await
+        .failed(1);
+    assert!(
+        told.contains("charges[1].amount: invalid type: string"),
+        "{told}"
+    );
+    file(&folder, &" ".repeat(4 * 1024 * 1024 + 1));
+    let told = run(&url_of(&server), &["seed", "--file", &path])
+        .await
+        .failed(1);
+    assert!(told.contains("at most 4 MiB"), "{told}");
+    for (arguments, told) in [
+        (["--seed", "a b"], "letters, digits"),
+        (["--orders", "0"], "1..=1000"),
+        (["--orders", "1001"], "1..=1000"),
+    ] {
+        let arguments = [&["seed"], &arguments[..]].concat();
+        let said = run_to_end(command(&url_of(&server), &arguments))
+            .await
+            .failed(2);
+        assert!(said.contains(told), "{said}");
+    }
+    assert_eq!(server.database.records().await, 0);
+}
