@@ -106,7 +106,9 @@ async fn run_by<F: Future<Output = Outcome>>(
 /// Whether this very request did what it asked for.
 fn is_executed(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Stored { record, replayed } => !replayed && record.reply.status < 300,
+        Outcome::Stored {
+            record, replayed, ..
+        } => !replayed && record.reply.status < 300,
         Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => false,
     }
 }
@@ -134,7 +136,9 @@ fn refuse_new_work_when_stopping(app: &App) -> Result<(), HttpError> {
 
 fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError> {
     match outcome {
-        Outcome::Stored { record, replayed } => {
+        Outcome::Stored {
+            record, replayed, ..
+        } => {
             let mut reply = render(&record, replayed)?;
             if app.request_log.is_some()
                 && let Some(resource) = &record.reply.resource_id
