@@ -79,6 +79,7 @@ async fn run_by<F: Future<Output = Outcome>>(
         params,
         request,
         testing,
+        observation,
     } = request;
     if let Some(fault) = testing.fault
         && let Some(instead) = fault.before_the_work(&app.stopping).await?
@@ -94,6 +95,9 @@ async fn run_by<F: Future<Output = Outcome>>(
         Some(replay_cache) => replay_cache.run(request, run).await,
         None => run(request).await,
     };
+    if let Some(observation) = observation {
+        observation.key_ended(&outcome);
+    }
     let is_lost = testing.fault.is_some_and(Fault::loses_the_reply)
         || (loses_its_reply && is_executed(&outcome));
     let reply = answer(app, outcome, dialect);
@@ -106,7 +110,9 @@ async fn run_by<F: Future<Output = Outcome>>(
 /// Whether this very request did what it asked for.
 fn is_executed(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Stored { record, replayed } => !replayed && record.reply.status < 300,
+        Outcome::Stored {
+            record, replayed, ..
+        } => !replayed && record.reply.status < 300,
         Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => false,
     }
 }
@@ -134,7 +140,9 @@ fn refuse_new_work_when_stopping(app: &App) -> Result<(), HttpError> {
 
 fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError> {
     match outcome {
-        Outcome::Stored { record, replayed } => {
+        Outcome::Stored {
+            record, replayed, ..
+        } => {
             let mut reply = render(&record, replayed)?;
             if app.request_log.is_some()
                 && let Some(resource) = &record.reply.resource_id

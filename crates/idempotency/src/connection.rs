@@ -6,13 +6,14 @@
 
 use std::{
     ops::{Deref, DerefMut},
+    sync::Arc,
     time::Duration,
 };
 
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 use crate::{
-    ROW_LOCK_WAIT,
+    Observer, ROW_LOCK_WAIT,
     fair_pool::Place,
     kept::{Kept, Taken, Trust, give_back},
 };
@@ -77,6 +78,7 @@ pub struct GuardedConnection {
     /// Its account's, until another request may have the connection.
     place: Option<Place>,
     clean: bool,
+    observer: Arc<dyn Observer>,
 }
 
 impl GuardedConnection {
@@ -88,12 +90,14 @@ impl GuardedConnection {
         kept: &Kept,
         trust: Trust,
         place: Place,
+        observer: Arc<dyn Observer>,
     ) -> Result<Self, sqlx::Error> {
         Ok(Self {
             taken: Some(kept.take(trust).await?),
             kept: kept.clone(),
             place: Some(place),
             clean: false,
+            observer,
         })
     }
 
@@ -109,6 +113,7 @@ impl Drop for GuardedConnection {
             return;
         };
         if !self.clean {
+            self.observer.discarded_connection();
             // Closing is bounded by sqlx.
             taken.connection.close_on_drop();
         } else if let Some(returning) = self.kept.keep(taken) {

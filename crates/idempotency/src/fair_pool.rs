@@ -18,8 +18,9 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    GuardedConnection,
+    GuardedConnection, Observer,
     kept::{Kept, Trust},
+    observer::Unobserved,
 };
 
 /// How long after an account's last request others still leave it a part of the pool. The first request
@@ -35,6 +36,7 @@ pub const NO_ACCOUNT: Uuid = Uuid::nil();
 pub struct FairPool {
     kept: Kept,
     places: FairPlaces,
+    observer: Arc<dyn Observer>,
 }
 
 impl From<PgPool> for FairPool {
@@ -43,11 +45,28 @@ impl From<PgPool> for FairPool {
         Self {
             kept: Kept::of(pool),
             places: FairPlaces::new(places, places),
+            observer: Arc::new(Unobserved),
         }
     }
 }
 
 impl FairPool {
+    /// The same pool, whose use `observer` is told of, and all that is done with this clone.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Who is told what happens.
+    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
+        &self.observer
+    }
+
+    /// Connections that are open, and no request has.
+    pub fn idle(&self) -> usize {
+        self.pool().num_idle() + self.kept.idle()
+    }
+
     /// The pool itself. What is taken from it directly counts for no account.
     pub fn pool(&self) -> &PgPool {
         self.kept.pool()
@@ -78,14 +97,22 @@ impl FairPool {
         account: Uuid,
         trust: Trust,
     ) -> Result<GuardedConnection, sqlx::Error> {
-        let deadline = Instant::now() + self.pool().options().get_acquire_timeout();
+        let asked = Instant::now();
+        let deadline = asked + self.pool().options().get_acquire_timeout();
         let acquiring = async {
             let place = self.places.take(account).await?;
-            GuardedConnection::acquire(&self.kept, trust, place).await
+            let observer = Arc::clone(&self.observer);
+            GuardedConnection::acquire(&self.kept, trust, place, observer).await
         };
-        timeout_at(deadline, acquiring)
+        let acquired = timeout_at(deadline, acquiring)
             .await
-            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        let timed_out = matches!(acquired, Err(sqlx::Error::PoolTimedOut));
+        if acquired.is_ok() || timed_out {
+            let waited = asked.elapsed();
+            self.observer.waited_for_connection(waited, timed_out);
+        }
+        acquired
     }
 }
 

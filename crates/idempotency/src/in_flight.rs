@@ -50,6 +50,8 @@ pub(crate) enum Conclusion {
         record: Arc<Record>,
         /// Whether the leader itself met it as a duplicate.
         replayed: bool,
+        /// Whether the leader ended what an earlier request had begun.
+        taken_over: bool,
     },
     /// The leader's request differs from the one that the key belongs to.
     Reused,
@@ -95,6 +97,17 @@ struct State {
     /// By account, so that a look at one account's requests walks no other's.
     entries: HashMap<Uuid, HashMap<IdempotencyKey, InFlightEntry>>,
     seats_by_account: HashMap<Uuid, usize>,
+    /// All of them together.
+    seats: usize,
+}
+
+/// How much this process has in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlightCounts {
+    /// Keys that it works on.
+    pub keys: usize,
+    /// Duplicates that may wait for the end of the work on them.
+    pub waiters: usize,
 }
 
 impl State {
@@ -132,6 +145,7 @@ impl InFlight {
         let State {
             entries,
             seats_by_account,
+            seats,
         } = &mut *state;
         let of_account = entries.entry(request.account_id).or_default();
         match of_account.entry(request.key.clone()) {
@@ -158,6 +172,7 @@ impl InFlight {
                 let seat = is_free.then(|| {
                     entry.seats.fetch_add(1, Ordering::Relaxed);
                     *of_account += 1;
+                    *seats += 1;
                     Seat {
                         in_flight: self.clone(),
                         account_id: request.account_id,
@@ -203,6 +218,13 @@ impl InFlight {
             (one_since, one.key.as_str()).cmp(&(other_since, other.key.as_str()))
         });
         found.into_iter().map(|(_, request)| request).collect()
+    }
+
+    pub(crate) fn counts(&self) -> InFlightCounts {
+        InFlightCounts {
+            keys: *self.leaders.borrow(),
+            waiters: self.lock().seats,
+        }
     }
 
     /// Ends every wait, now and from now on.
@@ -301,6 +323,7 @@ impl Drop for Seat {
         // The leader's own counter: by now the key may have another leader.
         self.of_key.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.in_flight.lock();
+        state.seats = state.seats.saturating_sub(1);
         if let Entry::Occupied(mut of_account) = state.seats_by_account.entry(self.account_id) {
             *of_account.get_mut() = of_account.get().saturating_sub(1);
             if *of_account.get() == 0 {

@@ -90,6 +90,11 @@ impl Kept {
         &self.pool
     }
 
+    /// How many idle here.
+    pub(crate) fn idle(&self) -> usize {
+        self.lock().idle.len()
+    }
+
     /// The connection that was used last, or one of the pool.
     pub(crate) async fn take(&self, trust: Trust) -> Result<Taken, sqlx::Error> {
         // That of the last request: where it is old or dead, all may be.

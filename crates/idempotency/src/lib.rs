@@ -26,6 +26,7 @@ mod in_flight;
 mod kept;
 mod key;
 mod migrations;
+mod observer;
 mod reply;
 mod request;
 mod transaction;
@@ -52,11 +53,13 @@ use uuid::Uuid;
 
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{GuardedConnection, SessionLimits, pin_session};
-pub use expiry::{Forgotten, SWEEP_BATCH_ROWS, SweepPace, forget, sweep};
+pub use expiry::{Forgotten, SWEEP_BATCH_ROWS, SweepPace, forget, oldest_expired, sweep};
 pub use fair_pool::{FairPool, NO_ACCOUNT};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
+pub use in_flight::InFlightCounts;
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
+pub use observer::{CallAnswer, Observer, RanAlone};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
 
@@ -68,7 +71,8 @@ pub use inspect::LeasedKey;
 pub use inspect::{Inspected, KnownRequest};
 #[cfg(feature = "phases")]
 pub use phases::{
-    Begin, BeginOutcome, COMPLETION_RESERVE, CallOutcome, ExternalEffect, LeaseSettings, Phases,
+    Begin, BeginOutcome, COMPLETION_RESERVE, CallOutcome, ExternalEffect, LeaseSettings, Leased,
+    Phases, leased,
 };
 #[cfg(feature = "replay-cache")]
 pub use replay_cache::ReplayCache;
@@ -162,6 +166,11 @@ impl Idempotency {
         self.in_flight.look_up(account_id, key)
     }
 
+    /// How many keys this process works on, and how many duplicates wait for them. Costs two numbers.
+    pub fn in_flight_counts(&self) -> InFlightCounts {
+        self.in_flight.counts()
+    }
+
     /// Ends every wait of a duplicate for the first request, now and from now on: the process is
     /// stopping.
     pub fn end_waits(&self) {
@@ -225,10 +234,15 @@ impl Idempotency {
                 }
             };
             match conclusion {
-                Conclusion::Stored { record, replayed } => {
+                Conclusion::Stored {
+                    record,
+                    replayed,
+                    taken_over,
+                } => {
                     return Outcome::Stored {
                         record,
                         replayed: replayed || shared,
+                        taken_over: taken_over && !shared,
                     };
                 }
                 Conclusion::Reused => return Outcome::Reused,

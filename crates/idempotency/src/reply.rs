@@ -89,6 +89,8 @@ pub struct Failure {
     pub cause: Arc<str>,
     /// Whether the same transaction may succeed if it runs again.
     pub run_again: RunAgain,
+    /// Whether the request may have been executed all the same.
+    pub is_unknown: bool,
 }
 
 /// Whether a transaction that failed may succeed if it runs again. All that it did is undone.
@@ -133,19 +135,26 @@ impl Failure {
                 ..Self::from(error)
             }
         } else {
-            Self::unavailable(format!(
-                "COMMIT was not acknowledged, the outcome is unknown: {error}"
-            ))
+            Self {
+                is_unknown: true,
+                ..Self::unavailable(format!(
+                    "COMMIT was not acknowledged, the outcome is unknown: {error}"
+                ))
+            }
         }
     }
 
     /// No answer in time. After COMMIT was sent the outcome is unknown.
     pub(crate) fn deadline(committing: bool) -> Self {
-        Self::unavailable(if committing {
+        let cause = if committing {
             "no answer to COMMIT within the database deadline, the outcome is unknown"
         } else {
             "the database deadline is over"
-        })
+        };
+        Self {
+            is_unknown: committing,
+            ..Self::unavailable(cause)
+        }
     }
 
     /// Logs the cause. Once for each request: its duplicates share the failure and log nothing.
@@ -164,6 +173,7 @@ impl Failure {
             kind,
             cause: cause.to_string().into(),
             run_again: RunAgain::Never,
+            is_unknown: false,
         }
     }
 }

@@ -83,8 +83,10 @@ pub enum Outcome {
     Stored {
         /// What to render, the first time as every time.
         record: Arc<Record>,
-        /// Whether an earlier request executed it.
+        /// Whether an earlier request executed it, or began to.
         replayed: bool,
+        /// Whether this request ended what an earlier one had begun. Then it is `replayed` too.
+        taken_over: bool,
     },
     /// The key belongs to another request.
     Reused,

@@ -166,7 +166,10 @@ impl Idempotency {
             }
         })?;
 
+        let claiming = Instant::now();
         let claimed = claim::claim(&mut tx, request, self.retention).await?;
+        let is_held = matches!(claimed, Claim::HeldElsewhere);
+        self.pool.observer().claimed(claiming.elapsed(), is_held);
         drop(patient);
         let found = match claimed {
             Claim::Mine => None,
@@ -194,6 +197,9 @@ impl Idempotency {
                 ControlFlow::Break(reply)
             }
             Err(Rejection::Failed(failure)) => {
+                if failure.run_again == RunAgain::WhenUnlocked {
+                    self.pool.observer().gave_up_a_row();
+                }
                 // The failure stands whether or not the ROLLBACK is answered; only an answered one
                 // gives the connection back.
                 if tx.rollback().await.is_ok() {
@@ -209,6 +215,7 @@ impl Idempotency {
                 TxOutcome::Concluded(Conclusion::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
+                    taken_over: false,
                 })
             }
             ControlFlow::Continue(pending) => TxOutcome::Pending(pending),
@@ -228,6 +235,7 @@ pub(crate) fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusi
         Ok(true) => Conclusion::Stored {
             record,
             replayed: true,
+            taken_over: false,
         },
         Ok(false) => Conclusion::Reused,
         Err(unknown) => return Err(Failure::unavailable(unknown)),

@@ -86,7 +86,9 @@ pub(crate) async fn create(
     };
     let request = Request::new(TENANT, key, &input);
     match idempotency.run(request, MoveMoney { body }).await {
-        Outcome::Stored { record, replayed } => render(&record.reply, replayed),
+        Outcome::Stored {
+            record, replayed, ..
+        } => render(&record.reply, replayed),
         Outcome::Reused => {
             HttpResponse::UnprocessableEntity().body("the key belongs to another request")
         }

@@ -72,7 +72,9 @@ pub(crate) async fn create(
     };
     let request = Request::new(TENANT, key, &input);
     match idempotency.run(request, BookSeat { body }).await {
-        Outcome::Stored { record, replayed } => render(&record.reply, replayed),
+        Outcome::Stored {
+            record, replayed, ..
+        } => render(&record.reply, replayed),
         Outcome::Reused => {
             let message = "the key belongs to another request";
             (StatusCode::UNPROCESSABLE_ENTITY, message).into_response()

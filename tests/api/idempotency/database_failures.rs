@@ -142,7 +142,9 @@ fn failure(outcome: Outcome) -> Failure {
 
 fn stored(outcome: Outcome) -> (String, bool) {
     match outcome {
-        Outcome::Stored { record, replayed } => (
+        Outcome::Stored {
+            record, replayed, ..
+        } => (
             String::from_utf8(record.reply.body.clone()).unwrap(),
             replayed,
         ),

@@ -293,7 +293,9 @@ impl Subject {
 
     fn compare(&mut self, outcome: &Outcome, expected: Expected) {
         let got = match outcome {
-            Outcome::Stored { record, replayed } => {
+            Outcome::Stored {
+                record, replayed, ..
+            } => {
                 let status = record.reply.status;
                 let body = &record.reply.body;
                 match (replayed, expected) {

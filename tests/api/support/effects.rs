@@ -146,7 +146,9 @@ pub const LONG: Duration = Duration::from_secs(30);
 /// The record of an outcome that is definite.
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
-        Outcome::Stored { record, replayed } => (record, replayed),
+        Outcome::Stored {
+            record, replayed, ..
+        } => (record, replayed),
         Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => {
             panic!("not stored: {outcome:?}")
         }

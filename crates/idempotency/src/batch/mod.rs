@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use crate::{
-    Command, Failure, Idempotency, Outcome, Rejection, Request, conclude,
+    Command, Failure, Idempotency, Outcome, RanAlone, Rejection, Request, conclude,
     in_flight::{Conclusion, Leadership},
 };
 use alone::{Alone, Cause};
@@ -139,8 +139,11 @@ impl<R: Rows> Batches<R> {
             .idempotency
             .execute(request, &*command, leadership, until);
         let mut cause = Cause::ItsAccount;
+        let observer = self.idempotency.pool.observer();
+        let mut because = RanAlone::AccountHeldUp;
         if !self.alone.holds(account) {
             cause = Cause::ItsBatchFailed;
+            because = RanAlone::BatchFailed;
             let (answer, answered) = oneshot::channel();
             let (deciding, bytes) = (Arc::clone(&command), command.weight());
             let member = Member {
@@ -155,11 +158,15 @@ impl<R: Rows> Batches<R> {
             }
             match answered.await {
                 Ok(Ended::Concluded(conclusion)) => return conclusion,
-                Ok(Ended::Undecided) => return execute.await,
+                Ok(Ended::Undecided) => {
+                    observer.ran_alone(RanAlone::Undecided);
+                    return execute.await;
+                }
                 // The batch failed. It is not known yet which of its members is to blame.
                 Err(_) => {}
             }
         }
+        observer.ran_alone(because);
         self.alone.run(account, cause, until, execute).await
     }
 }

@@ -61,7 +61,20 @@ impl From<PgConnection> for Clean {
 
 impl Batch {
     /// Runs the batch. Returns the connection if it is clean.
-    pub(super) async fn run<R: Rows>(mut self, members: Vec<Member<R>>) -> Option<Clean> {
+    pub(super) async fn run<R: Rows>(self, members: Vec<Member<R>>) -> Option<Clean> {
+        let (requests, began) = (members.len(), Instant::now());
+        let observer = Arc::clone(self.idempotency.pool.observer());
+        let mut committed = false;
+        let connection = self.run_until_end(members, &mut committed).await;
+        observer.ended_batch(requests, began.elapsed(), committed);
+        connection
+    }
+
+    async fn run_until_end<R: Rows>(
+        mut self,
+        members: Vec<Member<R>>,
+        committed: &mut bool,
+    ) -> Option<Clean> {
         let committed_by = Instant::now() + self.idempotency.settings.database_deadline;
         let prepared_by = committed_by.min(Instant::now() + PREPARE_LIMIT);
         let begun = timeout_at(prepared_by, self.begin()).await;
@@ -76,7 +89,10 @@ impl Batch {
         };
         let preparing = self.prepare(&mut connection, now, members);
         let won = match timeout_at(prepared_by, preparing).await {
-            Ok(Ok(won)) if won.is_empty() => return rolled_back(connection).await,
+            Ok(Ok(won)) if won.is_empty() => {
+                *committed = true;
+                return rolled_back(connection).await;
+            }
             Ok(Ok(won)) => won,
             Ok(Err(error)) if is_of_its_members(&error) => {
                 tracing::debug!(%error, "a batch failed; its requests run alone");
@@ -91,10 +107,12 @@ impl Batch {
         self.turn = None;
         let unknown = match timeout_at(committed_by, claims::commit(&mut connection)).await {
             Ok(Ok(())) => {
+                *committed = true;
                 for (member, record) in won {
                     member.conclude(Conclusion::Stored {
                         record: Arc::new(record),
                         replayed: false,
+                        taken_over: false,
                     });
                 }
                 return Some(connection.into());

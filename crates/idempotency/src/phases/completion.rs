@@ -13,7 +13,7 @@ use super::{
     COMPLETION_RESERVE, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
     LeasedOperation, Phases, in_doubt, lease,
 };
-use crate::{Failure, FailureKind, RunAgain, connection::begin, reply};
+use crate::{CallAnswer, Failure, FailureKind, RunAgain, connection::begin, reply};
 
 /// The first pause before an outcome that could not be written is written again, and the longest:
 /// each is twice the one before, with jitter. Short against the database deadline, which ends the
@@ -32,6 +32,7 @@ impl<E: ExternalEffect> Phases<E> {
         leased: LeasedOperation<E::Operation>,
     ) -> CompletionOutcome {
         let LeaseSettings { lease, call_limit } = self.settings;
+        let asked = Instant::now();
         let called = if leased.lease.since.elapsed() + call_limit + COMPLETION_RESERVE > lease {
             let late = "too little of the lease is left to ask for the effect";
             CallOutcome::NotExecuted(Failure::unavailable(late))
@@ -44,8 +45,18 @@ impl<E: ExternalEffect> Phases<E> {
                     CallOutcome::Unknown(Failure::unavailable(silent))
                 })
         };
+        let answer = match &called {
+            CallOutcome::Answered(_) => CallAnswer::Answered,
+            CallOutcome::NotExecuted(_) => CallAnswer::NotExecuted,
+            CallOutcome::Unknown(_) => CallAnswer::Unknown,
+        };
+        let observer = self.idempotency.pool.observer();
+        observer.called(E::KIND, asked.elapsed(), answer);
         match self.complete(&leased, &called).await {
             Ok(completed) => {
+                if let CompletionOutcome::Completed(record) = &completed {
+                    observer.completed(E::KIND, record.reply.status);
+                }
                 if let (CompletionOutcome::LeaseLost, CallOutcome::Answered(_)) =
                     (&completed, &called)
                 {

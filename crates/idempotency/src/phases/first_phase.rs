@@ -93,10 +93,14 @@ impl<E: ExternalEffect> Phases<E> {
                 }
                 TxOutcome::Concluded(conclusion) => return conclusion,
             };
-            let replayed = leased.lease.taken_over;
+            let taken_over = leased.lease.taken_over;
             match self.call_and_complete(leased).await {
                 CompletionOutcome::Completed(record) => {
-                    return Conclusion::Stored { record, replayed };
+                    return Conclusion::Stored {
+                        record,
+                        replayed: taken_over,
+                        taken_over,
+                    };
                 }
                 CompletionOutcome::Failed(failure) => return Conclusion::Failed(failure),
                 CompletionOutcome::LeaseLost => may_begin.store(false, Ordering::Relaxed),

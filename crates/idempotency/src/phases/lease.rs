@@ -141,6 +141,57 @@ pub(super) async fn take_over(
     .await
 }
 
+/// What is in flight of one kind, on all replicas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leased {
+    /// A process holds the lease.
+    pub running: i64,
+    /// The lease is over: the operation waits for a retry or a reconciler.
+    pub waiting: i64,
+    /// Those of both that may have been executed.
+    pub in_doubt: i64,
+    /// When the oldest of them began, by the clock of the machine that began it.
+    pub oldest: Option<DateTime<Utc>>,
+}
+
+/// Counts what is in flight of a kind: of at most `limit` operations, those first that a reconciler takes
+/// over first. Takes no lock.
+pub async fn leased(
+    connection: &mut PgConnection,
+    kind: &str,
+    limit: i64,
+) -> Result<Leased, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"
+        SELECT count(*) FILTER (WHERE leased_until > now()) AS "running!",
+               count(*) FILTER (WHERE leased_until <= now()) AS "waiting!",
+               count(*) FILTER (WHERE in_doubt) AS "in_doubt!",
+               (array_agg(operation ORDER BY operation))[1] AS oldest
+          FROM (SELECT leased_until, in_doubt, operation
+                  FROM idempotency_leases
+                 WHERE kind = $1
+                 ORDER BY recover_after
+                 LIMIT $2) AS leased
+        "#,
+        kind,
+        limit,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(Leased {
+        running: found.running,
+        waiting: found.waiting,
+        in_doubt: found.in_doubt,
+        oldest: found.oldest.as_ref().and_then(made_at),
+    })
+}
+
+/// An operation's id begins with the time at which it was made.
+fn made_at(operation: &Uuid) -> Option<DateTime<Utc>> {
+    let (seconds, nanos) = operation.get_timestamp()?.to_unix();
+    DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)
+}
+
 /// Whether an operation of this kind waits that no process works on.
 pub(super) async fn is_any_abandoned(
     connection: &mut PgConnection,

@@ -25,6 +25,8 @@ use uuid::Uuid;
 use crate::{Failure, FailureKind, Idempotency, Record, Rejection, Reply};
 use lease::Lease;
 
+pub use lease::{Leased, leased};
+
 /// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
 /// to complete. A holder with less would still be asking when another process may take over.
 pub const COMPLETION_RESERVE: Duration = Duration::from_secs(5);
@@ -222,11 +224,15 @@ impl<E: ExternalEffect> Phases<E> {
 /// A failure once the effect may have happened: a row that stayed locked doesn't mean that nothing
 /// was done.
 fn in_doubt(failure: Failure) -> Failure {
-    match failure.kind {
+    let failure = match failure.kind {
         FailureKind::Busy => Failure::unavailable(format!(
             "the outcome could not be written: {}",
             failure.cause
         )),
         FailureKind::Unavailable | FailureKind::Unsupported | FailureKind::Internal => failure,
+    };
+    Failure {
+        is_unknown: true,
+        ..failure
     }
 }

@@ -27,7 +27,7 @@ use chrono::TimeDelta;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
 use crate::{
-    Idempotency, Outcome, Record, Request,
+    Idempotency, Observer, Outcome, Record, Request,
     in_flight::{Conclusion, EntryId},
     transaction::compare,
 };
@@ -49,6 +49,7 @@ const ENTRY_OVERHEAD: usize = 300;
 pub struct ReplayCache {
     entries: Cache<EntryId, Entry>,
     clock: DatabaseClock,
+    observer: Arc<dyn Observer>,
 }
 
 #[derive(Clone)]
@@ -75,6 +76,7 @@ impl ReplayCache {
                 .time_to_live(idempotency.settings.retention.min(REMEMBERED_MAX))
                 .build(),
             clock: DatabaseClock::new(idempotency.pool.clone(), idempotency.runtime.clone()),
+            observer: Arc::clone(idempotency.pool.observer()),
         }
     }
 
@@ -85,7 +87,9 @@ impl ReplayCache {
         request: Request,
         execute: impl FnOnce(Request) -> F,
     ) -> Outcome {
-        if let Some(outcome) = self.look_up(&request) {
+        let found = self.look_up(&request);
+        self.observer.looked_up(found.is_some());
+        if let Some(outcome) = found {
             return outcome;
         }
         let server = self.clock.showing().map(|showing| showing.server);
@@ -105,7 +109,15 @@ impl ReplayCache {
             return None;
         }
         match compare(request, record).ok()? {
-            Conclusion::Stored { record, replayed } => Some(Outcome::Stored { record, replayed }),
+            Conclusion::Stored {
+                record,
+                replayed,
+                taken_over,
+            } => Some(Outcome::Stored {
+                record,
+                replayed,
+                taken_over,
+            }),
             Conclusion::Reused => Some(Outcome::Reused),
             Conclusion::HeldElsewhere | Conclusion::Unfinished | Conclusion::Failed(_) => None,
         }

@@ -79,7 +79,9 @@ pub fn request(account_id: Uuid, key: &str, path: &str, body: &str) -> Request {
 /// The record of an outcome that is definite, and whether it is a replay.
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
-        Outcome::Stored { record, replayed } => (record, replayed),
+        Outcome::Stored {
+            record, replayed, ..
+        } => (record, replayed),
         other @ (Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_)) => {
             panic!("not stored: {other:?}")
         }
