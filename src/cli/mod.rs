@@ -30,7 +30,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A payments API in which a retried request never charges twice.
 #[derive(Debug, Parser)]
-#[command(name = "charge-once", version)]
+#[command(name = "charge-once", version = crate::VERSION)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,

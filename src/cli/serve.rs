@@ -27,7 +27,7 @@ fn banner(address: SocketAddr, config: &Config) -> String {
     let url = reachable(address);
     let mut text = format!(
         "charge-once {} serves {url}\n  Swagger UI  {url}/swagger-ui/\n",
-        env!("CARGO_PKG_VERSION"),
+        crate::VERSION,
     );
     let shared = matches!(config.database, DatabaseLocation::Url(_));
     match &config.dev_api_key {
