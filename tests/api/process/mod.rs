@@ -2,5 +2,6 @@
 
 mod first_use;
 mod logs;
+mod operator;
 mod program;
 mod session_defaults;
