@@ -4,4 +4,5 @@ mod first_use;
 mod logs;
 mod operator;
 mod program;
+mod roles;
 mod session_defaults;
