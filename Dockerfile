@@ -1,6 +1,6 @@
 # An image with one program, charge-once. It needs no shell script and installs no package.
 #
-#   docker build -t charge-once .
+#   docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) -t charge-once .
 #   docker run -e DATABASE_URL=postgres://… -p 8080:8080 charge-once
 
 FROM rust:1-bookworm AS build
@@ -38,15 +38,28 @@ COPY .sqlx .sqlx
 COPY migrations migrations
 COPY crates crates
 COPY examples examples
+COPY build.rs build.rs
 COPY src src
+# The context has no .git. The commit is for `charge-once --version`.
+ARG COMMIT
 # Cargo compares times, and a file from a checkout can be older than the empty one it replaces.
-RUN find src crates -name '*.rs' -exec touch {} + \
+RUN export CHARGE_ONCE_COMMIT="$COMMIT" \
+    && find src crates -name '*.rs' -exec touch {} + \
     && cargo build --profile dist --locked
 
 # The Debian release of the build image, for the same C library. TLS and its root certificates are
 # compiled in, so no package is needed.
 FROM debian:bookworm-slim
 COPY --from=build /build/target/dist/charge-once /usr/local/bin/charge-once
+
+ARG COMMIT
+ARG VERSION
+LABEL org.opencontainers.image.title="charge-once" \
+      org.opencontainers.image.description="A payments API in which a retried request never charges twice" \
+      org.opencontainers.image.source="https://github.com/charge-once/charge-once" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT"
 
 # A number, so that Kubernetes can verify that it isn't root. The program owns and writes no file.
 USER 10001:10001

@@ -139,6 +139,11 @@ retry-test: ## prove the retry code of small clients in Python and Node against 
 	@scripts/install-postgres
 	@examples/retry_tests/run
 
+.PHONY: deploy-check
+deploy-check: ## check the manifests for Kubernetes and the unit for systemd
+	cargo build --locked
+	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/debug/charge-once scripts/deploy-check
+
 .PHONY: openapi
 openapi: ## write openapi/openapi.json from the code
 	@scripts/openapi

@@ -53,3 +53,6 @@ pub mod config;
 pub mod database;
 
 pub mod telemetry;
+
+/// The version, followed by the commit that the program was built from, where that is known.
+pub const VERSION: &str = env!("CHARGE_ONCE_VERSION");

@@ -13,6 +13,13 @@ const DATABASE: &[&str] = &[
     "DATABASE_DEADLINE",
 ];
 
+/// How long rows are kept.
+const RETENTION: &[&str] = &[
+    "EVENT_RETENTION",
+    "OPERATION_RETENTION",
+    "REQUEST_LOG_RETENTION",
+];
+
 /// How the card processor across a network is asked.
 const PROCESSOR_CALLS: &[&str] = &[
     "PROCESSOR_URL",
@@ -53,7 +60,14 @@ fn reads(command: &str, variable: &str) -> bool {
         "serve" => !is_in(&[SIMULATOR_ONLY]),
         "processor" => is_in(&[SIMULATOR_ONLY, SIMULATOR_TOO, LOGS]),
         "migrate" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
-        "sweep" | "api-key" | "webhooks retry" => is_in(&[DATABASE, LOGS]),
+        "api-key" | "webhooks retry" => is_in(&[DATABASE, LOGS]),
+        "sweep" => is_in(&[DATABASE, RETENTION, LOGS]),
+        // These migrate nothing.
+        "check" => {
+            let is_kept = variable == "EVENT_RETENTION" || is_in(&[DATABASE, LOGS]);
+            is_kept && variable != "MIGRATE_ON_START"
+        }
+        "keys" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
         "operations" => variable == "IDEMPOTENCY_TTL" || is_in(&[DATABASE, PROCESSOR_CALLS, LOGS]),
         "healthcheck" => ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS"].contains(&variable),
         // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two. The
@@ -92,6 +106,7 @@ mod tests {
     fn every_name_is_a_variable_and_every_variable_is_read_by_a_command() {
         for list in [
             DATABASE,
+            RETENTION,
             PROCESSOR_CALLS,
             SIMULATOR_ONLY,
             SIMULATOR_TOO,

@@ -5,9 +5,13 @@
 
 mod api_client;
 pub mod api_key;
+mod aside;
+mod check;
+mod completions;
 mod config_table;
 mod healthcheck;
 mod help;
+mod keys;
 mod migrate;
 mod openapi;
 pub mod operations;
@@ -34,7 +38,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A payments API in which a retried request never charges twice.
 #[derive(Debug, Parser)]
-#[command(name = "charge-once", version)]
+#[command(name = "charge-once", version = crate::VERSION)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -50,7 +54,15 @@ pub enum Command {
     /// Migrates the database schema.
     Migrate,
     /// Removes expired idempotency keys once, and prints how many there were.
-    Sweep,
+    Sweep(sweep::Arguments),
+    /// Checks everything that must always hold, in the rows of all accounts, and prints what does not.
+    ///
+    /// The exit code is 0 if everything holds, 1 if something does not, and 2 if that is not known.
+    /// EVENT_RETENTION must be as the servers have it, because older events are not missed.
+    Check(check::Arguments),
+    /// Shows what is known of an idempotency key, and lists those in flight.
+    #[command(subcommand)]
+    Keys(keys::Command),
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
     ApiKey(api_key::Command),
@@ -61,6 +73,8 @@ pub enum Command {
     Openapi,
     /// Prints the table of environment variables in Markdown.
     ConfigTable,
+    /// Prints what a shell needs to complete commands and options.
+    Completions(completions::Arguments),
     /// Asks the server at BIND_ADDRESS whether it is ready; exit code 0 if it is.
     Healthcheck(healthcheck::Arguments),
     /// Charges a test card through a running service; killed and run again with --store, once.
@@ -90,7 +104,8 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Serve => serve::run(),
         Command::Processor => processor::run(),
         Command::Migrate => migrate::run(),
-        Command::Sweep => sweep::run(),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Keys(command) => keys::run(command),
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),
         Command::Openapi => openapi::run(),
@@ -99,7 +114,9 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Webhooks(command) => webhooks::run(command),
         Command::Trigger(arguments) => trigger::run(&arguments),
         Command::Seed(arguments) => seed::run(&arguments),
-        // Only `pay` has more exit codes than success and failure.
+        Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
+        // These two have more exit codes than success and failure.
+        Command::Check(arguments) => return Ok(check::run(&arguments)),
         Command::Pay(arguments) => return pay::run(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)

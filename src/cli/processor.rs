@@ -17,7 +17,7 @@ pub(super) fn run() -> Result<(), BoxError> {
             "charge-once {} serves the simulated card processor at {url}\n  \
              Ledger      {url}/ledger\n  Faults      {url}/faults\n\n\
              Start the API with it: PROCESSOR_URL={url} charge-once\n",
-            env!("CARGO_PKG_VERSION"),
+            crate::VERSION,
         ))?;
         Ok(service::serve(listener, database, &config, stop).await?)
     };

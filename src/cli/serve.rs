@@ -35,7 +35,7 @@ fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> 
     let url = reachable(address);
     let mut text = format!(
         "charge-once {} serves {url}\n  Swagger UI  {url}/swagger-ui/\n",
-        env!("CARGO_PKG_VERSION"),
+        crate::VERSION,
     );
     if let Some(scraped) = scraped {
         text.push_str(&format!("  Metrics     {}/metrics\n", reachable(scraped)));

@@ -21,7 +21,7 @@ use std::{
 
 pub use sqlx::PgConnection;
 use sqlx::{
-    Connection, PgPool,
+    ConnectOptions, Connection, PgPool,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -204,6 +204,16 @@ impl Database {
     /// A connection outside the pool, for work that must not take one from requests.
     pub async fn connect_aside(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await
+    }
+
+    /// A connection outside the pool for statements that read whole tables: that they take long is no
+    /// reason for a warning.
+    pub async fn connect_for_long_statements(&self) -> Result<PgConnection, sqlx::Error> {
+        self.options
+            .clone()
+            .disable_statement_logging()
+            .connect()
+            .await
     }
 
     /// Applies what is missing of the schema. Replicas that start together take turns.

@@ -2,10 +2,10 @@
 //!
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
-//! can't return another account's row. Only `api_keys`, `operations::list_waiting`,
-//! `operations::list_refused_refunds`, `test_accounts`, `webhook_queue` and
-//! `webhook_endpoints::lock_uncanceled` look at all accounts, for authentication, the command line and
-//! workers.
+//! can't return another account's row. Only `api_keys`, `invariants`, `leases`,
+//! `operations::list_waiting`, `operations::list_refused_refunds`, `sweepable`, `test_accounts`,
+//! `webhook_queue` and `webhook_endpoints::lock_uncanceled` look at all accounts, for authentication,
+//! the command line and workers.
 
 pub mod api_keys;
 pub mod charges;
@@ -13,8 +13,10 @@ pub mod checkout_steps;
 pub mod checkouts;
 mod columns;
 pub mod events;
+pub mod invariants;
 pub mod inventory;
 mod items;
+pub mod leases;
 pub mod manual_resolutions;
 mod money;
 pub mod old_rows;
@@ -24,6 +26,7 @@ pub mod page;
 pub mod refunds;
 pub mod request_log;
 pub mod slow_card;
+pub mod sweepable;
 pub mod test_accounts;
 mod unknown;
 pub mod webhook_deliveries;

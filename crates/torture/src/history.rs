@@ -261,7 +261,7 @@ impl Reply {
 /// A rule that did not hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
-    /// G1 to G9; `crates/torture/README.md` says what each is.
+    /// G1 to G9, or check; `crates/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
     /// The keys that it is about, as far as they are known.

@@ -321,6 +321,10 @@ async fn check(
     let accounts = database::account_ids(&pool, &world.accounts).await?;
     database::at_any_moment(&pool, history, &accounts, &world.profile).await?;
     database::at_the_end(&pool, history, &accounts, &world.profile).await?;
+    // The program's own check, which knows nothing of what the clients were told.
+    for wrong in world.wrong().await? {
+        history.violate("check", wrong);
+    }
     recovery::deliveries(world, &pool, &accounts, history).await?;
     if let Some(processor) = &world.processor {
         let theirs = world.cluster.pool(PROCESSOR_DATABASE);

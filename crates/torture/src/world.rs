@@ -3,11 +3,11 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use charge_once_client::transport::http_client_builder;
 use nix::sys::signal::Signal;
 use reqwest::Method;
@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) processor: Option<Process>,
     pub(crate) accounts: Vec<Account>,
     pub(crate) received: Received,
+    /// The program, and how its commands reach the database.
+    commands: (PathBuf, Vec<(String, String)>),
 }
 
 impl World {
@@ -101,9 +103,26 @@ impl World {
             processor,
             accounts,
             received,
+            commands: (program.to_owned(), direct),
         };
         world.prepare_accounts().await?;
         Ok(world)
+    }
+
+    /// What `charge-once check` finds wrong, a line each: an invariant, or a row that contradicts it.
+    pub(crate) async fn wrong(&self) -> anyhow::Result<Vec<String>> {
+        let (program, variables) = &self.commands;
+        let output = command(program, &["check"], variables).await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let told = String::from_utf8_lossy(&output.stdout);
+        match output.status.code() {
+            Some(0) => Ok(Vec::new()),
+            Some(1) => {
+                let wrong = told.lines().filter(|line| !line.starts_with("ok "));
+                Ok(wrong.map(str::to_owned).collect())
+            }
+            _ => bail!("`charge-once check` could not tell: {said}"),
+        }
     }
 
     /// A client whose requests go through the networks.
@@ -295,16 +314,25 @@ async fn run(
     arguments: &[&str],
     variables: &[(String, String)],
 ) -> anyhow::Result<String> {
-    let output = Command::new(program)
+    let output = command(program, arguments, variables).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments:?} failed: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a command of the program to its end, however it ends.
+async fn command(
+    program: &Path,
+    arguments: &[&str],
+    variables: &[(String, String)],
+) -> anyhow::Result<Output> {
+    Command::new(program)
         .args(arguments)
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .output()
         .await
-        .with_context(|| format!("{} can't be started", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{arguments:?} failed: {said}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        .with_context(|| format!("{} can't be started", program.display()))
 }
 
 async fn send(

@@ -153,6 +153,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
         "tests",
         "migrations",
         "scripts",
+        "deploy",
     ]
     .into_iter()
     .flat_map(files_below)
@@ -169,6 +170,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
         ".ci/",
         ".github/",
         "examples/",
+        "deploy/",
     ];
     for document in documents() {
         let prose = prose(&read(&document));

@@ -60,7 +60,9 @@ fn help_shows_each_command_s_variables() {
         (&["serve"][..], "RATE_LIMIT", "PROCESSOR_DATA_DIR"),
         (&["processor"], "PROCESSOR_DATA_DIR", "RATE_LIMIT"),
         (&["migrate"], "DATABASE_URL", "RATE_LIMIT"),
-        (&["sweep"], "DATABASE_URL", "RATE_LIMIT"),
+        (&["sweep"], "EVENT_RETENTION", "RATE_LIMIT"),
+        (&["check"], "EVENT_RETENTION", "MIGRATE_ON_START"),
+        (&["keys", "list"], "DATABASE_URL", "MIGRATE_ON_START"),
         (&["api-key"], "DATABASE_URL", "RATE_LIMIT"),
         (&["api-key", "create"], "DATA_DIR", "RATE_LIMIT"),
         (&["operations", "list"], "DATABASE_URL", "RATE_LIMIT"),
@@ -85,7 +87,9 @@ fn a_command_where_no_server_has_run_refuses_and_makes_nothing() {
         &["api-key", "create"],
         &["operations", "list"],
         &["operations", "resolve", &id, "done", "--by", "Ada"],
+        &["keys", "list", "--in-flight"],
         &["sweep"],
+        &["sweep", "--dry-run"],
         &["migrate"],
     ] {
         let complaint = complaint_of(arguments, &[("DATA_DIR", &data_dir)]);

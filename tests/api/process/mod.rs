@@ -3,6 +3,8 @@
 mod first_use;
 mod logs;
 mod metrics;
+mod operator;
 mod program;
 mod request_lines;
+mod roles;
 mod session_defaults;

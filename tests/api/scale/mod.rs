@@ -5,7 +5,7 @@ mod locks;
 mod neighbors;
 mod plans;
 mod retention;
-mod statements;
+pub mod statements;
 mod strangers;
 mod tables;
 mod turns;

@@ -11,6 +11,7 @@
 //! | G7 | events are the changes, in order, and each wanted one was received |
 //! | G8 | after the last fault everything is back to normal by itself |
 //! | G9 | memory, file descriptors and connections stay bounded |
+//! | check | `charge-once check` finds nothing, once no request is in flight |
 
 pub(crate) mod database;
 pub(crate) mod evidence;

@@ -1,0 +1,148 @@
+//! `charge-once check`: whether everything that must always hold does, in the rows of all accounts.
+//!
+//! Promise: it only reads, in one snapshot, beside a running server and its requests. "It holds" is said
+//! of all invariants or of none: where one could not be checked, that is an error.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{BoxError, aside, print, say, session};
+use crate::{
+    database::Database,
+    store::invariants::{FOUND_MAX, INVARIANTS, Invariant, Violations},
+};
+
+/// The exit code if something doesn't hold.
+const VIOLATED: u8 = 1;
+
+/// The exit code if something could not be checked.
+const NOT_KNOWN: u8 = 2;
+
+/// How it is checked and shown.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// How long all of it may take, from 1s to 24h.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = aside::limit)]
+    timeout: Duration,
+}
+
+/// What came of one invariant.
+struct Checked {
+    invariant: &'static Invariant,
+    violations: Violations,
+    took: Duration,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let code = check(arguments).unwrap_or_else(|error| {
+        say(&format!("nothing is known: {error}"));
+        NOT_KNOWN
+    });
+    ExitCode::from(code)
+}
+
+fn check(arguments: &Arguments) -> Result<u8, BoxError> {
+    let config = aside::config()?;
+    let kept = config.retention.events;
+    let mut checked = Vec::new();
+    session::once(&config, async |database| {
+        checked = check_all(database, arguments.timeout, kept).await?;
+        Ok(())
+    })?;
+    let violated = checked.iter().filter(|one| !one.holds()).count();
+    if arguments.json {
+        print(&as_json(&checked).to_string())?;
+    } else {
+        for one in &checked {
+            show(one)?;
+        }
+        print(&match violated {
+            0 => format!("All {} invariants hold.", checked.len()),
+            _ => format!("{violated} of {} invariants do not hold.", checked.len()),
+        })?;
+    }
+    Ok(if violated == 0 { 0 } else { VIOLATED })
+}
+
+async fn check_all(
+    database: &Database,
+    limit: Duration,
+    kept: Option<Duration>,
+) -> Result<Vec<Checked>, BoxError> {
+    aside::look(database, limit, async |snapshot| {
+        let mut checked = Vec::new();
+        for (number, invariant) in (1..).zip(INVARIANTS) {
+            let (name, all) = (invariant.name, INVARIANTS.len());
+            say(&format!("checking {name}, {number} of {all}"));
+            let began = Instant::now();
+            let violations = invariant.violations(snapshot, kept).await;
+            checked.push(Checked {
+                invariant,
+                violations: violations.map_err(|error| format!("{name}: {error}"))?,
+                took: began.elapsed(),
+            });
+        }
+        Ok(checked)
+    })
+    .await
+}
+
+impl Checked {
+    fn holds(&self) -> bool {
+        self.violations.found.is_empty()
+    }
+}
+
+fn show(checked: &Checked) -> Result<(), BoxError> {
+    let Checked {
+        invariant,
+        violations,
+        took,
+    } = checked;
+    let holds = if checked.holds() { "ok   " } else { "WRONG" };
+    print(&format!(
+        "{holds}  {}: {}  ({took:.1?})",
+        invariant.name, invariant.promise
+    ))?;
+    for violation in &violations.found {
+        print(&format!(
+            "       {}  {}: {}",
+            violation.account, violation.object, violation.found
+        ))?;
+    }
+    if violations.has_more {
+        print(&format!("       and more than these {FOUND_MAX}"))?;
+    }
+    Ok(())
+}
+
+fn as_json(checked: &[Checked]) -> Value {
+    let invariants = checked.iter().map(|one| {
+        let violations = one.violations.found.iter().map(|violation| {
+            json!({
+                "account": violation.account.to_string(),
+                "object": violation.object,
+                "found": violation.found,
+            })
+        });
+        json!({
+            "name": one.invariant.name,
+            "promise": one.invariant.promise,
+            "holds": one.holds(),
+            "violations": violations.collect::<Value>(),
+            "has_more": one.violations.has_more,
+            "milliseconds": u64::try_from(one.took.as_millis()).unwrap_or(u64::MAX),
+        })
+    });
+    json!({
+        "holds": checked.iter().all(Checked::holds),
+        "invariants": invariants.collect::<Value>(),
+    })
+}

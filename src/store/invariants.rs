@@ -1,0 +1,433 @@
+//! What must hold of the rows of all accounts at any moment, for `charge-once check`.
+//!
+//! Promise: each statement only reads, takes no lock that a request waits for, and returns at most
+//! [`FOUND_MAX`] + 1 violations. It reads tables whole: a person runs it, and no request waits for it.
+//! Run all of them in one snapshot. Test accounts that have ended are passed over, since the sweep
+//! removes their rows in batches.
+//!
+//! A CHECK of the schema guards some of these as well. The statement still looks: a constraint may
+//! have been dropped for a repair by hand, or a backup restored in parts.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, Row, error::BoxDynError, postgres::types::PgInterval};
+use uuid::Uuid;
+
+use crate::domain::ids::{
+    AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, WebhookDeliveryId,
+};
+
+/// Violations of one invariant that are returned; the statements ask for one more.
+pub const FOUND_MAX: usize = 100;
+
+/// Something that must hold at any moment.
+#[derive(Debug)]
+pub struct Invariant {
+    /// Its name, for programs.
+    pub name: &'static str,
+    /// What holds, in a sentence.
+    pub promise: &'static str,
+    /// Columns: account_id, id (or NULL), name (of what has no id), found.
+    sql: &'static str,
+    /// How the ids are shown.
+    show: fn(Uuid) -> String,
+}
+
+/// A row that contradicts an invariant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its id, with the prefix that clients know, or its name: an idempotency key, a sku.
+    pub object: String,
+    /// What is wrong with it.
+    pub found: String,
+}
+
+/// A violation of what holds, and whether there are more than [`FOUND_MAX`].
+#[derive(Debug, Default)]
+pub struct Violations {
+    /// At most [`FOUND_MAX`].
+    pub found: Vec<Violation>,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+/// Completes a statement. `kept.since` is the time from which events are certain to be kept: an hour
+/// less than the retention, so that a sweep of this moment doesn't matter. The planner must not expect
+/// the limit to end the search early, because it hardly ever does; hence `MATERIALIZED`.
+macro_rules! statement {
+    ($($sql:expr),+ $(,)?) => {
+        concat!(
+            "WITH kept AS (
+                SELECT coalesce(now() - $1::interval + interval '1 hour', '-infinity') AS since),
+             violation (account_id, id, name, found) AS MATERIALIZED (",
+            $($sql,)+
+            ")
+             SELECT account_id, id, name, found
+               FROM violation
+              WHERE NOT EXISTS (SELECT FROM accounts
+                                 WHERE accounts.id = violation.account_id
+                                   AND accounts.test_until <= now())
+              LIMIT 101"
+        )
+    };
+}
+
+/// Each new object has one event that tells of it, and each of these events has an object. The events
+/// hold ids as clients see them, so they are decoded: 26 digits of five bits, the first two zero.
+macro_rules! told_once {
+    ($table:literal, $prefix:literal, $types:literal, $ended:literal) => {
+        statement!(
+            "WITH told AS MATERIALIZED (
+                SELECT account_id, object ->> 'id' AS shown, count(*) AS times
+                  FROM events
+                 WHERE type IN (", $types, ") AND created_at > (SELECT since FROM kept)
+                 GROUP BY account_id, object ->> 'id'),
+             born AS MATERIALIZED (
+                SELECT account_id, shown, times,
+                       CASE WHEN shown ~ '^", $prefix, "_[0-7][0-9a-hjkmnp-tv-z]{25}$' THEN (
+                           SELECT (lpad(to_hex(substring(bits FROM 3 FOR 64)::bit(64)::bigint), 16, '0')
+                                   || lpad(to_hex(substring(bits FROM 67 FOR 64)::bit(64)::bigint), 16, '0'))::uuid
+                             FROM (SELECT string_agg(
+                                              (position(substr(right(shown, 26), at, 1)
+                                                        IN '0123456789abcdefghjkmnpqrstvwxyz')
+                                               - 1)::bit(5)::text, '' ORDER BY at)::bit(130) AS bits
+                                     FROM generate_series(1, 26) AS at) AS digits)
+                       END AS id
+                  FROM told)
+             SELECT object.account_id, object.id, NULL::text, 'no event tells that it was made'
+               FROM ", $table, " AS object
+               LEFT JOIN born ON born.account_id = object.account_id AND born.id = object.id
+              WHERE object.created_at > (SELECT since FROM kept) AND (", $ended, ")
+                AND born.id IS NULL
+             UNION ALL
+             SELECT account_id, id, shown, format('%s events tell that it was made', times)
+               FROM born
+              WHERE times > 1
+             UNION ALL
+             SELECT born.account_id, NULL, born.shown, 'an event tells that it was made, and it does not exist'
+               FROM born
+               LEFT JOIN ", $table, " AS object
+                 ON object.account_id = born.account_id AND object.id = born.id
+              WHERE object.id IS NULL"
+        )
+    };
+}
+
+/// All of them, in the order in which they are checked.
+pub const INVARIANTS: &[Invariant] = &[
+    Invariant {
+        name: "refunds_add_up",
+        promise: "what a charge says was refunded is the sum of its refunds",
+        sql: statement!(
+            "SELECT charge.account_id, charge.id, NULL::text,
+                    format('amount_refunded is %s, and its refunds are %s',
+                           charge.amount_refunded, coalesce(refunds.total, 0))
+               FROM charges AS charge
+               LEFT JOIN (SELECT account_id, charge_id, sum(amount) AS total
+                            FROM refunds
+                           WHERE status <> 'failed'
+                           GROUP BY account_id, charge_id) AS refunds
+                 ON refunds.account_id = charge.account_id AND refunds.charge_id = charge.id
+              WHERE charge.amount_refunded <> coalesce(refunds.total, 0)"
+        ),
+        show: |id| ChargeId(id).to_string(),
+    },
+    Invariant {
+        name: "charges_within_bounds",
+        promise: "no charge has captured more than its amount, or refunded more than it captured",
+        sql: statement!(
+            "SELECT account_id, id, NULL::text,
+                    format('status %s, amount %s, captured %s, refunded %s',
+                           status, amount, amount_captured, amount_refunded)
+               FROM charges
+              WHERE amount_captured NOT BETWEEN 0 AND amount
+                 OR amount_refunded
+                    NOT BETWEEN 0 AND CASE WHEN released THEN amount ELSE amount_captured END
+                 OR (status <> 'succeeded' AND (amount_captured > 0 OR amount_refunded > 0))"
+        ),
+        show: |id| ChargeId(id).to_string(),
+    },
+    Invariant {
+        name: "refunds_in_the_currency_of_their_charge",
+        promise: "a refund has the currency of its charge",
+        sql: statement!(
+            "SELECT refund.account_id, refund.id, NULL::text,
+                    format('its currency is %s, and that of its charge is %s',
+                           refund.currency, charge.currency)
+               FROM refunds AS refund
+               JOIN charges AS charge
+                 ON charge.account_id = refund.account_id AND charge.id = refund.charge_id
+              WHERE refund.currency <> charge.currency"
+        ),
+        show: |id| RefundId(id).to_string(),
+    },
+    Invariant {
+        name: "orders_paid_in_full",
+        promise: "a paid order has a succeeded charge of its total, which names the order",
+        sql: statement!(
+            "SELECT orders.account_id, orders.id, NULL::text,
+                    format('its total is %s %s, and its charge is %s: %s %s',
+                           orders.amount, orders.currency, charge.status, charge.amount,
+                           charge.currency)
+               FROM orders
+               JOIN charges AS charge
+                 ON charge.account_id = orders.account_id AND charge.id = orders.charge_id
+              WHERE charge.amount <> orders.amount OR charge.currency <> orders.currency
+                 OR charge.status <> 'succeeded' OR charge.order_id IS DISTINCT FROM orders.id"
+        ),
+        show: |id| OrderId(id).to_string(),
+    },
+    Invariant {
+        name: "orders_charged_once",
+        promise: "an order has at most one charge that took money",
+        sql: statement!(
+            "SELECT account_id, order_id, NULL::text, format('%s of its charges succeeded', count(*))
+               FROM charges
+              WHERE status = 'succeeded' AND order_id IS NOT NULL
+              GROUP BY account_id, order_id
+             HAVING count(*) > 1"
+        ),
+        show: |id| OrderId(id).to_string(),
+    },
+    Invariant {
+        name: "charges_pay_their_order",
+        promise: "a charge that took money for an order and kept it has paid the order",
+        sql: statement!(
+            "SELECT charge.account_id, charge.id, NULL::text,
+                    format('the order is %s, and another charge or none has paid it', orders.status)
+               FROM charges AS charge
+               JOIN orders ON orders.account_id = charge.account_id AND orders.id = charge.order_id
+              WHERE charge.status = 'succeeded' AND NOT charge.released
+                AND (charge.amount_refunded < charge.amount_captured OR NOT charge.captured)
+                AND orders.charge_id IS DISTINCT FROM charge.id
+                AND NOT EXISTS (SELECT FROM checkouts
+                                 WHERE checkouts.account_id = orders.account_id
+                                   AND checkouts.order_id = orders.id
+                                   AND checkouts.status = 'in_progress')"
+        ),
+        show: |id| ChargeId(id).to_string(),
+    },
+    Invariant {
+        name: "checkouts_all_or_nothing",
+        promise: "a completed checkout has paid its order, and a canceled one has kept no money",
+        sql: statement!(
+            "SELECT checkout.account_id, checkout.id, NULL::text,
+                    format('it is completed, and its order is %s',
+                           coalesce(orders.status, 'missing'))
+               FROM checkouts AS checkout
+               LEFT JOIN orders
+                 ON orders.account_id = checkout.account_id AND orders.id = checkout.order_id
+              WHERE checkout.status = 'completed'
+                AND (orders.id IS NULL OR orders.status NOT IN ('paid', 'refunded'))
+             UNION ALL
+             SELECT checkout.account_id, checkout.id, NULL::text,
+                    format('it is canceled, and a charge of its order has kept %s',
+                           charge.amount - charge.amount_refunded)
+               FROM checkouts AS checkout
+               JOIN charges AS charge ON charge.account_id = checkout.account_id
+                                     AND charge.order_id = checkout.order_id
+              WHERE checkout.status = 'canceled' AND charge.status = 'succeeded'
+                AND NOT charge.released
+                AND (charge.amount_refunded < charge.amount_captured OR NOT charge.captured)"
+        ),
+        show: |id| CheckoutId(id).to_string(),
+    },
+    Invariant {
+        name: "stock_never_negative",
+        promise: "no level of inventory is below zero",
+        sql: statement!(
+            "SELECT account_id, NULL::uuid, sku, format('its level is %s', quantity)
+               FROM inventory
+              WHERE quantity < 0"
+        ),
+        show: |id| id.to_string(),
+    },
+    Invariant {
+        name: "one_change_per_execution",
+        promise: "an execution makes each kind of change once",
+        sql: statement!(
+            "SELECT account_id, (array_agg(id ORDER BY id))[1], NULL::text,
+                    format('%s made %s events %s under the key %s', request_id, count(*), type,
+                           idempotency_key)
+               FROM events
+              GROUP BY account_id, idempotency_key, request_id, type
+             HAVING count(*) > 1"
+        ),
+        show: |id| EventId(id).to_string(),
+    },
+    Invariant {
+        name: "one_execution_per_key",
+        promise: "while a key's record lives, only the request that it names has changed anything",
+        sql: statement!(
+            "SELECT DISTINCT record.account_id, NULL::uuid, record.key,
+                    format('its record names %s, and %s has changed something as well',
+                           record.request_id, event.request_id)
+               FROM idempotency_keys AS record
+               JOIN events AS event ON event.account_id = record.account_id
+                                   AND event.idempotency_key = record.key
+              WHERE event.created_at >= record.created_at
+                AND (record.status IS NULL OR event.created_at < record.expires_at)
+                AND event.request_id <> record.request_id"
+        ),
+        show: |id| id.to_string(),
+    },
+    Invariant {
+        name: "answers_left_their_change",
+        promise: "a stored success of a charge or a refund has left its change",
+        sql: statement!(
+            "SELECT record.account_id, NULL::uuid, record.key,
+                    format('%s was answered %s, and no event of it exists', record.request_id,
+                           record.status)
+               FROM idempotency_keys AS record
+               LEFT JOIN events AS event ON event.account_id = record.account_id
+                                        AND event.idempotency_key = record.key
+                                        AND event.request_id = record.request_id
+              WHERE record.status BETWEEN 200 AND 299 AND record.method = 'POST'
+                AND record.path ~ '^(/v1)?/(charges|refunds)$'
+                AND record.created_at > (SELECT since FROM kept)
+                AND event.id IS NULL"
+        ),
+        show: |id| id.to_string(),
+    },
+    Invariant {
+        name: "charges_told_once",
+        promise: "each charge that was answered has one event that tells of it",
+        sql: told_once!("charges", "ch", "'charge.succeeded', 'charge.failed'",
+                        "object.status <> 'pending'"),
+        show: |id| ChargeId(id).to_string(),
+    },
+    Invariant {
+        name: "refunds_told_once",
+        promise: "each refund that was made has one event that tells of it",
+        sql: told_once!("refunds", "re", "'refund.created'", "object.status = 'succeeded'"),
+        show: |id| RefundId(id).to_string(),
+    },
+    Invariant {
+        name: "orders_told_once",
+        promise: "each order has one event that tells of it",
+        sql: told_once!("orders", "or", "'order.created'", "true"),
+        show: |id| OrderId(id).to_string(),
+    },
+    Invariant {
+        name: "checkouts_told_once",
+        promise: "each checkout that ended has one event that tells of it",
+        sql: told_once!("checkouts", "co", "'checkout.completed', 'checkout.canceled'",
+                        "object.status <> 'in_progress'"),
+        show: |id| CheckoutId(id).to_string(),
+    },
+    Invariant {
+        name: "operations_in_flight",
+        promise: "an operation without an answer is in flight, so that its answer is sought",
+        sql: statement!(
+            "SELECT operation.account_id, operation.id, NULL::text,
+                    format('%s since %s has no answer, and no lease', operation.verb,
+                           operation.created_at)
+               FROM operations AS operation
+               LEFT JOIN idempotency_leases AS lease
+                 ON lease.account_id = operation.account_id AND lease.operation = operation.id
+              WHERE operation.completed_at IS NULL AND lease.operation IS NULL"
+        ),
+        show: |id| id.to_string(),
+    },
+    Invariant {
+        name: "keys_in_flight",
+        promise: "a key without an outcome has a lease, and a lease has a key without an outcome",
+        sql: statement!(
+            "SELECT account_id, NULL::uuid, key,
+                    CASE WHEN lease.key IS NULL
+                         THEN 'it has no outcome, and no lease: no process will complete it'
+                         ELSE 'it has a lease, and no record without an outcome' END
+               FROM (SELECT account_id, key FROM idempotency_keys WHERE status IS NULL) AS record
+               FULL JOIN (SELECT account_id, key FROM idempotency_leases) AS lease
+              USING (account_id, key)
+              WHERE record.key IS NULL OR lease.key IS NULL"
+        ),
+        show: |id| id.to_string(),
+    },
+    Invariant {
+        name: "pending_charges_in_flight",
+        promise: "a pending charge has an operation that waits for its answer",
+        sql: statement!(
+            "SELECT pending.account_id, pending.id, NULL::text,
+                    'it is pending, and no operation waits for its answer'
+               FROM charges AS pending
+               LEFT JOIN operations AS operation
+                 ON operation.account_id = pending.account_id AND operation.charge_id = pending.id
+                AND operation.completed_at IS NULL
+              WHERE pending.status = 'pending' AND operation.id IS NULL"
+        ),
+        show: |id| ChargeId(id).to_string(),
+    },
+    Invariant {
+        name: "pending_refunds_in_flight",
+        promise: "a pending refund has an operation that waits for its answer",
+        sql: statement!(
+            "SELECT pending.account_id, pending.id, NULL::text,
+                    'it is pending, and no operation waits for its answer'
+               FROM refunds AS pending
+               LEFT JOIN operations AS operation
+                 ON operation.account_id = pending.account_id AND operation.refund_id = pending.id
+                AND operation.completed_at IS NULL
+              WHERE pending.status = 'pending' AND operation.id IS NULL"
+        ),
+        show: |id| RefundId(id).to_string(),
+    },
+    Invariant {
+        name: "rows_belong_to_accounts",
+        promise: "every row belongs to an account, and every delivery to an endpoint of its account",
+        sql: statement!(
+            "SELECT owner.account_id, NULL::uuid, owner.place, 'no such account exists'
+               FROM (SELECT DISTINCT account_id, 'charges' AS place FROM charges
+                     UNION ALL SELECT DISTINCT account_id, 'orders' FROM orders
+                     UNION ALL SELECT DISTINCT account_id, 'refunds' FROM refunds
+                     UNION ALL SELECT DISTINCT account_id, 'events' FROM events
+                     UNION ALL SELECT DISTINCT account_id, 'inventory' FROM inventory
+                     UNION ALL SELECT DISTINCT account_id, 'checkouts' FROM checkouts) AS owner
+               LEFT JOIN accounts ON accounts.id = owner.account_id
+              WHERE accounts.id IS NULL
+             UNION ALL
+             SELECT delivery.account_id, delivery.id, NULL::text,
+                    'it goes to no endpoint of its account'
+               FROM webhook_deliveries AS delivery
+               LEFT JOIN webhook_endpoints AS endpoint
+                 ON endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
+              WHERE endpoint.id IS NULL"
+        ),
+        show: |id| WebhookDeliveryId(id).to_string(),
+    },
+];
+
+impl Invariant {
+    /// What contradicts it. `kept` is how long events are kept; `None`: for good. Takes no lock.
+    ///
+    /// Fails if `kept` is no time that PostgreSQL can represent.
+    pub async fn violations(
+        &self,
+        connection: &mut PgConnection,
+        kept: Option<Duration>,
+    ) -> Result<Violations, sqlx::Error> {
+        let kept = kept.map(PgInterval::try_from).transpose();
+        let kept = kept.map_err(|error: BoxDynError| sqlx::Error::Encode(error))?;
+        // Not one of sqlx's macros: they take no text that is put together.
+        let rows = sqlx::query(self.sql)
+            .bind(kept)
+            .fetch_all(connection)
+            .await?;
+        let has_more = rows.len() > FOUND_MAX;
+        let found = rows.iter().take(FOUND_MAX).map(|row| {
+            let id: Option<Uuid> = row.try_get("id")?;
+            let name: Option<String> = row.try_get("name")?;
+            Ok(Violation {
+                account: AccountId(row.try_get("account_id")?),
+                object: id.map(self.show).or(name).unwrap_or_default(),
+                found: row.try_get("found")?,
+            })
+        });
+        Ok(Violations {
+            found: found.collect::<Result<_, sqlx::Error>>()?,
+            has_more,
+        })
+    }
+}
