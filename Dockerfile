@@ -23,6 +23,7 @@ COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/torture/Cargo.toml crates/torture/
 COPY examples/actix/Cargo.toml examples/actix/
 COPY examples/axum/Cargo.toml examples/axum/
+COPY examples/retry_tests/rust/Cargo.toml examples/retry_tests/rust/
 COPY examples/test_support/Cargo.toml examples/test_support/
 COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
 RUN for manifest in $(find . -name Cargo.toml); do \

@@ -30,7 +30,8 @@ export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
-	cargo test --locked --workspace --exclude charge-once-idempotency
+	@# The retry tests need a server with FAULTS: `make retry-test`.
+	cargo test --locked --workspace --exclude charge-once-idempotency --exclude example-retry-tests
 	scripts/with-postgres cargo test --locked --package charge-once-idempotency
 	scripts/with-postgres cargo test --locked --package charge-once-idempotency --all-features
 
@@ -135,7 +136,7 @@ sdk-test-rust: ## test the server with async-stripe, which takes minutes to buil
 	@tests/sdk/run rust
 
 .PHONY: retry-test
-retry-test: ## prove the retry code of small clients in Python and Node against every fault
+retry-test: ## prove the retry code of clients in Python, Node and Rust against every fault
 	@scripts/install-postgres
 	@examples/retry_tests/run
 

@@ -99,7 +99,10 @@ fn explain(refusal: UrlRefusal) -> &'static str {
         UrlRefusal::Credentials => "Must not hold a user name or a password.",
         UrlRefusal::Fragment => "Must not have a fragment.",
         UrlRefusal::PortZero => "Must not name port 0.",
-        UrlRefusal::NotPublic => "Must not name a private, local or reserved address.",
+        UrlRefusal::NotPublic => {
+            "Must not name a private, local or reserved address, or localhost. The server allows them \
+             with WEBHOOK_ALLOW_PRIVATE=true, for development."
+        }
         UrlRefusal::NotPlain => {
             "Must be written in the form that is sent to: no space, // after the scheme, scheme \
              and host in lower case, no default port, an address or a path in its shortest usual \
@@ -240,8 +243,10 @@ mod tests {
             "http://example.com:8080/?a=b",
             "https://1.1.1.1/",
             "https://[2606:4700::1111]/",
-            // Checked when something is sent.
-            "http://localhost/",
+            // Other names are checked when something is sent.
+            "http://localhost.example/",
+            "http://notlocalhost/",
+            "http://nowhere.invalid/",
             // The slash of an empty path may be missing.
             "https://example.com",
             "https://example.com:8443",
@@ -300,10 +305,22 @@ mod tests {
             ("http://[::ffff:10.0.0.1]/", false),
             ("http://[::ffff:a00:1]/", true),
             ("http://[fd00::1]/", true),
+            ("http://[::]/", true),
+            ("http://0.0.0.0/", true),
+            ("http://10.1.2.3:8080/hook", true),
+            ("http://localhost/", true),
+            ("https://localhost:8443/hook", true),
+            ("http://localhost./", true),
+            ("http://shop.localhost/", true),
+            ("http://LOCALHOST/", false),
         ] {
             let refused = with_url(private, false).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some("url"), "{private}");
             assert!(refused.message.contains("private"), "{private}");
+            assert!(
+                refused.message.contains("WEBHOOK_ALLOW_PRIVATE"),
+                "{private}"
+            );
             assert_eq!(with_url(private, true).is_ok(), plain, "{private}");
         }
     }

@@ -1,5 +1,5 @@
-//! `charge-once sweep`: removes expired idempotency keys, and events and operations that are older than
-//! they are kept, as each server does by itself.
+//! `charge-once sweep`: removes expired idempotency keys, and events, operations and logged requests that
+//! are older than they are kept, as each server does by itself.
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
         }
         let removed = sweep.old_rows(Instant::now() + ROUND_MAX).await?;
         print(&format!(
-            "Removed {} events and {} operations that are older than they are kept.",
-            removed.events, removed.operations
+            "Removed {} events, {} operations and {} logged requests that are older than they are kept.",
+            removed.events, removed.operations, removed.requests
         ))
     })
 }

@@ -13,6 +13,8 @@ use crate::http::error::HttpError;
 pub(super) enum ConsoleError {
     /// The visitor has no session: they are sent to the page where one begins.
     SignIn,
+    /// As [`SignIn`](Self::SignIn), and from there to the page at this path, which they asked for.
+    SignInFor(String),
     /// A form that another site may have sent.
     ForeignForm,
     /// The session's account has no such thing.
@@ -39,7 +41,7 @@ impl From<HttpError> for ConsoleError {
 impl fmt::Display for ConsoleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SignIn => f.write_str("Sign in first."),
+            Self::SignIn | Self::SignInFor(_) => f.write_str("Sign in first."),
             Self::ForeignForm => f.write_str(
                 "This form was not sent by a page of the console. Open the page again, and send it \
                  from there. A proxy in front of charge-once must pass on the Host header.",
@@ -55,7 +57,7 @@ impl fmt::Display for ConsoleError {
 impl ResponseError for ConsoleError {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::SignIn => StatusCode::SEE_OTHER,
+            Self::SignIn | Self::SignInFor(_) => StatusCode::SEE_OTHER,
             Self::ForeignForm => StatusCode::FORBIDDEN,
             Self::Missing => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::BAD_REQUEST,
@@ -65,8 +67,11 @@ impl ResponseError for ConsoleError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        if matches!(self, Self::SignIn) {
-            return layout::redirect(sign_in::PATH);
+        match self {
+            Self::SignIn => return layout::redirect(sign_in::PATH),
+            Self::SignInFor(path) => return layout::redirect(&sign_in::path_for(path)),
+            Self::ForeignForm | Self::Missing | Self::Unreadable(_) | Self::Busy | Self::Api(_) => {
+            }
         }
         let status = self.status_code();
         let title = status.canonical_reason().unwrap_or("Error");

@@ -18,7 +18,7 @@ use crate::{
         logged_request::{LoggedOutcome, LoggedRequest},
     },
     http::{App, error::HttpError, request::last_segment},
-    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record},
+    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply},
     store::{self, events::Happened},
 };
 
@@ -116,7 +116,7 @@ fn summary(found: &Inspected, requests: &[LoggedRequest]) -> String {
         many(replays, "retry", "retries"),
     );
     match found {
-        Inspected::Completed(_) => format!("Executed once. {tail}"),
+        Inspected::Completed(record) => format!("{} {tail}", ended(&record.reply)),
         Inspected::InFlight(_) => {
             "In flight: the first request has not ended. A retry with this key is safe.".to_owned()
         }
@@ -124,6 +124,19 @@ fn summary(found: &Inspected, requests: &[LoggedRequest]) -> String {
             "No outcome is stored now. That does not mean that a new key is safe: retry with this one."
                 .to_owned()
         }
+    }
+}
+
+/// What the stored reply says of the execution.
+fn ended(reply: &Reply) -> &'static str {
+    match (reply.status, &reply.resource_id) {
+        (200..300, _) => "Executed once.",
+        (402, _) => "Executed once, and declined: nothing was charged. The answer is stored.",
+        // A checkout that could not be completed.
+        (_, Some(_)) => {
+            "Executed once, and refused at the end: what was charged was given back. The answer is stored."
+        }
+        (_, None) => "Refused: nothing was executed, and nothing charged. The answer is stored.",
     }
 }
 

@@ -203,8 +203,12 @@ pub(super) fn state(word: &str) -> Markup {
 
 /// The story of a key.
 pub(super) fn key_path(key: &str) -> String {
-    let key = utf8_percent_encode(key, IN_A_SEGMENT);
-    format!("/console/keys/{key}")
+    format!("/console/keys/{}", encoded(key))
+}
+
+/// A text as a segment of a path, or as a value in a query.
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, IN_A_SEGMENT).to_string()
 }
 
 /// The id of an object, which leads to its page if it has one.

@@ -286,12 +286,16 @@ fn one<T: Serialize>(
 ) -> Result<HttpResponse, ConsoleError> {
     let json = serde_json::to_vec(view).unwrap_or_default();
     let shown = masked::pretty(&json).ok_or(ConsoleError::Missing)?;
+    let swagger_ui = swagger_ui(section);
     // The first event tells of its making, unless the object is older than events are kept.
     let key = events.first().map(|event| event.idempotency_key.as_str());
     let body = html! {
         h1 { code { (id) } }
         @if let Some(key) = key {
             p { "Made or first changed under the key " a href=(key_path(key)) { (key) } "." }
+        }
+        @if let Some(place) = swagger_ui {
+            p { a href=(place) { "Retrieve it in Swagger UI" } }
         }
         pre role="group" tabindex="0" aria-label="As the API shows it" { (shown) }
         h2 { "Events" }
@@ -302,6 +306,20 @@ fn one<T: Serialize>(
         }
     };
     Ok(layout::page(id, Some(section), &body))
+}
+
+/// The operation in Swagger UI that retrieves such an object.
+fn swagger_ui(section: Section) -> Option<String> {
+    let (tag, operation) = match section {
+        Section::Charges => ("Charges", "retrieveCharge"),
+        Section::Orders => ("Orders", "retrieveOrder"),
+        Section::Refunds => ("Refunds", "retrieveRefund"),
+        Section::Checkouts => ("Checkouts", "retrieveCheckout"),
+        Section::Requests | Section::Deliveries | Section::InFlight | Section::Playground => {
+            return None;
+        }
+    };
+    Some(format!("/swagger-ui/#/{tag}/{operation}"))
 }
 
 /// What happened, in the order it happened.

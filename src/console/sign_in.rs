@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use actix_web::{
     HttpRequest, HttpResponse, ResponseError,
-    http::{StatusCode, header::SET_COOKIE},
+    http::{Method, StatusCode, header::SET_COOKIE},
     web,
 };
 use maud::html;
@@ -17,14 +17,43 @@ use super::{
     session::LASTS,
     visitor::{COOKIE_NAME, token},
 };
-use crate::http::{App, request::authenticate};
+use crate::http::{
+    App,
+    request::{authenticate, query_value},
+};
 
 /// Where a session begins.
 pub(super) const PATH: &str = "/console/sign-in";
 
+/// Where it leads to, unless another page was asked for.
+const START: &str = "/console";
+
+/// What leads to the page that was asked for: a parameter of the address, and then a field of the form.
+const NEXT: &str = "next";
+
+/// The page that a request asks for, if a person can be sent there after signing in.
+pub(super) fn wanted(request: &HttpRequest) -> Option<String> {
+    let path = request.path();
+    // A part of a page, which is asked for by its script.
+    let is_page = request.method() == Method::GET && path != "/console/live";
+    (is_page && path != START).then(|| path.to_owned())
+}
+
+/// Where a session begins that leads to the page at `path`.
+pub(super) fn path_for(path: &str) -> String {
+    format!("{PATH}?{NEXT}={}", layout::encoded(path))
+}
+
+/// A page of the console, and never one of another site, whatever the address or the form says.
+fn next(wanted: &str) -> Option<&str> {
+    let is_path = wanted.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_path && wanted.starts_with("/console/")).then_some(wanted)
+}
+
 /// The form.
-pub(super) async fn show() -> HttpResponse {
-    page(StatusCode::OK, None)
+pub(super) async fn show(request: HttpRequest) -> HttpResponse {
+    let wanted = query_value(&request, NEXT).unwrap_or_default();
+    page(StatusCode::OK, None, next(&wanted))
 }
 
 /// Begins a session, if the API would serve the key.
@@ -33,13 +62,13 @@ pub(super) async fn sign_in(
     console: web::Data<Console>,
     form: Form,
 ) -> HttpResponse {
-    let api_key = form.field("api_key");
+    let (api_key, next) = (form.field("api_key"), next(form.field(NEXT)));
     if let Err(error) = authenticate(&app, api_key).await {
-        return page(error.status_code(), Some(error.message()));
+        return page(error.status_code(), Some(error.message()), next);
     }
     let token = console.sessions.begin(api_key, Instant::now());
     let cookie = cookie(&token.reveal(), LASTS.as_secs());
-    let mut response = layout::redirect("/console");
+    let mut response = layout::redirect(next.unwrap_or(START));
     layout::add_header(&mut response, SET_COOKIE, &cookie);
     response
 }
@@ -64,7 +93,7 @@ fn cookie(value: &str, seconds: u64) -> String {
     format!("{COOKIE_NAME}={value}; Path=/console; Max-Age={seconds}; HttpOnly; SameSite=Strict")
 }
 
-fn page(status: StatusCode, problem: Option<&str>) -> HttpResponse {
+fn page(status: StatusCode, problem: Option<&str>, next: Option<&str>) -> HttpResponse {
     let body = html! {
         h1 { "Sign in" }
         p { "The console shows what became of an account's requests. An API key of the account opens it." }
@@ -75,6 +104,7 @@ fn page(status: StatusCode, problem: Option<&str>) -> HttpResponse {
             label for="api_key" { "API key" }
             input #api_key name="api_key" type="password" autocomplete="current-password" required
                 aria-describedby=[problem.map(|_| "problem")] spellcheck="false" autofocus;
+            @if let Some(next) = next { input type="hidden" name=(NEXT) value=(next); }
             button type="submit" { "Sign in" }
         }
         p {

@@ -13,7 +13,7 @@ use actix_web::{
 };
 use futures_util::future::LocalBoxFuture;
 
-use super::{Console, error::ConsoleError, session::Token};
+use super::{Console, error::ConsoleError, session::Token, sign_in};
 use crate::{
     domain::ids::AccountId,
     http::{App, request::authenticate},
@@ -38,7 +38,8 @@ impl FromRequest for Visitor {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move {
+        let wanted = sign_in::wanted(&request);
+        let visitor = async move {
             let app = request.app_data::<web::Data<App>>();
             let console = request.app_data::<web::Data<Console>>();
             let (Some(app), Some(console)) = (app, console) else {
@@ -55,6 +56,12 @@ impl FromRequest for Visitor {
                 account: account.id,
                 api_key,
                 may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
+            })
+        };
+        Box::pin(async move {
+            visitor.await.map_err(|error| match (error, wanted) {
+                (ConsoleError::SignIn, Some(path)) => ConsoleError::SignInFor(path),
+                (error, _) => error,
             })
         })
     }

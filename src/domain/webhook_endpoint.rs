@@ -84,7 +84,7 @@ pub enum UrlRefusal {
     Fragment,
     /// It names port 0.
     PortZero,
-    /// It names a private, local or reserved address.
+    /// It names a private, local or reserved address, or this machine.
     NotPublic,
     /// Parsing changes the text.
     NotPlain,
@@ -93,7 +93,8 @@ pub enum UrlRefusal {
 /// Whether events may be sent to the URL `text`. With `allow_private`, it may name an address that
 /// is not public.
 ///
-/// Host names are resolved and checked at each attempt, because they change.
+/// Only what the text itself says is decided here, so a retry is decided as its first request was.
+/// All other host names are resolved and checked at each attempt, because what they mean changes.
 pub fn check_url(text: &str, allow_private: bool) -> Result<(), UrlRefusal> {
     let url = Url::parse(text).map_err(|_| UrlRefusal::NotAbsolute)?;
     if !["http", "https"].contains(&url.scheme()) {
@@ -108,7 +109,8 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), UrlRefusal> {
     if url.port() == Some(0) {
         return Err(UrlRefusal::PortZero);
     }
-    if !allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
+    let is_private = literal_address(&url).is_some_and(|address| !is_public(address));
+    if !allow_private && (is_private || is_localhost(&url)) {
         return Err(UrlRefusal::NotPublic);
     }
     if !is_written_plainly(text, &url) {
@@ -135,6 +137,17 @@ pub fn literal_address(url: &Url) -> Option<IpAddr> {
         Host::Ipv4(address) => Some(address.into()),
         Host::Ipv6(address) => Some(address.into()),
     }
+}
+
+/// Whether the host is `localhost` or a name below it, which mean this machine wherever they are resolved
+/// (RFC 6761, section 6.3).
+fn is_localhost(url: &Url) -> bool {
+    let Some(Host::Domain(name)) = url.host() else {
+        return false;
+    };
+    // One dot at its end makes a name absolute, and changes nothing else.
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes the body; `parse` reads it")]
 struct CreateWebhookEndpointBody {
-    /// Where to send events: https or http, without a user name and a fragment, and not a private
-    /// address.
+    /// Where to send events: https or http, without a user name and a fragment, and neither localhost nor
+    /// a private address.
     #[schema(
         max_length = 2048,
         format = "uri",

@@ -303,7 +303,8 @@ pub async fn list_of_object(
 }
 
 /// The oldest events of an account behind `after`. One is ready to go if none of its deliveries is
-/// pending. Locks what it returns, and passes over what another replica has.
+/// pending. Locks what it returns, and passes over what another replica has, or what a delivery is
+/// being made due again for. What was made due between this look and the lock, [`delete_all`] finds.
 ///
 /// It counts, because PostgreSQL may look for `NOT EXISTS` in all that is pending for the account.
 pub async fn find_old(
@@ -336,7 +337,11 @@ pub async fn find_old(
     Ok(OldRows::of(found.collect()))
 }
 
-/// Deletes events, and before them their deliveries. Locks both.
+/// Deletes events, and before them their deliveries. An event with a pending delivery stays, with all of
+/// its deliveries. Returns how many events went. The caller holds the events' locks, so that no delivery
+/// becomes pending meanwhile. Locks the deliveries.
+///
+/// It counts, for the reason that [`find_old`] does.
 pub async fn delete_all(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -344,8 +349,12 @@ pub async fn delete_all(
 ) -> Result<u64, sqlx::Error> {
     sqlx::query!(
         "
-        DELETE FROM webhook_deliveries
-         WHERE account_id = $1 AND event_id = ANY ($2) AND status <> 'pending'
+        DELETE FROM webhook_deliveries AS delivery
+         WHERE account_id = $1 AND event_id = ANY ($2)
+           AND (SELECT count(*)
+                  FROM webhook_deliveries AS sibling
+                 WHERE sibling.account_id = delivery.account_id
+                   AND sibling.event_id = delivery.event_id AND sibling.status = 'pending') = 0
         ",
         account_id.0,
         ids,
@@ -353,7 +362,13 @@ pub async fn delete_all(
     .execute(&mut *tx)
     .await?;
     let deleted = sqlx::query!(
-        "DELETE FROM events WHERE account_id = $1 AND id = ANY ($2)",
+        "
+        DELETE FROM events
+         WHERE account_id = $1 AND id = ANY ($2)
+           AND (SELECT count(*)
+                  FROM webhook_deliveries AS delivery
+                 WHERE delivery.account_id = events.account_id AND delivery.event_id = events.id) = 0
+        ",
         account_id.0,
         ids,
     )

@@ -456,9 +456,10 @@ pub async fn cancel(
 
 /// Makes a delivery due now that waits or has failed, with the attempts that it had. `Some(false)`: it was
 /// left as it is, because it succeeded, an attempt is being made, or its endpoint is deleted. `None`: the
-/// account has none with this id. Locks the row, and waits for it.
+/// account has none with this id. Locks the event against its removal, then the row, and waits for both.
 ///
-/// A failed one gets one attempt more, unless attempts are left.
+/// A failed one gets one attempt more, unless attempts are left. The event is locked first, as the removal
+/// of old events does: a delivery that is due again must not lose its event.
 pub async fn retry_now(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -466,11 +467,20 @@ pub async fn retry_now(
 ) -> Result<Option<bool>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
-        WITH found AS MATERIALIZED (
+        WITH kept AS MATERIALIZED (
+            SELECT event.account_id, event.id
+              FROM webhook_deliveries AS delivery
+              JOIN events AS event
+                ON event.account_id = delivery.account_id AND event.id = delivery.event_id
+             WHERE delivery.account_id = $1 AND delivery.id = $2
+               FOR KEY SHARE OF event
+        ), found AS MATERIALIZED (
             SELECT delivery.account_id, delivery.id,
                    delivery.status <> 'succeeded' AND delivery.claim IS NULL
                    AND endpoint.deleted_at IS NULL AS may_be_sent
-              FROM webhook_deliveries AS delivery
+              FROM kept
+              JOIN webhook_deliveries AS delivery
+                ON delivery.account_id = kept.account_id AND delivery.event_id = kept.id
               JOIN webhook_endpoints AS endpoint
                 ON endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
              WHERE delivery.account_id = $1 AND delivery.id = $2

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use self::steps::{Sending, Then, Turned};
 use super::{
-    webhook_sender::Sender,
+    webhook_sender::{Sender, Sent},
     webhook_turns::{Ending, Turns},
 };
 use crate::{
@@ -373,7 +373,19 @@ async fn attempt(sender: &Sender, pauses: &Pauses, sending: Sending) -> (Attempt
         attempts,
         ..
     } = sending;
-    let attempt = sender.send(&url, &secret, at, body).await;
+    let Sent {
+        attempt,
+        is_refused,
+    } = sender.send(&url, &secret, at, body).await;
+    if is_refused {
+        // Without the host: it belongs to the account, and names may be secret.
+        tracing::warn!(
+            %delivery,
+            %endpoint,
+            "a webhook was not sent: its host has a private, local or reserved address, which only \
+             WEBHOOK_ALLOW_PRIVATE=true allows"
+        );
+    }
     let attempts = usize::try_from(attempts).unwrap_or_default() + 1;
     let next = if attempt.succeeded() {
         Next::Succeeded

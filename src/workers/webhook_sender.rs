@@ -53,6 +53,9 @@ const SIGNATURE_HEADER: &str = "stripe-signature";
 /// which HTTP allows any number, and of the head of the reply.
 const READ_MAX: usize = 64 * 1024;
 
+/// What an account sees of a host that is not connected to.
+const NO_PUBLIC_ADDRESS: &str = "the host has no public address";
+
 /// Why a host can't be connected to. It is in the chain of causes of the client's error.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 enum Unconnectable {
@@ -60,6 +63,41 @@ enum Unconnectable {
     NotPublic,
     #[error("the host name has no address")]
     NoAddress,
+}
+
+/// Why an attempt has no status.
+#[derive(Debug, Clone, Copy)]
+enum Failed {
+    /// The host has an address that is not public.
+    NotPublic,
+    /// Anything else, as the account may see it.
+    Otherwise(&'static str),
+}
+
+impl Failed {
+    /// What the account sees. One text for an address that is refused and for none at all: an account
+    /// must not learn which names the network of this service knows.
+    fn told(self) -> &'static str {
+        match self {
+            Self::NotPublic => NO_PUBLIC_ADDRESS,
+            Self::Otherwise(why) => why,
+        }
+    }
+}
+
+impl From<&'static str> for Failed {
+    fn from(why: &'static str) -> Self {
+        Self::Otherwise(why)
+    }
+}
+
+/// An attempt, and what only the operator of this service may know of it.
+#[derive(Debug)]
+pub struct Sent {
+    /// What the account sees.
+    pub attempt: Attempt,
+    /// Whether it was refused, because the host has an address that is not public.
+    pub is_refused: bool,
 }
 
 /// The receiver has sent more than it may before the final status.
@@ -97,37 +135,37 @@ impl Sender {
     }
 
     /// Sends `body` to `url`, signed at `t`, in unix seconds.
-    pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Attempt {
+    pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Sent {
         let began = Instant::now();
         let posted = tokio::time::timeout(self.timeout, self.post(url, secret, t, body));
-        let (response_status, error) = match posted.await.unwrap_or(Err("timed out")) {
+        let posted = posted.await.unwrap_or(Err(Failed::Otherwise("timed out")));
+        let is_refused = matches!(posted, Err(Failed::NotPublic));
+        let (response_status, error) = match posted {
             Ok(status) if (300..400).contains(&status) => {
                 (Some(status), Some("redirects are not followed"))
             }
             Ok(status) => (Some(status), None),
-            Err(error) => (None, Some(error)),
+            Err(failed) => (None, Some(failed.told())),
         };
-        Attempt {
+        let attempt = Attempt {
             at: t,
             response_status,
             error: error.map(str::to_owned),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+        };
+        Sent {
+            attempt,
+            is_refused,
         }
     }
 
-    async fn post(
-        &self,
-        url: &str,
-        secret: &Secret,
-        t: i64,
-        body: Vec<u8>,
-    ) -> Result<u16, &'static str> {
+    async fn post(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Result<u16, Failed> {
         const UNREADABLE: &str = "the URL can't be read";
         let url = Url::parse(url).map_err(|_| UNREADABLE)?;
         // An address is never resolved, and the setting may have changed since the endpoint was
         // made.
         if !self.allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
-            return Err(explain_connecting(&Unconnectable::NotPublic));
+            return Err(Failed::NotPublic);
         }
         let uri: Uri = url.as_str().parse().map_err(|_| UNREADABLE)?;
         let host = uri.host().ok_or(UNREADABLE)?;
@@ -159,12 +197,13 @@ impl Sender {
             left: READ_MAX,
         };
         if url.scheme() != "https" {
-            return status_of(stream, request).await;
+            return Ok(status_of(stream, request).await?);
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| UNREADABLE)?;
         let stream = self.tls.connect(name, stream).await;
-        status_of(stream.map_err(|error| explain_connecting(&error))?, request).await
+        let stream = stream.map_err(|error| explain_connecting(&error))?;
+        Ok(status_of(stream, request).await?)
     }
 }
 
@@ -191,23 +230,20 @@ async fn status_of(
 
 /// Why there is no connection, as the account may see it. The libraries' messages would reveal the
 /// network of this service.
-fn explain_connecting(error: &(dyn Error + 'static)) -> &'static str {
+fn explain_connecting(error: &(dyn Error + 'static)) -> Failed {
     for cause in causes(error) {
         match cause.downcast_ref::<Unconnectable>() {
-            // One text for both: an account must not learn which names the network of this
-            // service knows.
-            Some(Unconnectable::NotPublic | Unconnectable::NoAddress) => {
-                return "the host has no public address";
-            }
+            Some(Unconnectable::NotPublic) => return Failed::NotPublic,
+            Some(Unconnectable::NoAddress) => return NO_PUBLIC_ADDRESS.into(),
             None => {}
         }
         match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
-            Some(io::ErrorKind::ConnectionRefused) => return "connection refused",
-            Some(io::ErrorKind::TimedOut) => return "timed out",
+            Some(io::ErrorKind::ConnectionRefused) => return "connection refused".into(),
+            Some(io::ErrorKind::TimedOut) => return "timed out".into(),
             Some(_) | None => {}
         }
     }
-    "could not connect"
+    "could not connect".into()
 }
 
 /// Why a connection brought no status, as the account may see it.

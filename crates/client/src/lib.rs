@@ -45,7 +45,10 @@ pub use self::{
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use reqwest::Url;
+use reqwest::{
+    Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
 
 use self::{
     retry::Budget,
@@ -120,6 +123,7 @@ pub struct ClientBuilder {
     clock: Arc<dyn Clock>,
     store: Option<Arc<dyn KeyStore>>,
     on_retry: Option<Arc<OnRetry>>,
+    headers: Vec<(String, String)>,
 }
 
 impl ClientBuilder {
@@ -145,6 +149,14 @@ impl ClientBuilder {
         self
     }
 
+    /// A header that goes with every request besides the client's own, which it can't replace: for a
+    /// trace, or to ask a server with `FAULTS` for a fault.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
     /// Another clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
@@ -155,7 +167,8 @@ impl ClientBuilder {
     /// The client. Nothing is sent yet.
     pub fn build(self) -> Result<Client, Error> {
         self.policy.check()?;
-        let http = http_client().map_err(|why| Error::Unusable(format!("HTTP client: {why}")))?;
+        let http = http_client(headers(&self.headers)?)
+            .map_err(|why| Error::Unusable(format!("HTTP client: {why}")))?;
         Ok(Client {
             inner: Arc::new(Inner {
                 server: server(&self.server)?,
@@ -188,9 +201,24 @@ fn server(text: &str) -> Result<String, Error> {
     }
 }
 
-fn http_client() -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
+/// The value is in no error: it may be a secret.
+fn headers(given: &[(String, String)]) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let unusable = || Error::Unusable(format!("{name:?} with this value is no header"));
+        let value = HeaderValue::try_from(value).map_err(|_| unusable())?;
+        let name = HeaderName::try_from(name).map_err(|_| unusable())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn http_client(
+    headers: HeaderMap,
+) -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
     Ok(transport::http_client_builder()?
         .user_agent(USER_AGENT)
+        .default_headers(headers)
         .build()?)
 }
 
@@ -204,6 +232,7 @@ impl Client {
             clock: Arc::new(SystemClock::default()),
             store: None,
             on_retry: None,
+            headers: Vec::new(),
         }
     }
 

@@ -67,27 +67,32 @@ const FreshKeys = () => ({
   },
 });
 
-// What became of the last request, in the console. The server says in front of this file whether it has one.
-const story = document.createElement('p');
+// Above each reply, what became of its key, in the console. The reply names the key of its own request, while
+// the form may hold another one by now. Only a stored outcome names the request that executed, and only a
+// stored outcome has a story for sure.
+const Stories = () => ({
+  wrapComponents: {
+    liveResponse: (Original, { React }) => (props) => {
+      const reply = React.createElement(Original, props);
+      const headers = props.response?.get('headers')?.toJS() ?? {};
+      const key = headers['original-request'] && headers['idempotency-key']?.replaceAll('"', '');
+      if (!key) return reply;
+      const href = `/console/keys/${encodeURIComponent(key)}`;
+      const link = React.createElement('a', { className: 'key-story', href }, `The story of ${key}`);
+      return React.createElement('div', null, React.createElement('p', null, link), reply);
+    },
+  },
+});
 
-function link(path, text) {
-  const a = document.createElement('a');
-  a.href = path;
-  a.textContent = text;
-  return a;
-}
-
-function showStory(response) {
-  const key = (response.headers?.['idempotency-key'] ?? '').replaceAll('"', '');
-  if (key) story.replaceChildren(link(`/console/keys/${encodeURIComponent(key)}`, `The story of ${key}`));
-  return response;
-}
-
+// The server says in front of this file whether it has a console.
 if (HAS_CONSOLE) {
-  story.id = 'console-story';
-  story.style.cssText = 'margin: 0.5rem 1rem; font-family: sans-serif';
-  story.append(link('/console', 'Console: what became of each request'));
-  document.body.prepend(story);
+  const bar = document.createElement('p');
+  bar.style.cssText = 'margin: 0.5rem 1rem; font-family: sans-serif';
+  const link = document.createElement('a');
+  link.href = '/console';
+  link.textContent = 'Console: what became of each request';
+  bar.append(link);
+  document.body.prepend(bar);
 }
 
 window.onload = async () => {
@@ -97,12 +102,11 @@ window.onload = async () => {
     dom_id: '#swagger-ui',
     layout: 'StandaloneLayout',
     presets: [SwaggerUIBundle.presets.apis, SwaggerUIStandalonePreset],
-    plugins: [SwaggerUIBundle.plugins.DownloadUrl, FreshKeys],
+    plugins: [SwaggerUIBundle.plugins.DownloadUrl, FreshKeys, ...(HAS_CONSOLE ? [Stories] : [])],
     deepLinking: true,
     docExpansion: 'none',
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
-    responseInterceptor: HAS_CONSOLE ? showStory : undefined,
     // An API key in localStorage would outlive the visit, and every script of this origin could read
     // it. So the key is gone when the page is loaded again.
     persistAuthorization: false,

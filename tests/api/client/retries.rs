@@ -62,6 +62,30 @@ async fn two_requests_are_two_operations_and_one_named_by_its_caller_is_one_on_t
 }
 
 #[tokio::test]
+async fn a_header_of_the_caller_goes_with_every_attempt_and_replaces_none_of_the_client_s() {
+    let server = TestServer::start().await;
+    let proxy = HttpProxy::in_front_of(server.client.address, [Act::LoseTheAnswer]).await;
+    let with =
+        |name: &str, value: &str| builder(proxy.url(), &TestClock::default()).header(name, value);
+    let client = with("traceparent", "00-1-2-03")
+        .header("Authorization", "Bearer sk_test_other")
+        .header("Idempotency-Key", "other")
+        .build()
+        .unwrap();
+    let payment = payment(&client);
+    payment.send().await.unwrap();
+    let seen = proxy.seen();
+    assert_all_alike(&seen, 2);
+    assert_eq!(seen[0].header("traceparent"), Some("00-1-2-03"));
+    assert_eq!(seen[0].key(), payment.key());
+    assert!(!seen[0].head.contains("other"), "{}", seen[0].head);
+    for (name, value) in [("a b", "1"), ("", "1"), ("fault", "a\nb")] {
+        let refused = with(name, value).build().err();
+        assert!(matches!(refused, Some(Error::Unusable(_))), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_whose_answer_was_lost_is_found_done() {
     let server = TestServer::start().await;
     let proxy = HttpProxy::in_front_of(server.client.address, []).await;

@@ -83,6 +83,46 @@ async fn an_api_key_opens_it_and_its_cookie_is_for_this_site_s_pages_only() {
 }
 
 #[tokio::test]
+async fn who_follows_a_link_to_a_page_gets_there_after_signing_in_and_to_no_other_site() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::signed_out(&server.client);
+    let story = "/console/keys/a%2Fb";
+    let answer = visit.get(story).await;
+    let sign_in = answer.header("location").unwrap();
+    assert_eq!(sign_in, "/console/sign-in?next=%2Fconsole%2Fkeys%2Fa%252Fb");
+    let field = "<input type=\"hidden\" name=\"next\" value=";
+    let form = visit.page(sign_in).await;
+    assert!(form.contains(&format!("{field}\"{story}\"")), "{form}");
+    let refused = visit
+        .post("/console/sign-in", &[("api_key", "wrong"), ("next", story)])
+        .await;
+    assert!(text(&refused).contains(&format!("{field}\"{story}\"")));
+    for (next, leads_to) in [
+        (story, story),
+        ("", "/console"),
+        ("https://example.com/console/", "/console"),
+        ("//example.com/console/", "/console"),
+        ("/console.example.com", "/console"),
+        ("/swagger-ui/", "/console"),
+        ("/console/\r\nset-cookie: a=b", "/console"),
+        ("/console/\u{e4}", "/console"),
+    ] {
+        let fields = [("api_key", API_KEY), ("next", next)];
+        let answer = visit.post("/console/sign-in", &fields).await;
+        assert_eq!(answer.header("location"), Some(leads_to), "{next}");
+        let query = format!("/console/sign-in?{}", encoded(next));
+        let has_field = visit.page(&query).await.contains(field);
+        assert_eq!(has_field, leads_to != "/console", "{next}");
+    }
+}
+
+fn encoded(next: &str) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .append_pair("next", next)
+        .finish()
+}
+
+#[tokio::test]
 async fn a_key_that_the_api_refuses_opens_nothing_and_is_not_shown() {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let mut visit = Visit::signed_out(&server.client);

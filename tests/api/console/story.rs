@@ -63,6 +63,45 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
 }
 
 #[tokio::test]
+async fn a_story_says_what_a_stored_refusal_means() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let declined = json!({"amount": 2000, "currency": "usd", "source": "tok_chargeDeclined"});
+    let negative = json!({"amount": -1, "currency": "usd"});
+    stock(client, "mug", 0).await;
+    for (path, key, body, status, says) in [
+        (
+            "/charges",
+            "declined",
+            declined,
+            402,
+            "Executed once, and declined: nothing was charged.",
+        ),
+        (
+            "/charges",
+            "negative",
+            negative,
+            400,
+            "Refused: nothing was executed, and nothing charged.",
+        ),
+        (
+            "/checkouts",
+            "out-of-stock",
+            checkout(),
+            400,
+            "Executed once, and refused at the end: what was charged was given back.",
+        ),
+    ] {
+        assert_eq!(client.post(path, key, &body).await.status, status, "{key}");
+        let visit = Visit::begin(&server).await;
+        let page = visit.page(&format!("/console/keys/{key}")).await;
+        let summary = format!("{says} The answer is stored. 0 retries got");
+        assert!(page.contains(&summary), "{summary} in {page}");
+        assert_eq!(page.contains("Executed once."), false, "{key}");
+    }
+}
+
+#[tokio::test]
 async fn a_secret_in_a_stored_reply_is_masked() {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let body = endpoint("https://example.com/webhooks");
@@ -174,6 +213,7 @@ async fn every_object_has_a_page_with_its_state_and_its_events() {
     let checkout = client.post("/checkouts", "checkout-1", &checkout()).await;
     assert_eq!(checkout.status, 201, "{}", checkout.json());
     let visit = Visit::begin(&server).await;
+    let openapi = client.get("/openapi.json").await.json();
     for (list, id, key, state, event) in [
         (
             "charges",
@@ -214,6 +254,18 @@ async fn every_object_has_a_page_with_its_state_and_its_events() {
         assert!(
             one.contains(&format!("<a href=\"/console/keys/{key}\">{key}</a>")),
             "{one}"
+        );
+        // Where Swagger UI has the operation that retrieves it.
+        let operation = &openapi["paths"][format!("/{list}/{{id}}")]["get"];
+        let (tag, name) = (&operation["tags"][0], &operation["operationId"]);
+        let place = format!(
+            "/swagger-ui/#/{}/{}",
+            tag.as_str().unwrap(),
+            name.as_str().unwrap()
+        );
+        assert!(
+            one.contains(&format!("<a href=\"{place}\">")),
+            "{place} in {one}"
         );
         let other = if id.ends_with('0') { '1' } else { '0' };
         for missing in [

@@ -155,7 +155,7 @@ async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revoca
 }
 
 #[tokio::test]
-async fn sweep_prints_how_many_expired_keys_it_removed() {
+async fn sweep_prints_what_it_removed() {
     let database = TestDatabase::create().await;
     let server = ServerProcess::start(&database, &[]);
     for key in ["key-1", "key-2", "key-3"] {
@@ -168,9 +168,25 @@ async fn sweep_prints_how_many_expired_keys_it_removed() {
     .execute(&database.pool)
     .await
     .unwrap();
+    sqlx::query(
+        "INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us, created_at)
+         SELECT account_id, '00000000-0000-7000-8000-000000000001', 'GET', '/charges', 200, 'read', 1,
+                now() - interval '25 hours'
+           FROM charges
+          LIMIT 1",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
     let variables = [("DATABASE_URL", database.url.as_str())];
-    assert!(printed_by(&["sweep"], &variables).contains("Removed 2 "));
-    assert!(printed_by(&["sweep"], &variables).contains("Removed 0 "));
+    for (keys, requests) in [(2, 1), (0, 0)] {
+        let printed = printed_by(&["sweep"], &variables);
+        let expected = format!(
+            "Removed {keys} expired idempotency keys.\n\
+             Removed 0 events, 0 operations and {requests} logged requests that are older than they are kept.\n"
+        );
+        assert_eq!(printed, expected);
+    }
     assert_eq!((database.charges().await, database.records().await), (3, 1));
 }
 

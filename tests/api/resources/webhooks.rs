@@ -10,7 +10,8 @@ use crate::support::{
     harness::{Client, ServerProcess, TestDatabase, TestServer, charge, eventually},
     webhook_receiver::Receiver,
     webhooks::{
-        DELIVERIES, Endpoint, QUICK, delete, everything_is_delivered, quick_but, sent_at, verifies,
+        DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, quick_but, sent_at,
+        verifies,
     },
 };
 
@@ -286,46 +287,103 @@ async fn shows_the_failure(endpoint: &Endpoint, client: &Client, error: &str) {
     assert_eq!(attempt["response_status"], Value::Null);
 }
 
-#[tokio::test]
-async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
-    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_ALLOW_PRIVATE", "false")])).await;
+/// Two endpoints at `receiver`, by its address and by a name that has to be resolved, made while private
+/// addresses were allowed. They are not any more, and the log goes to `log`.
+async fn not_allowed_any_more(
+    receiver: &Receiver,
+    log: &tempfile::NamedTempFile,
+) -> (ServerProcess, [Endpoint; 2]) {
+    let server = TestServer::start_with(QUICK).await;
     let client = &server.client;
-    let receiver = Receiver::start().await;
-    let url = format!("http://localhost:{}/", receiver.address.port());
-    let endpoint = Endpoint::at(client, &url).await;
-    client.charge("key-1").await;
-    let shows = |delivery: &Value| delivery["attempts"][0].is_object();
-    let delivery = endpoint
-        .newest_delivery(client, "the refusal shows", shows)
-        .await;
-    // As of a name that doesn't exist.
-    assert_eq!(
-        delivery["attempts"][0]["error"],
-        "the host has no public address"
-    );
-    assert_eq!(receiver.connections(), 0);
+    let by_name = format!("http://localhost:{}/", receiver.address.port());
+    let endpoints = [
+        Endpoint::at(client, &receiver.url()).await,
+        Endpoint::at(client, &by_name).await,
+    ];
+    let database = server.stop().await;
+    let strict = [QUICK, &[("WEBHOOK_ALLOW_PRIVATE", "false")]].concat();
+    let log = log.reopen().unwrap();
+    let server = ServerProcess::start_logging_to(log, &database, &strict);
+    (server, endpoints)
 }
 
 #[tokio::test]
-async fn an_address_that_was_allowed_is_refused_once_it_is_not() {
-    let server = TestServer::start_with(QUICK).await;
+async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     let receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
-    let database = server.stop().await;
-    let strict = quick_but(&[("WEBHOOK_ALLOW_PRIVATE", "false")]);
-    let server = TestServer::start_on(database, &strict).await;
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let (server, endpoints) = not_allowed_any_more(&receiver, &log).await;
     let client = &server.client;
+    let nowhere = Endpoint::at(client, "http://nowhere.invalid/").await;
     client.charge("key-1").await;
-    let shows = |delivery: &Value| delivery["attempts"][0].is_object();
-    let delivery = endpoint
-        .newest_delivery(client, "the refusal shows", shows)
-        .await;
-    // As of a name that doesn't exist.
-    assert_eq!(
-        delivery["attempts"][0]["error"],
-        "the host has no public address"
-    );
+    // The account sees no difference from a name that doesn't exist.
+    for endpoint in endpoints.iter().chain([&nowhere]) {
+        shows_the_failure(endpoint, client, "the host has no public address").await;
+    }
     assert_eq!(receiver.connections(), 0);
+    let mut deliveries = Vec::new();
+    for endpoint in &endpoints {
+        deliveries.push(endpoint.deliveries(client).await.remove(0));
+    }
+    drop(server);
+    // The operator sees which ones were refused.
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    let warnings = || {
+        text.lines()
+            .filter(|line| line.contains("WARN") && line.contains("private"))
+    };
+    for (endpoint, delivery) in endpoints.iter().zip(&deliveries) {
+        let id = delivery["id"].as_str().unwrap();
+        let named = warnings().find(|line| line.contains(&endpoint.id) && line.contains(id));
+        assert!(
+            named.is_some_and(|line| line.contains("WEBHOOK_ALLOW_PRIVATE")),
+            "{text}"
+        );
+    }
+    assert!(!warnings().any(|line| line.contains(&nowhere.id)), "{text}");
+    let port = format!(":{}", receiver.address.port());
+    assert!(
+        !text.contains("localhost") && !text.contains(&port),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn an_endpoint_with_a_private_address_is_refused_and_told_which_variable_allows_it() {
+    let server = TestServer::start_with(&[("WEBHOOK_ALLOW_PRIVATE", "false")]).await;
+    let client = &server.client;
+    let public = Endpoint::at(client, "https://example.com/").await;
+    let path = format!("/webhook_endpoints/{}", public.id);
+    for (number, url) in [
+        "http://127.0.0.1:9/",
+        "http://[::1]/",
+        "http://localhost:4242/",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for (verb, path, params) in [
+            ("create", "/webhook_endpoints", endpoint(url)),
+            ("update", path.as_str(), json!({"url": url})),
+        ] {
+            let key = format!("{verb}-{number}");
+            let refused = client.post(path, &key, &params).await;
+            let body = refused.json();
+            let error = &body["error"];
+            assert_eq!(refused.status, 400, "{body}");
+            assert_eq!(error["code"], "parameter_invalid", "{body}");
+            assert_eq!(error["param"], "url", "{body}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("WEBHOOK_ALLOW_PRIVATE=true"), "{message}");
+            // As every refusal that the request itself is to blame for.
+            let replay = client.post(path, &key, &params).await;
+            assert!(replay.is_replay() && replay.body == refused.body, "{url}");
+        }
+    }
+    let endpoints = "SELECT count(*) FROM webhook_endpoints";
+    assert_eq!(server.database.count(endpoints).await, 1);
+    let unchanged = client.get(&path).await.json();
+    assert_eq!(unchanged["url"], "https://example.com/");
 }
 
 #[tokio::test]

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use charge_once::workers::{expiry_sweep::Sweep, retention::Removed};
+use charge_once::{
+    domain::ids::{AccountId, WebhookDeliveryId},
+    store::{events, old_rows::Age, webhook_queue},
+    workers::{expiry_sweep::Sweep, retention::Removed},
+};
 use sqlx::PgPool;
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use crate::support::harness::{TestDatabase, TestServer, config};
+use crate::support::harness::{TestDatabase, TestServer, config, eventually};
 
 const KEPT: &[(&str, &str)] = &[("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "30d")];
 
@@ -142,6 +147,78 @@ async fn replicas_share_a_round() {
     let rest = one.old_rows(later()).await.unwrap();
     assert_eq!(removed.events + more.events + rest.events, 1200);
     assert_eq!(removed.operations + more.operations + rest.operations, 698);
+}
+
+/// An endpoint, and an old event with two deliveries to it: one that failed, and one that arrived.
+const FAILED_DELIVERY: &str = "
+    SET LOCAL session_replication_role = replica;
+    INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
+    SELECT old_account(2), old_id(1), 'https://example.com/', '{*}', '{}', 'whsec_';
+    UPDATE webhook_deliveries SET status = 'failed', delivered_at = NULL WHERE id = old_id(2);
+    INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, status, next_attempt_at,
+           delivered_at)
+    SELECT old_account(2), old_id(1300), old_id(1), old_id(2), 'succeeded', NULL, now();";
+
+/// The account and the id of the delivery that failed, and of its event.
+async fn failed_delivery(pool: &PgPool) -> (AccountId, WebhookDeliveryId, Uuid) {
+    run(pool, OLD_ROWS).await;
+    run(pool, FAILED_DELIVERY).await;
+    let sql = "SELECT account_id, id, event_id FROM webhook_deliveries WHERE status = 'failed'";
+    let (account, id, event) = sqlx::query_as(sql).fetch_one(pool).await.unwrap();
+    (AccountId(account), WebhookDeliveryId(id), event)
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() {
+    let database = TestDatabase::create().await;
+    let (account, delivery, event) = failed_delivery(&database.pool).await;
+    let mut sweep = sweep(&database, KEPT).await;
+    let mut tx = database.pool.begin().await.unwrap();
+    let is_due = webhook_queue::retry_now(&mut tx, account, delivery).await;
+    assert_eq!(is_due.unwrap(), Some(true));
+    // Not committed, so that the event's deliveries look as if it could go.
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (1199, 698, true));
+    tx.commit().await.unwrap();
+    assert_eq!(
+        counts(&sweep.old_rows(later()).await.unwrap()),
+        (0, 0, true)
+    );
+    // As if it had been committed between the look at the event and its lock.
+    let mut tx = database.pool.begin().await.unwrap();
+    let deleted = events::delete_all(&mut tx, account, &[event]).await;
+    assert_eq!(deleted.unwrap(), 0);
+    tx.commit().await.unwrap();
+    // The other delivery of the event is still there.
+    assert_eq!(left(&database).await, [2, 3, 2]);
+}
+
+#[tokio::test]
+async fn a_delivery_whose_event_is_just_removed_is_not_found() {
+    let database = TestDatabase::create().await;
+    let pool = &database.pool;
+    let (account, delivery, event) = failed_delivery(pool).await;
+    let mut tx = pool.begin().await.unwrap();
+    let age = Age::above(Duration::from_secs(30 * 86400)).unwrap();
+    let old = events::find_old(&mut tx, account, Uuid::nil(), &age).await;
+    assert!(old.unwrap().ready.contains(&event));
+    let mut other = pool.acquire().await.unwrap();
+    let retry =
+        tokio::spawn(async move { webhook_queue::retry_now(&mut other, account, delivery).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("the retry waits", || async {
+        database.count(waiting).await == 1
+    })
+    .await;
+    assert_eq!(
+        events::delete_all(&mut tx, account, &[event])
+            .await
+            .unwrap(),
+        1
+    );
+    tx.commit().await.unwrap();
+    assert_eq!(retry.await.unwrap().unwrap(), None);
 }
 
 #[tokio::test]
