@@ -76,6 +76,7 @@ async function play(page) {
   const story = page.url();
   await page.locator('.says', { hasText: 'Executed once. 1 retry' }).waitFor();
   await page.getByRole('link', { name: 'Playground', exact: true }).click();
+  await press(page, 'Lose the reply, and retry', 'The first reply was lost.');
   await press(page, 'Race 20 duplicates', '1 charge, 20 replies, all the same bytes');
   assert.equal(await page.locator('summary', { hasText: '201' }).count(), 20);
   return story;

@@ -42,6 +42,13 @@ async function tryOut(operation) {
   return block;
 }
 
+// Where the reply of an operation links to: the story of its key.
+async function story(block) {
+  const links = block.locator('a.key-story');
+  assert.equal(await links.count(), 1);
+  return links.getAttribute('href');
+}
+
 // Clicks Execute; returns what was created, once it is on the page as well.
 async function execute(block, path) {
   const [response] = await Promise.all([
@@ -89,12 +96,18 @@ try {
   const second = await execute(charges, '/charges');
   assert.equal(second.headers['idempotent-replayed'], 'true');
   assert.deepEqual(second.body, first.body);
+  assert.equal(await story(charges), `/console/keys/${firstKey}`);
   await charges.getByText('idempotent-replayed: true').first().scrollIntoViewIfNeeded();
   await page.screenshot({ path: SCREENSHOT });
 
   // Another card is another operation: choosing one makes a fresh key, by itself.
   await card.selectOption('tok_mastercard');
+  // The link belongs to the reply that is shown, whatever the form says by now.
+  const secondKey = await key.inputValue();
+  assert.notEqual(secondKey, firstKey);
+  assert.equal(await story(charges), `/console/keys/${firstKey}`);
   const mastercard = await execute(charges, '/charges');
+  assert.equal(await story(charges), `/console/keys/${secondKey}`);
   assert.notEqual(mastercard.body.id, first.body.id);
   assert.equal(mastercard.body.source.brand, 'mastercard');
 
@@ -104,11 +117,35 @@ try {
   assert.notEqual(form.body.id, mastercard.body.id);
   assert.equal(form.body.metadata.additionalProp1, 'string');
 
+  // A reply to a request without a key has no story.
+  const list = await tryOut('Charges-listCharges');
+  const listed = page.waitForResponse((response) => new URL(response.url()).pathname === '/charges');
+  await list.locator('.execute').click();
+  assert.equal((await listed).status(), 200);
+  await list.locator('.live-responses-table').waitFor();
+  assert.equal(await list.locator('a.key-story').count(), 0);
+
   // Every operation has a key of its own filled in: the charge's would be refused here.
   await open('Orders');
   const orders = await tryOut('Orders-createOrder');
   const { body: order } = await execute(orders, '/orders');
   assert.match(order.id, /^or_/);
+  // Each operation links to its own story.
+  const orderKey = await orders.locator('tr[data-param-name="Idempotency-Key"] input').inputValue();
+  assert.equal(await story(orders), `/console/keys/${orderKey}`);
+  assert.equal(await story(charges), `/console/keys/${await key.inputValue()}`);
+
+  // From the charge to its story, and from the charge's page back to the operation that retrieves it.
+  const visit = await browser.newPage();
+  visit.setDefaultTimeout(30_000);
+  await visit.goto(`${url}/console/keys/${firstKey}`);
+  await visit.getByLabel('API key').fill(apiKey);
+  await visit.getByRole('button', { name: 'Sign in' }).click();
+  await visit.getByRole('heading', { name: `The story of ${firstKey}` }).waitFor();
+  await visit.getByRole('link', { name: first.body.id }).first().click();
+  await visit.getByRole('link', { name: 'Retrieve it in Swagger UI' }).click();
+  await visit.locator('#operations-Charges-retrieveCharge.is-open').waitFor();
+  await visit.close();
 
   // The API key is in the page alone, and what an earlier Swagger UI has kept of it is removed.
   assert.ok(!(await kept()).includes(apiKey), 'the API key is kept');
