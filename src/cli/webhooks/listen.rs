@@ -181,7 +181,8 @@ impl Receiver<'_> {
     async fn forward(&self, event: NewEvent) -> Result<(), BoxError> {
         let body = event.text.get().as_bytes().to_vec();
         let now = Utc::now().timestamp();
-        let attempt = self.sender.send(self.url, &self.secret, now, body).await;
+        let sent = self.sender.send(self.url, &self.secret, now, body).await;
+        let attempt = sent.attempt;
         let time = DateTime::from_timestamp(attempt.at, 0).unwrap_or_default();
         print(&format!(
             "{}  {}  {}  {}",
