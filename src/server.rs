@@ -3,8 +3,9 @@
 //! Promise: from the moment it is asked to stop, `/readyz` answers 503, and all waits for
 //! duplicates end. Requests that are executing finish within the drain limit.
 
-use std::{future::Future, net::TcpListener, time::Duration};
+use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
+use actix_server::ServerHandle;
 use actix_web::{App as ActixApp, middleware::from_fn, web};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tracing_actix_web::TracingLogger;
@@ -27,7 +28,12 @@ use crate::{
     },
     processor::{HttpProcessor, HttpProcessorError},
     store,
-    telemetry::RequestSpan,
+    telemetry::{
+        RequestSpan,
+        metrics::Metrics,
+        requests::Routes,
+        scrape::{self, Scrape},
+    },
     workers::{
         self,
         webhook_delivery::{Delivery, DeliveryError},
@@ -55,13 +61,31 @@ pub enum ServeError {
     Io(#[from] std::io::Error),
 }
 
-/// Serves on `listener` until `stop` resolves and the requests in flight have finished.
+/// Where a server listens.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For clients.
+    pub api: TcpListener,
+    /// For Prometheus. Without it, nothing is counted.
+    pub metrics: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(api: TcpListener) -> Self {
+        Self { api, metrics: None }
+    }
+}
+
+/// Serves on the listeners until `stop` resolves and the requests in flight have finished.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     database: Database,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let listeners = listeners.into();
+    let metrics = metrics(&listeners)?;
+    let database = database.observed_by(Arc::new(metrics.clone()));
     let (stopping, is_stopping) = watch::channel(false);
     let settings = Settings {
         retention: config.idempotency_ttl,
@@ -119,11 +143,15 @@ pub async fn serve(
     let sweep = tokio::spawn(workers::expiry_sweep::run(
         database.clone(),
         config.clone(),
+        metrics.clone(),
         is_stopping.clone(),
     ));
-    let mut webhooks = Delivery::start(database, config, is_stopping)?;
+    let scraped = listeners.metrics;
+    let scraped = scraped.map(|listener| serve_metrics(listener, &app, &metrics, config));
+    let scraped = scraped.transpose()?;
+    let mut webhooks = Delivery::start(database, config, metrics.clone(), is_stopping)?;
 
-    let server = http_server(listener, app, config)?;
+    let server = http_server(listeners.api, app, metrics, config)?;
     let handle = server.handle();
     let mut server = tokio::spawn(server);
 
@@ -150,7 +178,44 @@ pub async fn serve(
         logging.end(drained).await;
     }
     while reconcilers.join_next().await.is_some() {}
+    if let Some(scraped) = scraped {
+        scraped.stop(false).await;
+    }
     Ok(())
+}
+
+/// Counts only where metrics can be asked for.
+fn metrics(listeners: &Listeners) -> std::io::Result<Metrics> {
+    match listeners.metrics {
+        None => Ok(Metrics::off()),
+        Some(_) => Metrics::on().map_err(std::io::Error::other),
+    }
+}
+
+/// Serves `/metrics`, and reads what it tells of the database.
+fn serve_metrics(
+    listener: TcpListener,
+    app: &App,
+    metrics: &Metrics,
+    config: &Config,
+) -> std::io::Result<ServerHandle> {
+    let scrape = Scrape {
+        metrics: metrics.clone(),
+        idempotency: app.idempotency.clone(),
+        batches: app.batches.clone(),
+        replay_cache: app.replay_cache.clone(),
+        database: app.database.clone(),
+    };
+    tokio::spawn(workers::database_metrics::run(
+        app.database.clone(),
+        metrics.clone(),
+        config.timeouts.database_deadline,
+        app.stopping.clone(),
+    ));
+    let server = scrape::server(listener, scrape, config.connections, config.drain_timeout)?;
+    let handle = server.handle();
+    tokio::spawn(server);
+    Ok(handle)
 }
 
 /// Waits until no request executes, or until `limit`. The listener stays open meanwhile, so that
@@ -254,6 +319,7 @@ fn reconcilers(
 fn http_server(
     listener: TcpListener,
     app: App,
+    metrics: Metrics,
     config: &Config,
 ) -> std::io::Result<actix_server::Server> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -282,6 +348,7 @@ fn http_server(
     let app = move || {
         ActixApp::new()
             .app_data(data.clone())
+            .app_data(Routes::new(metrics.clone()))
             .app_data(document.clone())
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))

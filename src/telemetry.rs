@@ -1,9 +1,15 @@
-//! Logs, and the span that every line of a request is written in.
+//! Logs, the span that every line of a request is written in, and metrics.
 //!
-//! Promise: every line of a request carries its `req_…`. Never logged: bodies, idempotency keys,
-//! names of workflows, API keys, query strings, paths as sent (the route's pattern stands for
+//! Promise: every line of a request carries its `req_…`, and its last one says how it ended. Never logged:
+//! bodies, idempotency keys (a short hash stands for them), names of workflows, API keys, query strings, paths as sent (the route's pattern stands for
 //! them), methods that HTTP doesn't define, and the URLs and secrets of webhooks. A successful probe
 //! of `/livez` or `/readyz` is a line at DEBUG, every other request one at INFO.
+
+pub mod catalog;
+pub mod metrics;
+mod observer;
+pub mod requests;
+pub mod scrape;
 
 use actix_web::{
     HttpMessage,
@@ -17,6 +23,7 @@ use tracing_subscriber::{
     EnvFilter, filter::filter_fn, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
+use self::requests::Observation;
 use crate::{config::Log, domain::ids::RequestId};
 
 /// Starts logging to standard error. Call it once.
@@ -64,41 +71,20 @@ pub(crate) fn known(method: &Method) -> &'static str {
     }
 }
 
-/// Opens the span of a request and closes it with one line.
+/// Opens the span of a request. [`Observation`] writes its line.
 pub struct RequestSpan;
 
 impl RootSpanBuilder for RequestSpan {
     fn on_request_start(request: &ServiceRequest) -> Span {
-        let request_id = request
-            .extensions()
-            .get::<RequestId>()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        tracing::info_span!(
-            "request",
-            request_id,
-            method = known(request.method()),
-            route = request
-                .match_pattern()
-                .unwrap_or_else(|| "unknown".to_owned()),
-            account = tracing::field::Empty,
-        )
-    }
-
-    fn on_request_end<B: MessageBody>(
-        _span: Span,
-        outcome: &Result<ServiceResponse<B>, actix_web::Error>,
-    ) {
-        let (status, route) = match outcome {
-            Ok(response) => (response.status(), response.request().match_pattern()),
-            Err(error) => (error.as_response_error().status_code(), None),
-        };
-        let is_probe = route.is_some_and(|route| PROBES.contains(&route.as_str()));
-        // A probe that fails is worth a line, one that succeeds is not.
-        if is_probe && status.is_success() {
-            tracing::debug!(status = status.as_u16(), "answered");
-        } else {
-            tracing::info!(status = status.as_u16(), "answered");
+        let extensions = request.extensions();
+        match (
+            extensions.get::<Observation>(),
+            extensions.get::<RequestId>(),
+        ) {
+            (Some(observation), Some(id)) => observation.open_span(*id),
+            _ => Span::none(),
         }
     }
+
+    fn on_request_end<B: MessageBody>(_: Span, _: &Result<ServiceResponse<B>, actix_web::Error>) {}
 }

@@ -46,6 +46,8 @@ pub const WORKERS_MAX: usize = 512;
 pub struct Config {
     /// `BIND_ADDRESS`
     pub bind_address: SocketAddr,
+    /// `METRICS_ADDRESS`; `None` serves and counts none.
+    pub metrics_address: Option<SocketAddr>,
     /// `DATABASE_URL` or `DATA_DIR`
     pub database: DatabaseLocation,
     /// The dev account's key, if there is to be one.
@@ -119,6 +121,7 @@ impl Config {
         let source = Source::new(lookup);
         names::check(&source, names);
         let bind_address = source.address("BIND_ADDRESS");
+        let metrics_address = source.optional_address("METRICS_ADDRESS");
         let database = database::location(&source);
         let dev_api_key = database::dev_api_key(&source, database.as_ref());
         let idempotency_ttl = timeouts::idempotency_ttl(&source);
@@ -154,6 +157,7 @@ impl Config {
         let all = || {
             Some(Self {
                 bind_address: bind_address?,
+                metrics_address: metrics_address?,
                 database: database?,
                 dev_api_key: dev_api_key?,
                 idempotency_ttl: idempotency_ttl?,
@@ -293,6 +297,7 @@ mod tests {
             ("BIND_ADDRESS", "localhost"),
             ("BIND_ADDRESS", "localhost:http"),
             ("BIND_ADDRESS", "example.com:8080"),
+            ("METRICS_ADDRESS", "9090"),
             ("DATABASE_URL", "mysql://x"),
             ("DEV_API_KEY", "secret"),
             ("IDEMPOTENCY_TTL", "a day"),

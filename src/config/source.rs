@@ -145,7 +145,18 @@ impl<'a> Source<'a> {
     /// `localhost` is 127.0.0.1. No other name is looked up: what it means could change between two
     /// starts.
     pub(super) fn address(&self, name: &'static str) -> Option<SocketAddr> {
-        let value = self.value(name);
+        self.address_in(name, &self.value(name))
+    }
+
+    /// As [`Source::address`]; `Some(None)` where none is set.
+    pub(super) fn optional_address(&self, name: &'static str) -> Option<Option<SocketAddr>> {
+        match self.optional(name) {
+            None => Some(None),
+            Some(value) => self.address_in(name, &value).map(Some),
+        }
+    }
+
+    fn address_in(&self, name: &'static str, value: &str) -> Option<SocketAddr> {
         let value = value.trim();
         let local = value
             .split_once(':')

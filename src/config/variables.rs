@@ -34,6 +34,12 @@ pub const VARIABLES: &[Variable] = &[
         "Address and port to listen on; localhost is 127.0.0.1.",
     ),
     variable(
+        "METRICS_ADDRESS",
+        None,
+        "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. Who reaches it \
+         needs no API key, so choose an address that clients can't reach. Unset: nothing is counted.",
+    ),
+    variable(
         "DATABASE_URL",
         None,
         "PostgreSQL 15 or later, as postgres://user:password@host/database. Unset: \

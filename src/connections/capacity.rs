@@ -8,7 +8,7 @@ const PER_WORKER_MAX: u64 = 10_000;
 /// Below this many connections, a few idle clients keep the others out.
 const FEW: u64 = 1_000;
 
-/// Files beside connections: standard streams, logs, listeners, probes of the database.
+/// Files beside connections: standard streams, logs, listeners, scrapes of metrics, probes of the database.
 const OTHER_FILES: u64 = 64;
 
 /// Files of a worker thread's event loop.

@@ -10,7 +10,14 @@ mod errors;
 mod fitness;
 pub mod migrations;
 
-use std::{future::Future, io::ErrorKind, pin::Pin, str::FromStr, sync::LazyLock, time::Duration};
+use std::{
+    future::Future,
+    io::ErrorKind,
+    pin::Pin,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 pub use sqlx::PgConnection;
 use sqlx::{
@@ -29,7 +36,7 @@ pub use self::{
 use crate::{
     config::{Config, Timeouts},
     domain::ids::AccountId,
-    idempotency::{self, FairPool, NO_ACCOUNT, SessionLimits},
+    idempotency::{self, FairPool, NO_ACCOUNT, Observer, SessionLimits},
 };
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
@@ -174,6 +181,15 @@ impl Database {
     /// The pool, with what each account has of it.
     pub fn fair_pool(&self) -> &FairPool {
         &self.pool
+    }
+
+    /// The same database, whose use `observer` is told of.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            pool: self.pool.observed_by(observer),
+            ..self
+        }
     }
 
     /// The same database, used for an account: what it reads and writes counts as the account's share of

@@ -21,8 +21,9 @@ use uuid::Uuid;
 use super::{error::HttpError, protective_headers, request_log};
 use crate::{
     api::card_numbers::holds_card_number,
-    domain::ids::RequestId,
+    domain::{ids::RequestId, logged_request::LoggedOutcome},
     idempotency::{FailureKind, IdempotencyKey},
+    telemetry::{known, requests::Observation},
 };
 
 /// The request header that this service exists for.
@@ -38,7 +39,9 @@ pub async fn outermost<B: MessageBody + 'static>(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let request_id = RequestId(Uuid::now_v7());
     request.extensions_mut().insert(request_id);
+    let observation = Observation::begin(&request);
     let observed = request_log::observe(&request, request_id);
+    let method = known(request.method());
     let echoes = echoes(request.method(), request.headers());
 
     // The request moves on and is gone if something panics, so the reply to a panic is an error,
@@ -46,16 +49,30 @@ pub async fn outermost<B: MessageBody + 'static>(
     let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().await;
     let mut response = match outcome {
         Ok(Ok(response)) => response.map_into_boxed_body(),
-        Ok(Err(error)) => return Err(stamped(error, request_id, echoes)),
+        Ok(Err(error)) => {
+            if let Some(observation) = observation {
+                let status = error.as_response_error().status_code();
+                let outcome = request_log::outcome(method, status, false, None);
+                observation.answered(status.as_u16(), outcome.as_str());
+            }
+            return Err(stamped(error, request_id, echoes));
+        }
         Err(_) => {
             if let Some(observed) = observed {
                 observed.panicked();
             }
             tracing::error!(%request_id, "a handler panicked");
+            if let Some(observation) = observation {
+                observation.answered(500, LoggedOutcome::Failed.as_str());
+            }
             let error = HttpError::failed(FailureKind::Internal).into();
             return Err(stamped(error, request_id, echoes));
         }
     };
+    if let Some(observation) = observation {
+        let outcome = request_log::outcome_of(method, response.response());
+        observation.answered(response.status().as_u16(), outcome.as_str());
+    }
     if let Some(observed) = observed {
         observed.answered(response.response());
     }

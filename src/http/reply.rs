@@ -79,6 +79,7 @@ async fn run_by<F: Future<Output = Outcome>>(
         params,
         request,
         testing,
+        observation,
     } = request;
     if let Some(fault) = testing.fault
         && let Some(instead) = fault.before_the_work(&app.stopping).await?
@@ -94,6 +95,9 @@ async fn run_by<F: Future<Output = Outcome>>(
         Some(replay_cache) => replay_cache.run(request, run).await,
         None => run(request).await,
     };
+    if let Some(observation) = observation {
+        observation.key_ended(&outcome);
+    }
     let is_lost = testing.fault.is_some_and(Fault::loses_the_reply)
         || (loses_its_reply && is_executed(&outcome));
     let reply = answer(app, outcome, dialect);

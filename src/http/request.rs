@@ -39,6 +39,7 @@ use crate::{
     idempotency::{
         Failure, Fingerprint, FingerprintInput, IdempotencyKey, Parameters, Request, WorkflowName,
     },
+    telemetry::requests::Observation,
 };
 
 /// An authenticated request.
@@ -97,6 +98,8 @@ pub struct MutatingRequest {
     pub request: Request,
     /// What tests of retries may do to it.
     pub testing: Testing,
+    /// Where its outcome is noted.
+    pub observation: Option<Observation>,
 }
 
 /// What tests of retries may do to a request.
@@ -146,6 +149,10 @@ impl MutatingRequest {
         let bytes = body::read(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
         request_log::has_key(request, &key);
+        let observation = Observation::of(request);
+        if let Some(observation) = &observation {
+            observation.has_key(account.id, &key);
+        }
         let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
         // The path is stored with the key, for key look-ups; an id in it may be stored too.
@@ -190,6 +197,7 @@ impl MutatingRequest {
                 }),
             },
             testing,
+            observation,
         })
     }
 }

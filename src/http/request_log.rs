@@ -102,12 +102,9 @@ impl Observed {
     /// The request has its reply.
     pub(super) fn answered<B: MessageBody>(&self, response: &HttpResponse<B>) {
         let extensions = response.extensions();
-        let status = response.status();
-        let is_replay = response.headers().contains_key("idempotent-replayed");
-        let code = extensions.get::<ErrorCode>().copied();
         let about = extensions.get::<About>().map(|about| about.0.clone());
-        self.end(status, about, |method| {
-            outcome(method, status, is_replay, code)
+        self.end(response.status(), about, |method| {
+            outcome_of(method, response)
         });
     }
 
@@ -144,7 +141,15 @@ impl Drop for Observation {
     }
 }
 
-fn outcome(
+/// How a request ended that has this reply.
+pub(super) fn outcome_of<B>(method: &str, response: &HttpResponse<B>) -> LoggedOutcome {
+    let is_replay = response.headers().contains_key("idempotent-replayed");
+    let code = response.extensions().get::<ErrorCode>().copied();
+    outcome(method, response.status(), is_replay, code)
+}
+
+/// How a request ended that was answered so.
+pub(super) fn outcome(
     method: &str,
     status: StatusCode,
     is_replay: bool,

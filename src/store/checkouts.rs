@@ -349,6 +349,27 @@ pub async fn delete(
     Ok(())
 }
 
+/// How many checkouts have a refund that the processor refused, and have not ended: counted up to `limit`.
+/// Takes no lock.
+pub async fn count_refused_refunds(
+    connection: &mut PgConnection,
+    limit: i64,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT count(*) AS "refused!"
+          FROM (SELECT
+                  FROM checkouts
+                 WHERE status = 'in_progress' AND refused_refunds > 0
+                 ORDER BY account_id, id
+                 LIMIT $1) AS refused
+        "#,
+        limit,
+    )
+    .fetch_one(connection)
+    .await
+}
+
 /// One page of the account's checkouts; `None` if its cursor names none of them. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,

@@ -93,6 +93,69 @@ pub async fn ready_endpoints(
         .collect())
 }
 
+/// How many deliveries are due, on all replicas together: counted up to `limit` of those that are ready, and
+/// up to `limit` of those that are to be made ready. Takes no lock.
+pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT (SELECT count(*)
+                  FROM (SELECT
+                          FROM webhook_deliveries
+                         WHERE status = 'pending'
+                           AND (ready, account_id, endpoint_id) > (true, $2, $2)
+                         ORDER BY ready, account_id, endpoint_id, event_id
+                         LIMIT $1) AS ready)
+             + (SELECT count(*)
+                  FROM (SELECT
+                          FROM webhook_deliveries
+                         WHERE status = 'pending' AND NOT ready AND next_attempt_at <= now()
+                         ORDER BY next_attempt_at
+                         LIMIT $1) AS late) AS "due!"
+        "#,
+        limit,
+        Uuid::nil(),
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// How long the next delivery of an endpoint has been due, for the one of `limit` endpoints where that is
+/// longest. `None`: nothing is ready. Takes no lock, and jumps along an index as [`ready_endpoints`] does.
+pub async fn longest_due(
+    connection: &mut PgConnection,
+    limit: i32,
+) -> Result<Option<Duration>, sqlx::Error> {
+    let longest = sqlx::query_scalar!(
+        r#"
+        WITH RECURSIVE found AS (
+            (SELECT account_id, endpoint_id, next_attempt_at, 1 AS number
+               FROM webhook_deliveries
+              WHERE status = 'pending' AND (ready, account_id, endpoint_id) > (true, $2, $2)
+              ORDER BY ready, account_id, endpoint_id, event_id
+              LIMIT 1)
+            UNION ALL
+            SELECT next.account_id, next.endpoint_id, next.next_attempt_at, found.number + 1
+              FROM found CROSS JOIN LATERAL (
+                   SELECT account_id, endpoint_id, next_attempt_at
+                     FROM webhook_deliveries AS delivery
+                    WHERE status = 'pending'
+                      AND (ready, delivery.account_id, delivery.endpoint_id)
+                          > (true, found.account_id, found.endpoint_id)
+                    ORDER BY ready, delivery.account_id, delivery.endpoint_id, delivery.event_id
+                    LIMIT 1) AS next
+             WHERE found.number < $1
+        )
+        SELECT extract(epoch FROM now() - min(next_attempt_at))::float8 AS age
+          FROM found
+        "#,
+        limit,
+        Uuid::nil(),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(longest.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
+}
+
 /// How many deliveries an endpoint may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {

@@ -21,13 +21,19 @@ use crate::{
     config::Config,
     database::Database,
     idempotency::{self, SweepPace},
+    telemetry::metrics::{Metrics, set_to_now},
 };
 
 /// Pause between two rounds through all accounts. What is removed is days old.
 const ROUND_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Sweeps every `EXPIRY_SWEEP_INTERVAL` until `stopping`.
-pub async fn run(database: Database, config: Config, mut stopping: watch::Receiver<bool>) {
+pub async fn run(
+    database: Database,
+    config: Config,
+    metrics: Metrics,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut ticks = tokio::time::interval(config.expiry_sweep_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sweep = Sweep::new(database, &config, SweepPace::default().rest);
@@ -39,8 +45,15 @@ pub async fn run(database: Database, config: Config, mut stopping: watch::Receiv
         }
         let until = Instant::now() + config.expiry_sweep_interval;
         let sweeping = async {
-            tell_keys(sweep.keys().await);
-            tell_test_accounts(sweep.test_accounts(until).await);
+            let began = Instant::now();
+            let swept = sweep.keys().await;
+            count_keys(&metrics, &swept, began.elapsed());
+            tell_keys(swept);
+            let closed = sweep.test_accounts(until).await;
+            if let Ok(closed) = &closed {
+                metrics.swept.test_accounts.increment(closed.rows);
+            }
+            tell_test_accounts(closed);
             if Instant::now() < next_round {
                 return;
             }
@@ -48,12 +61,28 @@ pub async fn run(database: Database, config: Config, mut stopping: watch::Receiv
             if matches!(&removed, Ok(removed) if removed.is_whole_round) {
                 next_round = Instant::now() + ROUND_PAUSE;
             }
+            if let Ok(removed) = &removed {
+                metrics.swept.events.increment(removed.events);
+                metrics.swept.operations.increment(removed.operations);
+                metrics.swept.request_log.increment(removed.requests);
+            }
             tell_old_rows(removed);
         };
         tokio::select! {
             () = sweeping => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
+    }
+}
+
+fn count_keys(metrics: &Metrics, swept: &Result<u64, sqlx::Error>, took: Duration) {
+    match swept {
+        Ok(rows) => {
+            metrics.swept.keys.increment(*rows);
+            metrics.sweep_seconds.record(took);
+            set_to_now(&metrics.sweep_success);
+        }
+        Err(_) => metrics.sweep_failures.increment(1),
     }
 }
 

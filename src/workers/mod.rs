@@ -1,5 +1,6 @@
 //! 6 · What runs beside requests.
 
+pub mod database_metrics;
 pub mod expiry_sweep;
 pub mod reconciler;
 pub mod request_log;

@@ -31,6 +31,7 @@ use crate::{
         webhook_delivery::{Attempt, Pauses},
     },
     store::webhook_queue::{Ended, Next, Turn},
+    telemetry::metrics::Metrics,
 };
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
@@ -63,10 +64,12 @@ impl Delivery {
     pub fn start(
         database: Database,
         config: &Config,
+        metrics: Metrics,
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, DeliveryError> {
         let mut worker = Worker {
             database,
+            metrics,
             sender: Sender::new(&config.webhooks)?,
             webhooks: config.webhooks,
             deadline: config.timeouts.database_deadline,
@@ -111,6 +114,7 @@ impl Delivery {
 
 struct Worker {
     database: Database,
+    metrics: Metrics,
     sender: Sender,
     webhooks: Webhooks,
     deadline: Duration,
@@ -303,6 +307,9 @@ impl Worker {
     /// Begins an attempt.
     fn begin(&mut self, claim: Uuid, of: (AccountId, WebhookEndpointId), sending: Sending) {
         let (sender, pauses) = (self.sender.clone(), self.webhooks.pauses);
+        if let Some(lag) = sending.lag {
+            self.metrics.webhook_lag.record(lag);
+        }
         let sending = self.sends.spawn(async move {
             let (account_id, id) = (sending.account_id, sending.id);
             let (attempt, next) = attempt(&sender, &pauses, sending).await;
@@ -317,9 +324,22 @@ impl Worker {
         self.sending.insert(sending.id(), of);
     }
 
+    fn count(&self, ended: &Ended) {
+        let metrics = &self.metrics;
+        let attempts = match ended.next {
+            Next::Succeeded => &metrics.webhook_succeeded,
+            Next::Again(_) => &metrics.webhook_retried,
+            Next::Failed => &metrics.webhook_failed,
+        };
+        attempts.increment(1);
+        let ms = u64::try_from(ended.attempt.duration_ms).unwrap_or_default();
+        metrics.webhook_seconds.record(Duration::from_millis(ms));
+    }
+
     fn collect(&mut self, ended: Result<(task::Id, Ended), JoinError>) {
         let (id, ending) = match ended {
             Ok((id, ended)) => {
+                self.count(&ended);
                 let ending = match ended.next {
                     Next::Succeeded => {
                         let ms = u64::try_from(ended.attempt.duration_ms).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::{
     },
     store::{
         self,
-        webhook_queue::{Claimed, Ended, Next, ReadyEndpoint, Task, Turn},
+        webhook_queue::{Claimed, Ended, Message, Next, ReadyEndpoint, Task, Turn},
     },
 };
 
@@ -120,6 +120,8 @@ pub(super) struct Sending {
     pub(super) at: i64,
     /// How many attempts have ended.
     pub(super) attempts: i32,
+    /// How long after its event it was claimed, if this is the first attempt.
+    pub(super) lag: Option<Duration>,
 }
 
 /// One short transaction: stores how attempts ended, and claims what these turns allow. In the
@@ -158,9 +160,14 @@ fn what_follows(claimed: Claimed, claim: Uuid) -> Result<Turned, sqlx::Error> {
         at,
         task,
     } = claimed;
-    let at = at.timestamp();
+    let lag_of = |message: &Message| {
+        let lag = (at - message.event.created_at).to_std().unwrap_or_default();
+        (message.attempts == 0).then_some(lag)
+    };
+    let at_seconds = at.timestamp();
     let then = match task {
         Task::Send(message) => Then::Send(Sending {
+            lag: lag_of(&message),
             account_id,
             id,
             endpoint_id,
@@ -168,14 +175,14 @@ fn what_follows(claimed: Claimed, claim: Uuid) -> Result<Turned, sqlx::Error> {
             secret: message.secret,
             body: serde_json::to_vec(&EventView::from(message.event))
                 .map_err(|error| sqlx::Error::Encode(error.into()))?,
-            at,
+            at: at_seconds,
             attempts: message.attempts,
         }),
         Task::Fail => Then::End(Ended {
             account_id,
             id,
             claim,
-            attempt: Attempt::at_disabled_endpoint(at),
+            attempt: Attempt::at_disabled_endpoint(at_seconds),
             next: Next::Failed,
         }),
         Task::Wait => Then::Wait,

@@ -170,6 +170,7 @@ fn the_idempotency_core_names_no_add_on() {
         "in_flight.rs",
         "kept.rs",
         "key.rs",
+        "observer.rs",
         "reply.rs",
         "request.rs",
     ]
@@ -182,6 +183,15 @@ fn the_idempotency_core_names_no_add_on() {
             "feature",
         ],
     );
+}
+
+/// It tells an `Observer`, so that what is copied counts by whatever means its application has.
+#[test]
+fn the_idempotency_crate_depends_on_no_crate_for_metrics() {
+    let manifest = include_str!("../../../crates/idempotency/Cargo.toml");
+    for word in ["metrics", "prometheus", "opentelemetry"] {
+        assert!(!manifest.contains(word), "{word}");
+    }
 }
 
 #[test]

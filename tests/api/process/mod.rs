@@ -2,5 +2,7 @@
 
 mod first_use;
 mod logs;
+mod metrics;
 mod program;
+mod request_lines;
 mod session_defaults;

@@ -10,6 +10,7 @@ pub mod effects;
 pub mod far_side;
 pub mod harness;
 pub mod http_proxy;
+pub mod metrics;
 pub mod openapi;
 pub mod pause_point;
 pub mod postgres_proxy;

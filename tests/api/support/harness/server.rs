@@ -6,7 +6,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use charge_once::{database::Database, server};
+use charge_once::{
+    database::Database,
+    server::{self, Listeners},
+};
 use tokio::sync::oneshot;
 
 use super::{API_KEY, Client, TestDatabase, config, shortcuts};
@@ -40,16 +43,41 @@ impl TestServer {
         url: &str,
         variables: &[(&str, &str)],
     ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_listening(listener.into(), database, url, variables).await
+    }
+
+    /// Serves metrics too, where the second client asks for them.
+    pub async fn start_with_metrics(
+        database: TestDatabase,
+        variables: &[(&str, &str)],
+    ) -> (Self, Client) {
+        let [api, metrics] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let scraper = Client::new(metrics.local_addr().unwrap());
+        let listeners = Listeners {
+            api,
+            metrics: Some(metrics),
+        };
+        let url = database.url.clone();
+        let server = Self::start_listening(listeners, database, &url, variables).await;
+        (server, scraper)
+    }
+
+    async fn start_listening(
+        listeners: Listeners,
+        database: TestDatabase,
+        url: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let config = config(variables);
         let connected = Database::connect(url, &config).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = Client::new(listener.local_addr().unwrap());
+        let client = Client::new(listeners.api.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
             let stopped = async {
                 let _ = stopped.await;
             };
-            server::serve(listener, connected, &config, stopped)
+            server::serve(listeners, connected, &config, stopped)
                 .await
                 .unwrap();
         });

@@ -1,0 +1,236 @@
+//! Every metric, described once: what is registered, and the table in docs/operations.md, come from here.
+//!
+//! Promise: a label's values are few and known before the first request. No account, key, id or path is one.
+
+use std::fmt::Write;
+
+/// One metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name, which ends with its unit.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub about: &'static str,
+}
+
+/// How a metric behaves.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Grows from 0, from the start of the process on.
+    Counter,
+    /// A value of this moment.
+    Gauge,
+    /// A distribution, counted in buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// From half a millisecond to what a request may take with a wait for another one.
+const REQUEST_SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+
+/// What happens inside a request, from a tenth of a millisecond on.
+const STEP_SECONDS: &[f64] = &[
+    0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// From a retry at once to one on the next day.
+const AGE_SECONDS: &[f64] = &[
+    0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0,
+];
+
+/// Requests in one transaction.
+const BATCH_REQUESTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+macro_rules! metrics {
+    ($($constant:ident = $name:literal, $kind:expr, $labels:expr, $about:expr;)+) => {
+        $(#[doc = $about] pub const $constant: Metric = Metric {
+            name: $name,
+            kind: $kind,
+            labels: &$labels,
+            about: $about,
+        };)+
+
+        /// All of them, in the order of the table.
+        pub const METRICS: &[&Metric] = &[$(&$constant),+];
+    };
+}
+
+metrics! {
+    INFO = "charge_once_info", Kind::Gauge, ["version"],
+        "Always 1; the label says which version runs.";
+    HTTP_REQUESTS = "charge_once_http_requests_total", Kind::Counter, ["method", "route", "status"],
+        "Requests, by the pattern of their route. `not_found` is a path without a route, `other` a method \
+         that HTTP doesn't define, and `unanswered` in place of a status a client that left before its reply.";
+    HTTP_SECONDS = "charge_once_http_request_duration_seconds", Kind::Histogram(REQUEST_SECONDS),
+        ["method", "route"],
+        "From the head of a request to its reply, the wait for another request with the same key included.";
+    KEY_REQUESTS = "charge_once_idempotency_requests_total", Kind::Counter, ["operation", "outcome"],
+        "Requests with an idempotency key that reached the claim: `executed`, `replayed`, `refused` (a stored \
+         4xx), `reused` (the key is another request's), `in_use`, `failed` (not executed), `unknown` (503, and \
+         perhaps executed), and `taken_over` (ended what an earlier request had begun).";
+    CLAIM_SECONDS = "charge_once_idempotency_claim_duration_seconds", Kind::Histogram(STEP_SECONDS), [],
+        "From BEGIN to the claim of a key, of requests that have a transaction of their own. The wait for \
+         another process that holds the key is part of it.";
+    CLAIM_TIMEOUTS = "charge_once_idempotency_claim_timeouts_total", Kind::Counter, [],
+        "Claims that waited as long as they may for a process that holds the key.";
+    ROW_TIMEOUTS = "charge_once_row_lock_timeouts_total", Kind::Counter, [],
+        "Transactions that gave their connection back because a row stayed locked. Each is repeated for up to \
+         a second.";
+    REPLAY_AGE = "charge_once_idempotency_replay_age_seconds", Kind::Histogram(AGE_SECONDS), [],
+        "How long after the first use of its key a request was replayed.";
+    KEYS_IN_FLIGHT = "charge_once_idempotency_keys_in_flight", Kind::Gauge, [],
+        "Keys that this process works on now.";
+    WAITERS = "charge_once_idempotency_waiters", Kind::Gauge, [],
+        "Duplicates that wait in this process for the first request with their key.";
+    BATCH_SIZE = "charge_once_batch_requests", Kind::Histogram(BATCH_REQUESTS), [],
+        "Requests that shared a transaction.";
+    BATCH_SECONDS = "charge_once_batch_duration_seconds", Kind::Histogram(STEP_SECONDS), [],
+        "From the moment that a batch was gathered to its COMMIT.";
+    BATCH_FAILURES = "charge_once_batch_failures_total", Kind::Counter, [],
+        "Batches that did not commit. Their requests ran alone, or have an unknown outcome.";
+    BATCH_FALLBACKS = "charge_once_batch_fallbacks_total", Kind::Counter, ["reason"],
+        "Requests that ran alone instead: their batch could not decide about them (`undecided`), it failed \
+         (`batch_failed`), or their account holds up batches for the moment (`account_held_up`).";
+    BATCH_WAITING = "charge_once_batch_waiting", Kind::Gauge, [],
+        "Requests that wait for a batch now.";
+    CACHE_LOOKUPS = "charge_once_replay_cache_lookups_total", Kind::Counter, ["result"],
+        "Looks for a stored reply in memory: `hit` or `miss`. Each new key is a miss.";
+    CACHE_BYTES = "charge_once_replay_cache_bytes", Kind::Gauge, [],
+        "Memory that stored replies take, about.";
+    SWEEP_ROWS = "charge_once_sweep_rows_total", Kind::Counter, ["kind"],
+        "Rows that the sweep removed: `idempotency_keys`, rows of `test_accounts`, `events`, `operations` and \
+         rows of the `request_log`.";
+    SWEEP_SECONDS = "charge_once_sweep_duration_seconds", Kind::Histogram(REQUEST_SECONDS), [],
+        "How long a sweep of expired keys took, its rests included.";
+    SWEEP_FAILURES = "charge_once_sweep_failures_total", Kind::Counter, [],
+        "Sweeps that failed. They are repeated.";
+    SWEEP_SUCCESS = "charge_once_sweep_last_success_timestamp_seconds", Kind::Gauge, [],
+        "When this process last swept all expired keys, in unix time. 0 until then.";
+    OLDEST_EXPIRED = "charge_once_idempotency_oldest_expired_seconds", Kind::Gauge, [],
+        "How long the oldest expired key has waited to be swept; 0 if there is none. From the database.";
+    POOL_MAX = "charge_once_pool_connections_max", Kind::Gauge, [],
+        "Most connections of the pool: POOL_CONNECTIONS.";
+    POOL_OPEN = "charge_once_pool_connections", Kind::Gauge, [],
+        "Open connections of the pool.";
+    POOL_IDLE = "charge_once_pool_connections_idle", Kind::Gauge, [],
+        "Those of them that no request has.";
+    POOL_WAIT = "charge_once_pool_wait_seconds", Kind::Histogram(STEP_SECONDS), [],
+        "How long a request or a worker waited for a connection.";
+    POOL_TIMEOUTS = "charge_once_pool_timeouts_total", Kind::Counter, [],
+        "Waits that ended without a connection, after POOL_WAIT.";
+    POOL_DISCARDED = "charge_once_pool_discarded_total", Kind::Counter, [],
+        "Connections that were closed because their state was in doubt.";
+    PHASES = "charge_once_phases", Kind::Gauge, ["kind", "state"],
+        "Requests in phases whose key is in flight, on all replicas, counted up to 1000 of each kind: \
+         `running` under a lease, or `waiting` for a retry or the reconciler. The kind is `processor` or \
+         `checkout`. From the database.";
+    PHASES_IN_DOUBT = "charge_once_phases_in_doubt", Kind::Gauge, ["kind"],
+        "Those of them that may have been executed. From the database.";
+    PHASES_OLDEST = "charge_once_phases_oldest_seconds", Kind::Gauge, ["kind"],
+        "How long ago the oldest of them began; 0 if there is none. From the database.";
+    PHASE_CALLS = "charge_once_phases_calls_total", Kind::Counter, ["kind", "result"],
+        "Calls between the two transactions of a request in phases, the reconciler's too: `answered`, \
+         `not_executed`, or `unknown`.";
+    PHASE_SECONDS = "charge_once_phases_call_duration_seconds", Kind::Histogram(REQUEST_SECONDS), ["kind"],
+        "How long these calls took: a call of the processor, or all steps of a checkout.";
+    CHECKOUTS_ENDED = "charge_once_checkouts_ended_total", Kind::Counter, ["state"],
+        "Checkouts that this process ended: `completed` or `canceled`.";
+    CHECKOUTS = "charge_once_checkouts", Kind::Gauge, ["state"],
+        "Checkouts that have not ended, on all replicas, counted up to 1000: `in_progress`, and those of them \
+         whose refund the processor refused (`refund_refused`), which need a person. From the database.";
+    WEBHOOKS_DUE = "charge_once_webhooks_due", Kind::Gauge, [],
+        "Deliveries that are due and not being sent, on all replicas, counted up to 10000. From the database.";
+    WEBHOOKS_OLDEST_DUE = "charge_once_webhooks_oldest_due_seconds", Kind::Gauge, [],
+        "How long the next delivery of an endpoint has been due, where that is longest of 1000 endpoints; 0 if \
+         nothing is ready. From the database.";
+    WEBHOOK_ATTEMPTS = "charge_once_webhook_attempts_total", Kind::Counter, ["result"],
+        "Attempts to deliver a webhook that ended in this process: `succeeded`, `retried` (another follows), or \
+         `failed` (the last one).";
+    WEBHOOK_SECONDS = "charge_once_webhook_attempt_duration_seconds", Kind::Histogram(REQUEST_SECONDS), [],
+        "How long an attempt took.";
+    WEBHOOK_LAG = "charge_once_webhook_lag_seconds", Kind::Histogram(AGE_SECONDS), [],
+        "From an event to the first attempt to deliver it.";
+    READ_SUCCESS = "charge_once_database_metrics_last_success_timestamp_seconds", Kind::Gauge, [],
+        "When the metrics from the database were last read, in unix time. They keep their values while it \
+         doesn't answer. 0 until the first time.";
+}
+
+/// What the crate `metrics-process` reads of the operating system, as far as that tells it.
+pub const PROCESS_METRICS: &[(&str, &str, &str)] = &[
+    (
+        "process_cpu_seconds_total",
+        "counter",
+        "Time on a core, of user and system together.",
+    ),
+    ("process_open_fds", "gauge", "Open files, sockets included."),
+    ("process_max_fds", "gauge", "Most files that may be open."),
+    ("process_virtual_memory_bytes", "gauge", "Virtual memory."),
+    (
+        "process_virtual_memory_max_bytes",
+        "gauge",
+        "Most virtual memory that may be used.",
+    ),
+    (
+        "process_resident_memory_bytes",
+        "gauge",
+        "Memory that is in use.",
+    ),
+    (
+        "process_start_time_seconds",
+        "gauge",
+        "When the process began, in unix time.",
+    ),
+    ("process_threads", "gauge", "Threads."),
+];
+
+impl Metric {
+    /// What its value counts.
+    pub fn unit(&self) -> &'static str {
+        unit(self.name)
+    }
+
+    /// Its type, as Prometheus names it.
+    pub fn type_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// A name says its unit: that is Prometheus's convention.
+fn unit(name: &str) -> &'static str {
+    let name = name.trim_end_matches("_total");
+    if name.ends_with("_seconds") {
+        "seconds"
+    } else if name.ends_with("_bytes") {
+        "bytes"
+    } else {
+        "count"
+    }
+}
+
+/// The table for `docs/operations.md`.
+pub fn markdown_table() -> String {
+    let mut table =
+        String::from("| metric | type | labels | unit | what it tells |\n|---|---|---|---|---|\n");
+    let mut row = |name: &str, kind: &str, labels: &[&str], about: &str| {
+        let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let (labels, unit) = (labels.join(", "), unit(name));
+        // Writing to a String can't fail.
+        let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {unit} | {about} |");
+    };
+    for metric in METRICS {
+        row(metric.name, metric.type_name(), metric.labels, metric.about);
+    }
+    for (name, kind, about) in PROCESS_METRICS {
+        row(name, kind, &[], about);
+    }
+    table
+}

@@ -1,0 +1,72 @@
+//! Counts what the idempotency crate tells.
+
+use std::time::Duration;
+
+use super::metrics::{Metrics, value};
+use crate::idempotency::{CallAnswer, Observer, RanAlone};
+
+/// What the crate calls a checkout.
+const CHECKOUT: &str = "checkout";
+
+impl Observer for Metrics {
+    fn waited_for_connection(&self, waited: Duration, timed_out: bool) {
+        self.pool_wait.record(waited);
+        if timed_out {
+            self.pool_timeouts.increment(1);
+        }
+    }
+
+    fn discarded_connection(&self) {
+        self.pool_discarded.increment(1);
+    }
+
+    fn claimed(&self, took: Duration, held_elsewhere: bool) {
+        self.claim_seconds.record(took);
+        if held_elsewhere {
+            self.claim_timeouts.increment(1);
+        }
+    }
+
+    fn gave_up_a_row(&self) {
+        self.row_timeouts.increment(1);
+    }
+
+    fn ended_batch(&self, requests: usize, took: Duration, committed: bool) {
+        self.batch_size.record(value(requests));
+        self.batch_seconds.record(took);
+        if !committed {
+            self.batch_failures.increment(1);
+        }
+    }
+
+    fn ran_alone(&self, because: RanAlone) {
+        self.fallbacks(because).increment(1);
+    }
+
+    fn looked_up(&self, found: bool) {
+        let lookups = if found {
+            &self.cache_hits
+        } else {
+            &self.cache_misses
+        };
+        lookups.increment(1);
+    }
+
+    fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {
+        if let Some(phases) = self.phases_of(kind) {
+            phases.calls(answer).increment(1);
+            phases.seconds.record(took);
+        }
+    }
+
+    fn completed(&self, kind: &'static str, status: u16) {
+        if kind == CHECKOUT {
+            let ended = if status < 300 {
+                &self.checkouts_completed
+            } else {
+                &self.checkouts_canceled
+            };
+            ended.increment(1);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `/metrics` for Prometheus, on an address of its own.
+//!
+//! Promise: it is never served where clients send requests. A scrape asks no database, and runs on a thread of
+//! its own: however many there are, no request waits for one.
+
+use std::{io, net::TcpListener, time::Duration};
+
+use actix_server::Server;
+use actix_web::{App, HttpResponse, Route, guard, web};
+
+use super::metrics::{Metrics, value};
+use crate::{
+    commands::Creation,
+    config::ConnectionTimeouts,
+    connections,
+    database::Database,
+    idempotency::{Batches, Idempotency, ReplayCache},
+};
+
+/// Connections at a time: some scrapers, and a person who looks.
+const CONNECTIONS_MAX: usize = 16;
+
+/// The version of the text that Prometheus reads.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What is looked at when it is asked for.
+#[derive(Clone)]
+pub struct Scrape {
+    /// What is counted all the time.
+    pub metrics: Metrics,
+    /// Knows what is in flight.
+    pub idempotency: Idempotency,
+    /// Know how much waits for them.
+    pub batches: Option<Batches<Creation>>,
+    /// Knows its size.
+    pub replay_cache: Option<ReplayCache>,
+    /// Knows its pool.
+    pub database: Database,
+}
+
+impl Scrape {
+    fn render(&self) -> String {
+        let Self {
+            metrics,
+            idempotency,
+            batches,
+            replay_cache,
+            database,
+        } = self;
+        let in_flight = idempotency.in_flight_counts();
+        metrics.keys_in_flight.set(value(in_flight.keys));
+        metrics.waiters.set(value(in_flight.waiters));
+        if let Some(batches) = batches {
+            metrics.batch_waiting.set(value(batches.waiting()));
+        }
+        if let Some(replay_cache) = replay_cache {
+            let bytes = usize::try_from(replay_cache.bytes()).unwrap_or(usize::MAX);
+            metrics.cache_bytes.set(value(bytes));
+        }
+        let pool = database.pool();
+        metrics.pool_max.set(pool.options().get_max_connections());
+        metrics.pool_open.set(pool.size());
+        metrics.pool_idle.set(value(database.fair_pool().idle()));
+        metrics.render()
+    }
+}
+
+/// Serves scrapes until it is told to stop.
+pub fn server(
+    listener: TcpListener,
+    scrape: Scrape,
+    timeouts: ConnectionTimeouts,
+    drain_timeout: Duration,
+) -> io::Result<Server> {
+    let settings = connections::Settings {
+        timeouts,
+        workers: 1,
+        connections_per_worker: CONNECTIONS_MAX,
+        drain_timeout,
+    };
+    let scrape = web::Data::new(scrape);
+    let app = move || {
+        let route = Route::new().guard(guard::Any(guard::Get()).or(guard::Head()));
+        App::new()
+            .app_data(scrape.clone())
+            .service(web::resource("/metrics").route(route.to(show)))
+    };
+    connections::server(listener, app, settings)
+}
+
+async fn show(scrape: web::Data<Scrape>) -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type(CONTENT_TYPE)
+        .insert_header(("cache-control", "no-store"))
+        .body(scrape.render())
+}

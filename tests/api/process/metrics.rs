@@ -1,0 +1,487 @@
+//! `/metrics`: that it tells what happened, all of what is documented, and nothing of an account.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use charge_once::telemetry::catalog::{METRICS, PROCESS_METRICS, markdown_table};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::support::{
+    checkouts::{checkout, checkout_with, stock},
+    documents::read,
+    harness::{
+        API_KEY, Answer, Client, TestDatabase, TestServer, another_charge, charge, eventually,
+    },
+    metrics::{Scrape, reaches},
+    processor::Processor,
+    program::{data_dir, program, run, scratch, text},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, acknowledge_all, add_backlog, everything_is_delivered, quick_but},
+    wire::send_raw,
+};
+
+#[test]
+fn the_table_of_metrics_is_the_code_s() {
+    let document = read("docs/operations.md");
+    let (_, rest) = document.split_once("<!-- metrics:begin -->\n").unwrap();
+    let (table, _) = rest.split_once("<!-- metrics:end -->").unwrap();
+    let expected = markdown_table();
+    assert!(table == expected, "the table must be:\n{expected}");
+}
+
+/// A server with a processor across the network, a webhook endpoint, and everything that it counts.
+struct World {
+    server: TestServer,
+    scraper: Client,
+    processor: Processor,
+}
+
+impl World {
+    async fn new() -> Self {
+        let processor = Processor::start().await;
+        let url = processor.url();
+        let variables = quick_but(&[
+            ("PROCESSOR_URL", &url),
+            ("PROCESSOR_TIMEOUT", "3s"),
+            ("EXPIRY_SWEEP_INTERVAL", "100ms"),
+            // Whatever the other tests run with.
+            ("BATCH", "on"),
+            ("REPLAY_CACHE", "32MiB"),
+        ]);
+        let database = TestDatabase::create().await;
+        let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+        Self {
+            server,
+            scraper,
+            processor,
+        }
+    }
+
+    async fn post(&self, path: &str, key: &str, body: &Value) -> u16 {
+        let answer = self.server.client.post(path, key, body).await;
+        answer.status.as_u16()
+    }
+
+    async fn charge(&self, key: &str) -> u16 {
+        self.post("/charges", key, &charge()).await
+    }
+
+    /// A key that another replica holds.
+    async fn claim_elsewhere(&self, key: &str) -> sqlx::Transaction<'static, sqlx::Postgres> {
+        let mut elsewhere = self.server.database.pool.begin().await.unwrap();
+        sqlx::query(
+            "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint,
+                    method, path, request_id, created_at, expires_at)
+             SELECT id, $1, 1, sha256('x'), 'POST', '/charges', 'req_elsewhere', now(),
+                    now() + interval '1 day'
+               FROM accounts WHERE name = 'dev'",
+        )
+        .bind(key)
+        .execute(&mut *elsewhere)
+        .await
+        .unwrap();
+        elsewhere
+    }
+
+    /// Every outcome that a key can have, and each once.
+    async fn provoke_every_outcome(&self) {
+        assert_eq!(self.charge("key-1").await, 201, "executed");
+        assert_eq!(self.charge("key-1").await, 201, "replayed");
+        let wrong = json!({"amount": 0, "currency": "usd"});
+        assert_eq!(self.post("/charges", "key-2", &wrong).await, 400, "refused");
+        assert_eq!(
+            self.post("/charges", "key-1", &another_charge()).await,
+            422,
+            "reused"
+        );
+        let elsewhere = self.claim_elsewhere("key-3").await;
+        assert_eq!(self.charge("key-3").await, 409, "in use");
+        elsewhere.rollback().await.unwrap();
+        let refuse = json!({"fault": "refuse", "count": 3});
+        self.processor.set_fault(refuse).await;
+        assert_eq!(self.charge("key-4").await, 503, "failed");
+        self.processor.reset_faults().await;
+        self.processor
+            .set_fault(json!({"fault": "drop_after"}))
+            .await;
+        assert_eq!(self.charge("key-5").await, 503, "unknown");
+        self.processor.reset_faults().await;
+        // Under the other prefix it would be another request.
+        assert_eq!(self.charge("key-5").await, 201, "taken over");
+    }
+
+    /// What else is counted.
+    async fn provoke_the_rest(&self) {
+        let client = &self.server.client;
+        let receiver = Receiver::start().await;
+        Endpoint::at(client, &receiver.url()).await;
+        acknowledge_all(receiver);
+        let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+        assert_eq!(self.post("/v1/orders", "order-1", &order).await, 201);
+        stock(client, "mug", 4).await;
+        assert_eq!(
+            self.post("/checkouts", "checkout-1", &checkout()).await,
+            201
+        );
+        let declined = checkout_with("tok_chargeDeclined");
+        assert_eq!(self.post("/checkouts", "checkout-2", &declined).await, 402);
+        assert_eq!(client.get("/nowhere").await.status, 404);
+        assert_eq!(client.get("/v1/charges?limit=3").await.status, 200);
+        let strange = format!(
+            "BREW /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {API_KEY}\r\n\r\n"
+        );
+        assert!(
+            send_raw(client, strange.as_bytes())
+                .await
+                .starts_with("HTTP/1.1 405 ")
+        );
+        let charge = client.charge("key-6").await.id();
+        let mut locked = self.server.database.pool.begin().await.unwrap();
+        sqlx::query("SELECT FROM charges FOR UPDATE")
+            .execute(&mut *locked)
+            .await
+            .unwrap();
+        let update = json!({"description": "x"});
+        let path = format!("/charges/{charge}");
+        assert_eq!(self.post(&path, "update", &update).await, 409);
+        // A connection that dies in a transaction.
+        sqlx::query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+              WHERE application_name = 'charge-once' AND datname = current_database()",
+        )
+        .execute(&mut *locked)
+        .await
+        .unwrap();
+        locked.rollback().await.unwrap();
+        eventually("the server has connections again", || async {
+            self.post(&path, "update", &update).await == 200
+        })
+        .await;
+        self.server.database.expire_records().await;
+    }
+}
+
+#[tokio::test]
+async fn each_outcome_of_a_key_is_counted_by_its_operation() {
+    let world = World::new().await;
+    world.provoke_every_outcome().await;
+    let scrape = Scrape::of(&world.scraper).await;
+    for outcome in [
+        "executed",
+        "replayed",
+        "refused",
+        "reused",
+        "in_use",
+        "failed",
+        "unknown",
+        "taken_over",
+    ] {
+        let series = format!(
+            "charge_once_idempotency_requests_total{{operation=\"POST /charges\",outcome=\"{outcome}\"}}"
+        );
+        assert_eq!(
+            scrape.values.get(&series),
+            Some(&1.0),
+            "{outcome}\n{}",
+            scrape.text
+        );
+    }
+    for (series, expected) in [
+        (
+            "http_requests_total{method=\"POST\",route=\"/charges\",status=\"201\"}",
+            3.0,
+        ),
+        (
+            "http_requests_total{method=\"POST\",route=\"/charges\",status=\"503\"}",
+            2.0,
+        ),
+        (
+            "http_requests_total{method=\"POST\",route=\"/charges\",status=\"422\"}",
+            1.0,
+        ),
+        (
+            "http_request_duration_seconds_count{method=\"POST\",route=\"/charges\"}",
+            8.0,
+        ),
+        ("idempotency_replay_age_seconds_count", 1.0),
+        ("idempotency_claim_timeouts_total", 1.0),
+        (
+            "phases_calls_total{kind=\"processor\",result=\"answered\"}",
+            2.0,
+        ),
+        (
+            "phases_calls_total{kind=\"processor\",result=\"not_executed\"}",
+            1.0,
+        ),
+        (
+            "phases_calls_total{kind=\"processor\",result=\"unknown\"}",
+            1.0,
+        ),
+    ] {
+        let series = format!("charge_once_{series}");
+        assert_eq!(scrape.value(&series), expected, "{series}\n{}", scrape.text);
+    }
+}
+
+#[tokio::test]
+async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account() {
+    let world = World::new().await;
+    world.provoke_every_outcome().await;
+    world.provoke_the_rest().await;
+    let scraper = &world.scraper;
+    let swept = "charge_once_sweep_rows_total{kind=\"idempotency_keys\"}";
+    eventually("keys are swept and webhooks sent", || async {
+        let scrape = Scrape::of(scraper).await;
+        scrape.value(swept) > 0.0
+            && scrape.value("charge_once_webhook_attempts_total{result=\"succeeded\"}") > 1.0
+    })
+    .await;
+    let scrape = Scrape::of(scraper).await;
+    let documented: BTreeSet<_> = METRICS
+        .iter()
+        .map(|metric| (metric.name, metric.type_name()))
+        .chain(PROCESS_METRICS.iter().map(|(name, kind, _)| (*name, *kind)))
+        .collect();
+    let served = scrape.types.iter();
+    let served: BTreeSet<_> = served.map(|(name, kind)| (&**name, &**kind)).collect();
+    assert_eq!(served, documented);
+    for metric in METRICS {
+        let labels: BTreeSet<_> = metric
+            .labels
+            .iter()
+            .map(|label| (*label).to_owned())
+            .collect();
+        assert_eq!(scrape.labels(metric.name), labels, "{}", metric.name);
+    }
+    for (series, at_least) in [
+        (
+            "http_requests_total{method=\"GET\",route=\"not_found\",status=\"404\"}",
+            1.0,
+        ),
+        (
+            "http_requests_total{method=\"other\",route=\"/charges\",status=\"405\"}",
+            1.0,
+        ),
+        (
+            "http_requests_total{method=\"GET\",route=\"/v1/charges\",status=\"200\"}",
+            1.0,
+        ),
+        (
+            "idempotency_requests_total{operation=\"POST /orders\",outcome=\"executed\"}",
+            1.0,
+        ),
+        ("row_lock_timeouts_total", 1.0),
+        ("pool_discarded_total", 1.0),
+        ("checkouts_ended_total{state=\"completed\"}", 1.0),
+        ("checkouts_ended_total{state=\"canceled\"}", 1.0),
+        ("replay_cache_lookups_total{result=\"miss\"}", 1.0),
+        ("replay_cache_lookups_total{result=\"hit\"}", 1.0),
+        ("batch_requests_count", 1.0),
+        ("webhook_lag_seconds_count", 1.0),
+        ("pool_wait_seconds_count", 10.0),
+        ("pool_connections_max", 10.0),
+        ("pool_connections", 1.0),
+        ("sweep_last_success_timestamp_seconds", 1_000_000_000.0),
+        (
+            "database_metrics_last_success_timestamp_seconds",
+            1_000_000_000.0,
+        ),
+    ] {
+        let series = format!("charge_once_{series}");
+        assert!(
+            scrape.value(&series) >= at_least,
+            "{series}\n{}",
+            scrape.text
+        );
+    }
+    let account: String = sqlx::query_scalar("SELECT id::text FROM accounts WHERE name = 'dev'")
+        .fetch_one(&world.server.database.pool)
+        .await
+        .unwrap();
+    let id = Regex::new("(acct|ch|re|or|co|evt|we|whd|req|card)_[0-9a-z]{26}").unwrap();
+    let secrets = [
+        &*account,
+        API_KEY,
+        "key-1",
+        "order-1",
+        "checkout-1",
+        "jenny",
+    ];
+    for line in scrape.text.lines() {
+        assert!(!id.is_match(line), "{line}");
+        for secret in secrets {
+            assert!(!line.contains(secret), "{secret}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_flight_and_who_waits_for_it_is_seen_while_it_is() {
+    let world = World::new().await;
+    let delay = json!({"fault": "delay_before", "milliseconds": 60_000});
+    world.processor.set_fault(delay).await;
+    let send = || {
+        let client = world.server.client.clone();
+        tokio::spawn(async move {
+            client
+                .post_waiting(30, "/charges", "key-1", &charge())
+                .await
+        })
+    };
+    let first = send();
+    world.processor.delays(1).await;
+    let second = send();
+    let scraper = &world.scraper;
+    reaches(scraper, "charge_once_idempotency_waiters", 1.0).await;
+    reaches(scraper, "charge_once_idempotency_keys_in_flight", 1.0).await;
+    world.processor.reset_faults().await;
+    let answers = [first.await.unwrap(), second.await.unwrap()];
+    assert!(
+        answers.iter().all(|answer| answer.status == 201),
+        "{answers:?}"
+    );
+    reaches(scraper, "charge_once_idempotency_waiters", 0.0).await;
+    reaches(scraper, "charge_once_idempotency_keys_in_flight", 0.0).await;
+}
+
+#[tokio::test]
+async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() {
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let processor_at = [("PROCESSOR_URL", &*url), ("PROCESSOR_TIMEOUT", "3s")];
+    let server = TestServer::start_with(&quick_but(&processor_at)).await;
+    let client = &server.client;
+    let receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    acknowledge_all(receiver);
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+    assert_eq!(client.post("/orders", "key-1", &order).await.status, 201);
+    everything_is_delivered(&server.database).await;
+    let lost = json!({"fault": "drop_after", "count": 1000});
+    processor.set_fault(lost).await;
+    assert_eq!(client.charge("key-2").await.status, 503);
+    let database = server.stop().await;
+    add_backlog(&database, &endpoint, 3).await;
+    for change in [
+        "UPDATE webhook_deliveries SET ready = true, next_attempt_at = now() - interval '2 hours'
+          WHERE status = 'pending'",
+        "UPDATE idempotency_keys SET created_at = now() - interval '3 days',
+                expires_at = now() - interval '2 days' WHERE status IS NOT NULL",
+    ] {
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+    }
+    // The workers of the second replica pass over what is locked.
+    let mut locked = database.pool.begin().await.unwrap();
+    for lock in [
+        "SELECT FROM webhook_deliveries FOR UPDATE",
+        "SELECT FROM idempotency_keys WHERE status IS NOT NULL FOR UPDATE",
+        "SELECT FROM idempotency_leases FOR UPDATE",
+    ] {
+        sqlx::query(lock).execute(&mut *locked).await.unwrap();
+    }
+    let (_server, scraper) = TestServer::start_with_metrics(database, &processor_at).await;
+    // The last one that is set.
+    let read = "charge_once_database_metrics_last_success_timestamp_seconds";
+    eventually("the database was read", || async {
+        Scrape::of(&scraper).await.value(read) > 0.0
+    })
+    .await;
+    let scrape = Scrape::of(&scraper).await;
+    let due = scrape.value("charge_once_webhooks_due");
+    assert_eq!(due, 3.0, "{}", scrape.text);
+    let seconds = |series: &str| scrape.value(&format!("charge_once_{series}_seconds"));
+    assert!(seconds("webhooks_oldest_due") >= 7200.0, "{}", scrape.text);
+    assert!(
+        seconds("idempotency_oldest_expired") >= 172_800.0,
+        "{}",
+        scrape.text
+    );
+    for (series, expected) in [
+        ("phases{kind=\"processor\",state=\"waiting\"}", 1.0),
+        ("phases{kind=\"processor\",state=\"running\"}", 0.0),
+        ("phases_in_doubt{kind=\"processor\"}", 1.0),
+        ("phases_in_doubt{kind=\"checkout\"}", 0.0),
+        ("checkouts{state=\"in_progress\"}", 0.0),
+    ] {
+        let series = format!("charge_once_{series}");
+        assert_eq!(
+            scrape.values.get(&series),
+            Some(&expected),
+            "{series}\n{}",
+            scrape.text
+        );
+    }
+    assert!(scrape.value("charge_once_phases_oldest_seconds{kind=\"processor\"}") > 0.0);
+    locked.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn metrics_have_an_address_of_their_own_and_are_served_nowhere_else() {
+    let (server, scraper) = TestServer::start_with_metrics(TestDatabase::create().await, &[]).await;
+    for client in [&server.client, &TestServer::start().await.client] {
+        for path in ["/metrics", "/v1/metrics"] {
+            let answer = client.get(path).await;
+            assert_eq!(answer.code(), "route_not_found");
+        }
+    }
+    for path in ["/", "/charges", "/livez"] {
+        assert_eq!(scraper.get(path).await.status, 404, "{path}");
+    }
+    let head = Answer::of(scraper.bare(reqwest::Method::HEAD, "/metrics")).await;
+    assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
+}
+
+#[tokio::test]
+async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_taken() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let _listening = std::net::TcpListener::bind(&taken);
+    let folder = scratch();
+    let data = data_dir(&folder);
+    let database = TestDatabase::create().await;
+    let with = |address| {
+        [
+            ("BIND_ADDRESS", "127.0.0.1:0"),
+            ("DATABASE_URL", &*database.url),
+            ("DATA_DIR", &*data),
+            ("METRICS_ADDRESS", address),
+        ]
+    };
+    let refused = run(&["serve"], &with(&taken));
+    assert!(!refused.status.success());
+    let told = text(&refused.stderr);
+    assert!(
+        told.contains("METRICS_ADDRESS must be an address that is free"),
+        "{told}"
+    );
+
+    let mut child = program(&["serve"], &with("127.0.0.1:0"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let shown = lines.map_while(Result::ok).find_map(|line| {
+        let url = line.trim().strip_prefix("Metrics")?.trim().to_owned();
+        Some(url)
+    });
+    let url = shown.expect("the banner names the address");
+    let address = url
+        .strip_prefix("http://")
+        .unwrap()
+        .strip_suffix("/metrics")
+        .unwrap();
+    let scrape = Scrape::of(&Client::new(address.parse().unwrap())).await;
+    let version = concat!(
+        "charge_once_info{version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\"}"
+    );
+    assert_eq!(scrape.value(version), 1.0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
