@@ -7,7 +7,7 @@ use charge_once::{
     store::{events, old_rows::Age, webhook_queue},
     workers::{expiry_sweep::Sweep, retention::Removed},
 };
-use sqlx::PgPool;
+use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -47,9 +47,12 @@ const OLD_ROWS: &str = "
            CASE WHEN n <> 1 THEN now() END, CASE WHEN n <> 1 THEN 'done' END
       FROM generate_series(1, 700) AS n;";
 
-async fn run(pool: &PgPool, sql: &'static str) {
+async fn run(pool: &PgPool, sql: &str) {
     let mut tx = pool.begin().await.unwrap();
-    sqlx::raw_sql(sql).execute(&mut *tx).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
 }
 
@@ -149,20 +152,19 @@ async fn replicas_share_a_round() {
     assert_eq!(removed.operations + more.operations + rest.operations, 698);
 }
 
-/// An endpoint, and an old event with two deliveries to it: one that failed, and one that arrived.
+/// An endpoint, and an old event with two deliveries: one to it that failed, and one elsewhere that arrived.
 const FAILED_DELIVERY: &str = "
-    SET LOCAL session_replication_role = replica;
     INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
     SELECT old_account(2), old_id(1), 'https://example.com/', '{*}', '{}', 'whsec_';
     UPDATE webhook_deliveries SET status = 'failed', delivered_at = NULL WHERE id = old_id(2);
     INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id, status, next_attempt_at,
            delivered_at)
-    SELECT old_account(2), old_id(1300), old_id(1), old_id(2), 'succeeded', NULL, now();";
+    SELECT old_account(2), old_id(1300), old_id(3), old_id(2), 'succeeded', NULL, now();";
 
 /// The account and the id of the delivery that failed, and of its event.
 async fn failed_delivery(pool: &PgPool) -> (AccountId, WebhookDeliveryId, Uuid) {
-    run(pool, OLD_ROWS).await;
-    run(pool, FAILED_DELIVERY).await;
+    // In one transaction: the ids are made of its time.
+    run(pool, &format!("{OLD_ROWS}{FAILED_DELIVERY}")).await;
     let sql = "SELECT account_id, id, event_id FROM webhook_deliveries WHERE status = 'failed'";
     let (account, id, event) = sqlx::query_as(sql).fetch_one(pool).await.unwrap();
     (AccountId(account), WebhookDeliveryId(id), event)
