@@ -97,8 +97,6 @@ struct State {
     /// By account, so that a look at one account's requests walks no other's.
     entries: HashMap<Uuid, HashMap<IdempotencyKey, InFlightEntry>>,
     seats_by_account: HashMap<Uuid, usize>,
-    /// All of them together.
-    seats: usize,
 }
 
 /// How much this process has in flight.
@@ -145,7 +143,6 @@ impl InFlight {
         let State {
             entries,
             seats_by_account,
-            seats,
         } = &mut *state;
         let of_account = entries.entry(request.account_id).or_default();
         match of_account.entry(request.key.clone()) {
@@ -172,7 +169,6 @@ impl InFlight {
                 let seat = is_free.then(|| {
                     entry.seats.fetch_add(1, Ordering::Relaxed);
                     *of_account += 1;
-                    *seats += 1;
                     Seat {
                         in_flight: self.clone(),
                         account_id: request.account_id,
@@ -223,7 +219,7 @@ impl InFlight {
     pub(crate) fn counts(&self) -> InFlightCounts {
         InFlightCounts {
             keys: *self.leaders.borrow(),
-            waiters: self.lock().seats,
+            waiters: self.lock().seats_by_account.values().sum(),
         }
     }
 
@@ -323,7 +319,6 @@ impl Drop for Seat {
         // The leader's own counter: by now the key may have another leader.
         self.of_key.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.in_flight.lock();
-        state.seats = state.seats.saturating_sub(1);
         if let Entry::Occupied(mut of_account) = state.seats_by_account.entry(self.account_id) {
             *of_account.get_mut() = of_account.get().saturating_sub(1);
             if *of_account.get() == 0 {
