@@ -50,7 +50,8 @@ impl Service {
         Ok(builder.build()?)
     }
 
-    /// The same without a word, for a command that says by itself what it waits for.
+    /// A client that says nothing when it tries again, for a command that tells by itself what it waits
+    /// for. It gives up `deadline` after a call began.
     pub(super) fn quiet_client(&self, deadline: Duration) -> Result<Client, BoxError> {
         Ok(self.builder(deadline)?.build()?)
     }

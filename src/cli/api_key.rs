@@ -12,7 +12,7 @@ use crate::{
     commands::new_api_key,
     config::Config,
     database::Database,
-    domain::api_key::last4,
+    domain::{api_key::last4, ids::AccountId},
     store::{self, api_keys::hash},
 };
 
@@ -133,6 +133,25 @@ async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), Acc
     }
     tx.commit().await?;
     Ok(connection.close().await?)
+}
+
+/// The account with this name, or else with this id, for the option `--account`.
+pub(super) async fn account_named(database: &Database, name: &str) -> Result<AccountId, BoxError> {
+    let wanted = name.to_owned();
+    let find = database.read(move |connection| {
+        Box::pin(async move {
+            match store::api_keys::find_account_by_name(connection, &wanted).await {
+                Ok(id) => Ok(Some(AccountId(id))),
+                Err(sqlx::Error::RowNotFound) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    });
+    let found = find.await?.or_else(|| AccountId::parse(name));
+    found.ok_or_else(|| {
+        let names = "`charge-once api-key list` shows the names";
+        format!("--account: there is no account {name:?}; {names}").into()
+    })
 }
 
 /// Every key with its account. Only hashes of the keys are stored.

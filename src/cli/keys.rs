@@ -6,7 +6,7 @@
 use clap::ArgGroup;
 use serde_json::{Value, json};
 
-use super::{BoxError, aside, print, say, session};
+use super::{BoxError, api_key::account_named, aside, print, say, session};
 use crate::{
     config::Config,
     database::Database,
@@ -78,7 +78,7 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 parsed.map_err(|error| format!("KEY can't be an idempotency key: {error}"))?;
             let config = aside::config()?;
             session::once(&config, async |database| {
-                let account = find_account(database, &account).await?;
+                let account = account_named(database, &account).await?;
                 let story = Story::read(database, &config, account, key).await?;
                 if json {
                     print(&story.as_json().to_string())
@@ -94,7 +94,7 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
             json,
         } => session::once(&aside::config()?, async |database| {
             let account = match account {
-                Some(account) => Some(find_account(database, &account).await?),
+                Some(account) => Some(account_named(database, &account).await?),
                 None => None,
             };
             let wanted = Wanted {
@@ -105,25 +105,6 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
             list(database, wanted, json).await
         }),
     }
-}
-
-/// The account with this name, or else with this id.
-async fn find_account(database: &Database, name: &str) -> Result<AccountId, BoxError> {
-    let wanted = name.to_owned();
-    let find = database.read(move |connection| {
-        Box::pin(async move {
-            match store::api_keys::find_account_by_name(connection, &wanted).await {
-                Ok(id) => Ok(Some(AccountId(id))),
-                Err(sqlx::Error::RowNotFound) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
-    });
-    let found = find.await?.or_else(|| AccountId::parse(name));
-    found.ok_or_else(|| {
-        let names = "`charge-once api-key list` shows the names";
-        format!("--account: no account is named {name:?}; {names}").into()
-    })
 }
 
 async fn list(database: &Database, wanted: Wanted, json: bool) -> Result<(), BoxError> {

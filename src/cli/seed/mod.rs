@@ -1,6 +1,6 @@
 //! `charge-once seed`: fills an account with data, through a running service.
 //!
-//! Promise: each entry is sown once, however often the command is run, and wherever an earlier run
+//! Promise: each entry is created once, however often the command is run, and wherever an earlier run
 //! was stopped. An entry's idempotency keys are computed from the seed's name and from what the
 //! entry says, so the service answers a second run from its records. Once the service may have
 //! forgotten the first keys, the command refuses: the order that each first run opens has a
@@ -44,20 +44,20 @@ const NAME_MAX_CHARS: usize = 64;
 /// How long the first keys must still be known for another run to begin: longer than any run.
 const REMAINING_SECONDS_MIN: i64 = 600;
 
-/// Progress is told each time that so many entries are sown.
+/// Progress is told each time that so many entries are done.
 const PROGRESS_ENTRIES: usize = 25;
 
 /// Bytes of a digest in an idempotency key.
 const DIGEST_BYTES: usize = 16;
 
-/// What to sow, and where.
+/// What to create, and where.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Arguments {
     #[command(flatten)]
     service: Service,
     /// The name of this data: letters, digits, dots, dashes and underscores, at most 64. The same
-    /// name again sows nothing twice, and another name makes other data.
+    /// name again creates nothing twice, and another name makes other data.
     #[arg(long, value_name = "NAME", default_value = "shop", value_parser = name)]
     seed: String,
     /// How many orders the made-up shop has; checkouts and charges come with them.
@@ -88,52 +88,52 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
         Some(path) => Plan::read(path)?,
         None => shop::shop(&arguments.seed, usize::from(arguments.orders)),
     };
-    api_client::block_on(sow(arguments, &plan), || {
+    api_client::block_on(seed(arguments, &plan), || {
         Err("stopped; run it again with the same arguments, and it goes on".into())
     })
 }
 
-async fn sow(arguments: &Arguments, plan: &Plan) -> Result<(), BoxError> {
+async fn seed(arguments: &Arguments, plan: &Plan) -> Result<(), BoxError> {
     let service = &arguments.service;
-    let mut sower = Sower {
+    let mut seeder = Seeder {
         client: service.client(DEADLINE)?,
         seed: &arguments.seed,
         entries: HashMap::new(),
         total: plan.len(),
-        sown: 0,
+        done: 0,
         requests: 0,
         replays: 0,
         refusals: 0,
         tally: BTreeMap::new(),
     };
-    sower.begin(service).await?;
+    seeder.begin(service).await?;
     for (index, level) in plan.inventory.iter().enumerate() {
-        let done = sower.level(level).await;
-        sower.ended(service, "inventory", index, done)?;
+        let done = seeder.level(level).await;
+        seeder.ended(service, "inventory", index, done)?;
     }
     for (index, order) in plan.orders.iter().enumerate() {
-        let done = sower.order(order).await;
-        sower.ended(service, "orders", index, done)?;
+        let done = seeder.order(order).await;
+        seeder.ended(service, "orders", index, done)?;
     }
     for (index, checkout) in plan.checkouts.iter().enumerate() {
-        let done = sower.checkout(checkout).await;
-        sower.ended(service, "checkouts", index, done)?;
+        let done = seeder.checkout(checkout).await;
+        seeder.ended(service, "checkouts", index, done)?;
     }
     for (index, charge) in plan.charges.iter().enumerate() {
-        let done = sower.charge(charge).await;
-        sower.ended(service, "charges", index, done)?;
+        let done = seeder.charge(charge).await;
+        seeder.ended(service, "charges", index, done)?;
     }
-    sower.report()
+    seeder.report()
 }
 
-/// Sows entries one after the other.
-struct Sower<'a> {
+/// Creates entries one after the other.
+struct Seeder<'a> {
     client: Client,
     seed: &'a str,
     /// How often each entry occurred so far, by its digest.
     entries: HashMap<String, u32>,
     total: usize,
-    sown: usize,
+    done: usize,
     requests: u64,
     /// Answered by what an earlier run did.
     replays: u64,
@@ -143,9 +143,9 @@ struct Sower<'a> {
     tally: BTreeMap<&'static str, u64>,
 }
 
-impl Sower<'_> {
-    /// Opens the order that says when this seed was first sown. Refuses if its key is not known
-    /// any more, or not for long enough: what was sown then would be sown again.
+impl Seeder<'_> {
+    /// Opens the order that says when this seed was first used. Refuses if its key is not known
+    /// any more, or not for long enough: what was created then would be created again.
     async fn begin(&self, service: &Service) -> Result<(), BoxError> {
         let explain = |error| service.explain(error);
         let mark = NewOrder {
@@ -184,8 +184,8 @@ impl Sower<'_> {
         // 201 says that this key made the order. 200: another key did, which is forgotten.
         if reply.status != 201 || known_for < REMAINING_SECONDS_MIN {
             return Err(format!(
-                "the seed {0:?} was sown before, and the service forgets the keys of that run: \
-                 sowing it again could charge again. Choose another name: --seed {0}-2",
+                "the seed {0:?} was used before, and the service forgets the keys of that run: \
+                 using it again could charge again. Choose another name: --seed {0}-2",
                 self.seed
             )
             .into());
@@ -329,7 +329,7 @@ impl Sower<'_> {
         Ok(())
     }
 
-    /// Counts an entry that is sown, and tells the progress. An error names the entry.
+    /// Counts an entry that is done, and tells the progress. An error names the entry.
     fn ended(
         &mut self,
         service: &Service,
@@ -340,7 +340,7 @@ impl Sower<'_> {
         let state = done.map_err(|error| {
             let is_refused = matches!(error, Error::Invalid(_) | Error::Unusable(_));
             let remedy = if is_refused {
-                "correct it, and run the command again: what is sown already stays as it is"
+                "correct it, and run the command again: what is created already stays as it is"
             } else {
                 "run the command again with the same arguments, and it goes on"
             };
@@ -348,9 +348,9 @@ impl Sower<'_> {
             BoxError::from(format!("{section}[{index}]: {error}; {remedy}"))
         })?;
         *self.tally.entry(state).or_default() += 1;
-        self.sown += 1;
-        if self.sown.is_multiple_of(PROGRESS_ENTRIES) || self.sown == self.total {
-            say(&format!("{} of {} entries", self.sown, self.total));
+        self.done += 1;
+        if self.done.is_multiple_of(PROGRESS_ENTRIES) || self.done == self.total {
+            say(&format!("{} of {} entries", self.done, self.total));
         }
         Ok(())
     }

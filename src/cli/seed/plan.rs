@@ -1,6 +1,6 @@
-//! What to sow: the format of `--file`, and its limits.
+//! What to create: the format of `--file`, and its limits.
 //!
-//! Promise: a file that can't be sown whole for a reason that is known here is refused before
+//! Promise: a file that can't be created whole for a reason that is known here is refused before
 //! anything is sent, with the entry and the field at fault. Everything else the service checks.
 
 use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
@@ -159,7 +159,8 @@ impl Plan {
     fn check(&self) -> Result<(), String> {
         if self.len() == 0 {
             return Err(
-                "nothing to sow: it must have inventory, orders, checkouts or charges".to_owned(),
+                "nothing to create: it must have inventory, orders, checkouts or charges"
+                    .to_owned(),
             );
         }
         if self.len() > ENTRIES_MAX {
@@ -214,7 +215,7 @@ mod tests {
             ("", "must be a JSON object"),
             ("[]", "must be a JSON object"),
             ("{", "EOF while parsing"),
-            ("{}", "nothing to sow"),
+            ("{}", "nothing to create"),
             (r#"{"charge":[]}"#, "charge: unknown field `charge`"),
             (
                 r#"{"charges":[{"amount":1,"currency":"usd"},{"currency":"usd"}]}"#,

@@ -6,7 +6,11 @@
 use chrono::Utc;
 
 use crate::{
-    cli::{BoxError, api_key::DEV_ACCOUNT, print, say, session},
+    cli::{
+        BoxError,
+        api_key::{DEV_ACCOUNT, account_named},
+        print, say, session,
+    },
     config::Config,
     database::Database,
     domain::{
@@ -44,8 +48,8 @@ pub struct Arguments {
     /// With --endpoint: also those that wait for their next attempt.
     #[arg(long, requires = "endpoint", conflicts_with = "deliveries")]
     pending: bool,
-    /// The account that they belong to.
-    #[arg(long, default_value = DEV_ACCOUNT)]
+    /// The account that they belong to: its name, or its id.
+    #[arg(long, value_name = "NAME", default_value = DEV_ACCOUNT)]
     account: String,
 }
 
@@ -60,31 +64,11 @@ fn endpoint_id(text: &str) -> Result<WebhookEndpointId, &'static str> {
 pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     session::once(&config, async |database| {
-        let account = find_account(database, &arguments.account).await?;
+        let account = account_named(database, &arguments.account).await?;
         match arguments.endpoint {
             Some(endpoint) => retry_endpoint(database, account, endpoint, arguments.pending).await,
             None => retry_each(database, account, arguments).await,
         }
-    })
-}
-
-async fn find_account(database: &Database, name: &str) -> Result<AccountId, BoxError> {
-    let searched = name.to_owned();
-    let found = database
-        .read(move |connection| {
-            Box::pin(async move {
-                match store::api_keys::find_account_by_name(connection, &searched).await {
-                    Err(sqlx::Error::RowNotFound) => Ok(None),
-                    found => found.map(Some),
-                }
-            })
-        })
-        .await?;
-    found.map(AccountId).ok_or_else(|| {
-        format!(
-            "--account: there is no account {name:?}; charge-once api-key list shows them by name"
-        )
-        .into()
     })
 }
 

@@ -76,7 +76,7 @@ async fn a_shop_has_every_state_of_an_object_and_a_second_run_changes_nothing() 
 }
 
 #[tokio::test]
-async fn killed_or_with_replies_lost_and_run_again_it_sows_each_entry_once() {
+async fn killed_or_with_replies_lost_and_run_again_it_creates_each_entry_once() {
     let whole = TestServer::start().await;
     let arguments = ["seed", "--orders", "12"];
     run(&url_of(&whole), &arguments).await.succeeded();
@@ -99,7 +99,7 @@ async fn killed_or_with_replies_lost_and_run_again_it_sows_each_entry_once() {
 }
 
 #[tokio::test]
-async fn it_refuses_to_sow_again_what_the_service_has_forgotten_or_soon_will() {
+async fn it_refuses_to_use_again_what_the_service_has_forgotten_or_soon_will() {
     let server = TestServer::start().await;
     let arguments = ["seed", "--orders", "1"];
     run(&url_of(&server), &arguments).await.succeeded();
@@ -127,7 +127,7 @@ async fn it_refuses_to_sow_again_what_the_service_has_forgotten_or_soon_will() {
 }
 
 #[tokio::test]
-async fn a_file_s_entries_are_sown_and_one_that_the_service_refuses_is_named() {
+async fn a_file_s_entries_are_created_and_one_that_the_service_refuses_is_named() {
     let server = TestServer::start().await;
     let folder = TempDir::new().unwrap();
     let wrong = r#"{
@@ -178,7 +178,7 @@ async fn a_file_s_entries_are_sown_and_one_that_the_service_refuses_is_named() {
 }
 
 #[tokio::test]
-async fn the_documented_file_can_be_sown() {
+async fn the_documented_file_can_be_created() {
     let server = TestServer::start().await;
     let folder = TempDir::new().unwrap();
     let blocks = blocks(&read("docs/testing.md"));
@@ -202,7 +202,7 @@ async fn the_documented_file_can_be_sown() {
 }
 
 #[tokio::test]
-async fn a_file_that_can_t_be_sown_is_refused_with_its_entry_before_anything_is_sent() {
+async fn a_file_that_can_t_be_created_is_refused_with_its_entry_before_anything_is_sent() {
     let server = TestServer::start().await;
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("nowhere.json");
