@@ -1,9 +1,10 @@
 //! Logs, the span that every line of a request is written in, and metrics.
 //!
 //! Promise: every line of a request carries its `req_…`, and its last one says how it ended. Never logged:
-//! bodies, idempotency keys (a short hash stands for them), names of workflows, API keys, query strings, paths as sent (the route's pattern stands for
-//! them), methods that HTTP doesn't define, and the URLs and secrets of webhooks. A successful probe
-//! of `/livez` or `/readyz` is a line at DEBUG, every other request one at INFO.
+//! bodies, idempotency keys (a short hash stands for them), names of workflows, API keys, query strings,
+//! paths as sent (the route's pattern stands for them), methods that HTTP doesn't define, and the URLs and
+//! secrets of webhooks. A successful probe of `/livez` or `/readyz` is a line at DEBUG, every other request one
+//! at INFO.
 
 pub mod catalog;
 pub mod metrics;

@@ -40,7 +40,7 @@ pub async fn outermost<B: MessageBody + 'static>(
     let request_id = RequestId(Uuid::now_v7());
     request.extensions_mut().insert(request_id);
     let observation = Observation::begin(&request);
-    let observed = request_log::observe(&request, request_id);
+    let entry = request_log::begin(&request, request_id);
     let method = known(request.method());
     let echoes = echoes(request.method(), request.headers());
 
@@ -58,8 +58,8 @@ pub async fn outermost<B: MessageBody + 'static>(
             return Err(stamped(error, request_id, echoes));
         }
         Err(_) => {
-            if let Some(observed) = observed {
-                observed.panicked();
+            if let Some(entry) = entry {
+                entry.panicked();
             }
             tracing::error!(%request_id, "a handler panicked");
             if let Some(observation) = observation {
@@ -69,12 +69,12 @@ pub async fn outermost<B: MessageBody + 'static>(
             return Err(stamped(error, request_id, echoes));
         }
     };
+    let outcome = request_log::outcome_of(method, response.response());
     if let Some(observation) = observation {
-        let outcome = request_log::outcome_of(method, response.response());
         observation.answered(response.status().as_u16(), outcome.as_str());
     }
-    if let Some(observed) = observed {
-        observed.answered(response.response());
+    if let Some(entry) = entry {
+        entry.answered(response.response(), outcome);
     }
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)

@@ -51,7 +51,8 @@ pub struct Caller {
     pub dialect: Dialect,
 }
 
-/// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the work too little time.
+/// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the work too
+/// little time.
 async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Account, HttpError> {
     let look_up = app.api_keys.authenticate(request.headers());
     let account = tokio::time::timeout_at(until, look_up)

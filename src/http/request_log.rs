@@ -34,11 +34,11 @@ const PATH_MAX_BYTES: usize = 512;
 /// The id of what a stored reply is about, in the reply's extensions.
 pub(super) struct About(pub(super) String);
 
-/// One request on its way. Clones are the same request.
+/// The entry of one request, which is written when the request ends. Clones are the same entry.
 #[derive(Clone)]
-pub(super) struct Observed(Rc<RefCell<Observation>>);
+pub(super) struct Entry(Rc<RefCell<Unwritten>>);
 
-struct Observation {
+struct Unwritten {
     log: RequestLog,
     began: Instant,
     id: RequestId,
@@ -46,27 +46,27 @@ struct Observation {
     request: Option<LoggedRequest>,
 }
 
-/// Begins to observe a request, if there is a log.
-pub(super) fn observe(request: &ServiceRequest, id: RequestId) -> Option<Observed> {
+/// Begins the entry of a request, if there is a log.
+pub(super) fn begin(request: &ServiceRequest, id: RequestId) -> Option<Entry> {
     let log = request.app_data::<web::Data<App>>()?.request_log.clone()?;
-    let observed = Observed(Rc::new(RefCell::new(Observation {
+    let entry = Entry(Rc::new(RefCell::new(Unwritten {
         log,
         began: Instant::now(),
         id,
         request: None,
     })));
-    request.extensions_mut().insert(observed.clone());
-    Some(observed)
+    request.extensions_mut().insert(entry.clone());
+    Some(entry)
 }
 
 /// The request is `account`'s.
 pub(super) fn authenticated(request: &HttpRequest, account: AccountId) {
-    let Some(observed) = request.extensions().get::<Observed>().cloned() else {
+    let Some(entry) = request.extensions().get::<Entry>().cloned() else {
         return;
     };
-    let mut observation = observed.0.borrow_mut();
-    observation.request = Some(LoggedRequest {
-        id: observation.id,
+    let mut unwritten = entry.0.borrow_mut();
+    unwritten.request = Some(LoggedRequest {
+        id: unwritten.id,
         account,
         method: known(request.method()).to_owned(),
         route: request.match_pattern().unwrap_or_default(),
@@ -74,15 +74,15 @@ pub(super) fn authenticated(request: &HttpRequest, account: AccountId) {
         idempotency_key: None,
         status: None,
         outcome: LoggedOutcome::Unanswered,
-        duration: observation.began.elapsed(),
+        duration: unwritten.began.elapsed(),
         resource_id: None,
     });
 }
 
 /// The request's key has passed its checks.
 pub(super) fn has_key(request: &HttpRequest, key: &IdempotencyKey) {
-    if let Some(observed) = request.extensions().get::<Observed>()
-        && let Some(logged) = &mut observed.0.borrow_mut().request
+    if let Some(entry) = request.extensions().get::<Entry>()
+        && let Some(logged) = &mut entry.0.borrow_mut().request
     {
         logged.idempotency_key = Some(key.as_str().to_owned());
     }
@@ -98,41 +98,38 @@ fn loggable(path: &str) -> Option<String> {
     path.get(..end).map(str::to_owned)
 }
 
-impl Observed {
-    /// The request has its reply.
-    pub(super) fn answered<B: MessageBody>(&self, response: &HttpResponse<B>) {
+impl Entry {
+    /// The request has its reply, which says this outcome.
+    pub(super) fn answered<B: MessageBody>(
+        &self,
+        response: &HttpResponse<B>,
+        outcome: LoggedOutcome,
+    ) {
         let extensions = response.extensions();
         let about = extensions.get::<About>().map(|about| about.0.clone());
-        self.end(response.status(), about, |method| {
-            outcome_of(method, response)
-        });
+        self.end(response.status(), about, outcome);
     }
 
     /// A handler panicked.
     pub(super) fn panicked(&self) {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        self.end(status, None, |_| LoggedOutcome::Failed);
+        self.end(status, None, LoggedOutcome::Failed);
     }
 
-    fn end(
-        &self,
-        status: StatusCode,
-        resource_id: Option<String>,
-        outcome: impl FnOnce(&str) -> LoggedOutcome,
-    ) {
-        let mut observation = self.0.borrow_mut();
-        if let Some(mut request) = observation.request.take() {
-            request.outcome = outcome(&request.method);
+    fn end(&self, status: StatusCode, resource_id: Option<String>, outcome: LoggedOutcome) {
+        let mut unwritten = self.0.borrow_mut();
+        if let Some(mut request) = unwritten.request.take() {
+            request.outcome = outcome;
             request.status = Some(status.as_u16());
             request.resource_id = resource_id;
-            request.duration = observation.began.elapsed();
-            observation.log.add(request);
+            request.duration = unwritten.began.elapsed();
+            unwritten.log.add(request);
         }
     }
 }
 
 /// A request that is dropped without a reply: its client reset the connection.
-impl Drop for Observation {
+impl Drop for Unwritten {
     fn drop(&mut self) {
         if let Some(mut request) = self.request.take() {
             request.duration = self.began.elapsed();

@@ -9,7 +9,11 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusRecorder};
 
 use super::catalog::{self, Kind, METRICS, Metric};
-use crate::idempotency::{CallAnswer, RanAlone};
+use crate::{
+    commands::{CheckoutSteps, ProcessorEffect},
+    idempotency::{CallAnswer, ExternalEffect, RanAlone},
+    processor::HttpProcessor,
+};
 
 /// All metrics. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -131,7 +135,7 @@ pub fn value(count: usize) -> f64 {
 
 /// The kinds of requests in phases, as [`ExternalEffect::KIND`](crate::idempotency::ExternalEffect::KIND)
 /// names them.
-pub const PHASE_KINDS: [&str; 2] = ["processor", "checkout"];
+pub const PHASE_KINDS: [&str; 2] = [ProcessorEffect::<HttpProcessor>::KIND, CheckoutSteps::KIND];
 
 /// The metrics of requests in phases of one kind.
 pub struct PhaseHandles {
@@ -261,7 +265,7 @@ impl Handles {
         let checkouts =
             |state: &'static str| registry.gauge(&c::CHECKOUTS, &[("state", state.into())]);
         Self {
-            info: registry.gauge(&c::INFO, &[("version", env!("CARGO_PKG_VERSION").into())]),
+            info: registry.gauge(&c::INFO, &[("version", crate::VERSION.into())]),
             claim_seconds: histogram(&c::CLAIM_SECONDS),
             claim_timeouts: counter(&c::CLAIM_TIMEOUTS),
             row_timeouts: counter(&c::ROW_TIMEOUTS),

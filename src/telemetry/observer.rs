@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::metrics::{Metrics, value};
-use crate::idempotency::{CallAnswer, Observer, RanAlone};
-
-/// What the crate calls a checkout.
-const CHECKOUT: &str = "checkout";
+use crate::{
+    commands::CheckoutSteps,
+    idempotency::{CallAnswer, ExternalEffect, Observer, RanAlone},
+};
 
 impl Observer for Metrics {
     fn waited_for_connection(&self, waited: Duration, timed_out: bool) {
@@ -60,7 +60,7 @@ impl Observer for Metrics {
     }
 
     fn completed(&self, kind: &'static str, status: u16) {
-        if kind == CHECKOUT {
+        if kind == CheckoutSteps::KIND {
             let ended = if status < 300 {
                 &self.checkouts_completed
             } else {

@@ -14,8 +14,10 @@ use tokio::{
 };
 
 use crate::{
+    commands::CheckoutSteps,
     database::Database,
-    idempotency, store,
+    idempotency::{self, ExternalEffect},
+    store,
     telemetry::metrics::{Metrics, PHASE_KINDS, set_to_now, value},
 };
 
@@ -75,7 +77,7 @@ async fn look(
         set(&handles.waiting, leased.waiting);
         set(&handles.in_doubt, leased.in_doubt);
         handles.oldest.set(age(leased.oldest));
-        if *kind == "checkout" {
+        if *kind == CheckoutSteps::KIND {
             set(
                 &metrics.checkouts_in_progress,
                 leased.running + leased.waiting,
