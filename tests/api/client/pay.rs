@@ -2,53 +2,29 @@
 
 use std::{
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command},
 };
 
 use tempfile::TempDir;
 
 use crate::support::{
-    harness::{API_KEY, PATIENT, TestServer, eventually, one_charge_and_its_record},
+    harness::{PATIENT, TestServer, eventually, one_charge_and_its_record},
     http_proxy::{Act, HttpProxy},
     pause_point::{PausePoint, Stage},
+    program::{self, Run, run_to_end},
 };
 
 /// `charge-once pay --currency usd` with these arguments.
 fn command(url: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-    command
-        .args(["pay", "--currency", "usd", "--url", url])
-        .args(arguments)
-        .env("CHARGE_ONCE_API_KEY", API_KEY)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
+    program::client(url, &[&["pay", "--currency", "usd"], arguments].concat())
 }
 
-/// Runs it to its end without stopping the server, which lives in this process.
 async fn run(url: &str, arguments: &[&str]) -> Run {
-    let mut command = command(url, arguments);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    Run::of(output.await.unwrap())
-}
-
-#[derive(Debug)]
-struct Run {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+    run_to_end(command(url, arguments)).await
 }
 
 impl Run {
-    fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
+    /// The charge that it printed.
     fn charge(&self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         let charge: serde_json::Value = serde_json::from_str(&self.stdout).unwrap();

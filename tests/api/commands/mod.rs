@@ -6,62 +6,12 @@ mod retry;
 mod seed;
 mod trigger;
 
-use std::{
-    net::TcpListener,
-    process::{Command, Output, Stdio},
-};
+use std::net::TcpListener;
 
 use crate::support::{
-    harness::{API_KEY, TestServer},
-    program::program,
+    harness::TestServer,
+    program::{Run, client as command, run_to_end},
 };
-
-/// A program that has ended.
-#[derive(Debug)]
-struct Run {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-impl Run {
-    fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    /// What it printed.
-    fn succeeded(self) -> String {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        self.stdout
-    }
-
-    /// What it said of its failure.
-    fn failed(self, code: i32) -> String {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        self.stderr
-    }
-}
-
-/// The program as a client of the service at `url`.
-fn command(url: &str, arguments: &[&str]) -> Command {
-    let variables = [("CHARGE_ONCE_URL", url), ("CHARGE_ONCE_API_KEY", API_KEY)];
-    let mut command = program(arguments, &variables);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// Runs it to its end without stopping the server, which lives in this process.
-async fn run_to_end(mut command: Command) -> Run {
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    Run::of(output.await.unwrap())
-}
 
 async fn run(url: &str, arguments: &[&str]) -> Run {
     run_to_end(command(url, arguments)).await

@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Run, run_to_end};
 use crate::support::{
     harness::{TestDatabase, TestServer},
-    program::program,
+    program::{Run, program, run_to_end},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, delete, quick_but},
 };
@@ -101,11 +100,7 @@ async fn what_waits_for_hours_is_sent_now_only_if_that_was_asked_for() {
     let server = TestServer::start_with(&quick_but(SLOW)).await;
     let client = &server.client;
     let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    receiver.next().await.answer(500).await;
-    let waits = |one: &Value| !one["next_attempt"].is_null();
-    let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
+    let (endpoint, waiting) = Endpoint::with_a_waiting_delivery(client, &mut receiver).await;
     let of_endpoint = ["--endpoint", &endpoint.id];
     assert_eq!(retry(&server.database, &of_endpoint).await.succeeded(), "");
     assert_eq!(endpoint.deliveries(client).await, [waiting]);
@@ -155,11 +150,7 @@ async fn what_can_t_be_sent_again_is_named_with_what_to_do() {
     let server = TestServer::start_with(&quick_but(SLOW)).await;
     let client = &server.client;
     let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    receiver.next().await.answer(500).await;
-    let waits = |one: &Value| !one["next_attempt"].is_null();
-    let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
+    let (endpoint, waiting) = Endpoint::with_a_waiting_delivery(client, &mut receiver).await;
     let of_endpoint = ["--endpoint", &endpoint.id];
     let in_other = ["--account", "alice"];
     let connected = server.database.connect(&[]).await;

@@ -26,12 +26,7 @@ async fn a_delivery_that_waits_for_hours_is_sent_now() {
     let server = TestServer::start_with(&quick_but(SLOW)).await;
     let client = &server.client;
     let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    receiver.next().await.answer(500).await;
-    let waits = endpoint
-        .newest_delivery(client, "it waits", |one| !one["next_attempt"].is_null())
-        .await;
+    let (endpoint, waits) = Endpoint::with_a_waiting_delivery(client, &mut receiver).await;
     let visit = Visit::begin(&server).await;
     let page = visit.page("/console/deliveries").await;
     for part in [
@@ -86,11 +81,7 @@ async fn only_its_own_account_s_forms_retry_a_delivery_and_none_a_deleted_endpoi
     let server = TestServer::start_with(&quick_but(SLOW)).await;
     let client = &server.client;
     let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    receiver.next().await.answer(500).await;
-    let waits = |one: &serde_json::Value| !one["next_attempt"].is_null();
-    let delivery = endpoint.newest_delivery(client, "it waits", waits).await;
+    let (endpoint, delivery) = Endpoint::with_a_waiting_delivery(client, &mut receiver).await;
     let path = retry_path(&delivery);
     let database = server.database.connect(&[]).await;
     let key = charge_once::cli::api_key::create_key(&database, "alice").await;
@@ -102,7 +93,7 @@ async fn only_its_own_account_s_forms_retry_a_delivery_and_none_a_deleted_endpoi
         visit.post("/console/deliveries/x/retry", &[]).await.status,
         404
     );
-    assert!(waits(&endpoint.deliveries(client).await.remove(0)));
+    assert!(!endpoint.deliveries(client).await.remove(0)["next_attempt"].is_null());
     delete(client, &endpoint.id).await;
     let gone = visit.post(&path, &[]).await;
     assert_eq!(

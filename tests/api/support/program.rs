@@ -29,6 +29,53 @@ pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     command
 }
 
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// What it printed.
+    pub fn succeeded(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// What it said of its failure.
+    pub fn failed(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self.stderr
+    }
+}
+
+/// The program as a client of the service at `url`.
+pub fn client(url: &str, arguments: &[&str]) -> Command {
+    let variables = [("CHARGE_ONCE_URL", url), ("CHARGE_ONCE_API_KEY", API_KEY)];
+    let mut command = program(arguments, &variables);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end without stopping the server, which lives in this process.
+pub async fn run_to_end(mut command: Command) -> Run {
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    Run::of(output.await.unwrap())
+}
+
 pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     program(arguments, variables).output().unwrap()
 }

@@ -85,6 +85,19 @@ impl Endpoint {
         self.deliveries(client).await.remove(0)
     }
 
+    /// An endpoint whose one delivery has failed once, and waits for its next attempt.
+    pub async fn with_a_waiting_delivery(
+        client: &Client,
+        receiver: &mut Receiver,
+    ) -> (Self, Value) {
+        let endpoint = Self::at(client, &receiver.url()).await;
+        client.charge("key-1").await;
+        receiver.next().await.answer(500).await;
+        let waits = |delivery: &Value| !delivery["next_attempt"].is_null();
+        let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
+        (endpoint, waiting)
+    }
+
     pub async fn newest_succeeds(&self, client: &Client) -> Value {
         let succeeded = |delivery: &Value| delivery["status"] == "succeeded";
         self.newest_delivery(client, "the delivery succeeds", succeeded)
