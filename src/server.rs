@@ -3,7 +3,7 @@
 //! Promise: from the moment it is asked to stop, `/readyz` answers 503, and all waits for
 //! duplicates end. Requests that are executing finish within the drain limit.
 
-use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
+use std::{future::Future, net::TcpListener, sync::Arc};
 
 use actix_server::ServerHandle;
 use actix_web::{App as ActixApp, middleware::from_fn, web};
@@ -12,7 +12,7 @@ use tracing_actix_web::TracingLogger;
 
 use crate::{
     commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
-    config::{Config, ProcessorConfig, WORKERS_MAX},
+    config::{Config, WORKERS_MAX},
     connections::{
         self,
         capacity::{Files, connections_per_worker},
@@ -85,7 +85,8 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let listeners = listeners.into();
     let metrics = metrics(&listeners)?;
-    let database = database.observed_by(Arc::new(metrics.clone()));
+    let observer = Arc::new(metrics.clone());
+    let database = database.observed_by(observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
     let settings = Settings {
         retention: config.idempotency_ttl,
@@ -93,19 +94,16 @@ pub async fn serve(
     };
     let idempotency =
         Idempotency::new(database.fair_pool().clone(), settings).map_err(ServeError::Settings)?;
-    let phases = match &config.processor {
-        None => None,
-        Some(processor) => Some(phases(&idempotency, processor, config.lease)?),
-    };
+    let phases = phases(&idempotency, config, observer.clone())?;
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
     let batches = config
         .batch_connections
-        .map(|connections| Batches::new(&idempotency, connections));
+        .map(|connections| Batches::observed(&idempotency, connections, observer.clone()));
     let replay_cache = config
         .replay_cache
-        .map(|bytes| ReplayCache::new(&idempotency, bytes));
+        .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer.clone()));
     let (request_log, logging) = config
         .console
         .then(|| workers::request_log::start(database.clone(), config.timeouts.database_deadline))
@@ -118,7 +116,8 @@ pub async fn serve(
         network: phases.clone(),
         step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
     };
-    let checkouts = checkouts(&idempotency, steps, config).map_err(ServeError::Settings)?;
+    let checkouts =
+        checkouts(&idempotency, steps, config, observer).map_err(ServeError::Settings)?;
     let mut reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
@@ -249,11 +248,15 @@ async fn tell_of_unfinished_operations(database: &Database) {
     }
 }
 
+/// For a card processor across a network, if there is one.
 fn phases(
     idempotency: &Idempotency,
-    processor: &ProcessorConfig,
-    lease: Duration,
-) -> Result<NetworkPhases, ServeError> {
+    config: &Config,
+    observer: Arc<Metrics>,
+) -> Result<Option<NetworkPhases>, ServeError> {
+    let Some(processor) = &config.processor else {
+        return Ok(None);
+    };
     let effect = ProcessorEffect {
         processor: HttpProcessor::new(&processor.url, processor.timeout)
             .map_err(ServeError::Processor)?,
@@ -262,10 +265,12 @@ fn phases(
         resolved_by: None,
     };
     let settings = LeaseSettings {
-        lease,
+        lease: config.lease,
         call_limit: processor.timeout,
     };
-    Phases::new(idempotency.clone(), effect, settings).map_err(ServeError::Settings)
+    let phases = Phases::new(idempotency.clone(), effect, settings);
+    let phases = phases.map_err(ServeError::Settings)?;
+    Ok(Some(phases.observed_by(observer)))
 }
 
 /// Faults on demand, where they are allowed: for test accounts, and for the account of DEV_API_KEY.
@@ -290,12 +295,13 @@ fn checkouts(
     idempotency: &Idempotency,
     steps: CheckoutSteps,
     config: &Config,
+    observer: Arc<Metrics>,
 ) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
     let settings = LeaseSettings {
         lease: config.lease,
         call_limit: config.lease - config.timeouts.database_deadline - COMPLETION_RESERVE,
     };
-    Phases::new(idempotency.clone(), steps, settings)
+    Ok(Phases::new(idempotency.clone(), steps, settings)?.observed_by(observer))
 }
 
 /// The workers that continue for clients that never retry.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::metrics::{Metrics, value};
 use crate::{
     commands::CheckoutSteps,
-    idempotency::{CallAnswer, ExternalEffect, Observer, RanAlone},
+    idempotency::{
+        BatchObserver, CallAnswer, ExternalEffect, Observer, PhasesObserver, RanAlone,
+        ReplayCacheObserver,
+    },
 };
 
 impl Observer for Metrics {
@@ -30,7 +33,9 @@ impl Observer for Metrics {
     fn gave_up_a_row(&self) {
         self.row_timeouts.increment(1);
     }
+}
 
+impl BatchObserver for Metrics {
     fn ended_batch(&self, requests: usize, took: Duration, committed: bool) {
         self.batch_size.record(value(requests));
         self.batch_seconds.record(took);
@@ -42,7 +47,9 @@ impl Observer for Metrics {
     fn ran_alone(&self, because: RanAlone) {
         self.fallbacks(because).increment(1);
     }
+}
 
+impl ReplayCacheObserver for Metrics {
     fn looked_up(&self, found: bool) {
         let lookups = if found {
             &self.cache_hits
@@ -51,7 +58,9 @@ impl Observer for Metrics {
         };
         lookups.increment(1);
     }
+}
 
+impl PhasesObserver for Metrics {
     fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {
         if let Some(phases) = self.phases_of(kind) {
             phases.calls(answer).increment(1);

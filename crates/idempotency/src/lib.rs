@@ -59,23 +59,23 @@ pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion}
 pub use in_flight::InFlightCounts;
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
-pub use observer::{CallAnswer, Observer, RanAlone};
+pub use observer::Observer;
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
 
 #[cfg(feature = "batch")]
-pub use batch::{Batches, Decide, Decision, Rows};
+pub use batch::{BatchObserver, Batches, Decide, Decision, RanAlone, Rows};
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]
 pub use inspect::{Inspected, KnownRequest};
 #[cfg(feature = "phases")]
 pub use phases::{
-    Begin, BeginOutcome, COMPLETION_RESERVE, CallOutcome, ExternalEffect, LeaseSettings, Leased,
-    Phases, leased,
+    Begin, BeginOutcome, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect,
+    LeaseSettings, Leased, Phases, PhasesObserver, leased,
 };
 #[cfg(feature = "replay-cache")]
-pub use replay_cache::ReplayCache;
+pub use replay_cache::{ReplayCache, ReplayCacheObserver};
 #[cfg(feature = "workflow")]
 pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
 

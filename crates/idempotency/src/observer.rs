@@ -24,54 +24,6 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
 
     /// The work waited for a row that another transaction has locked, and gave its connection back.
     fn gave_up_a_row(&self) {}
-
-    /// A batch of so many requests ended. `committed`: their outcomes are stored, or were before.
-    fn ended_batch(&self, requests: usize, took: Duration, committed: bool) {
-        let _ = (requests, took, committed);
-    }
-
-    /// A request that could share a transaction runs in one of its own.
-    fn ran_alone(&self, because: RanAlone) {
-        let _ = because;
-    }
-
-    /// A key was looked up among the records in memory. `found`: it was answered from there.
-    fn looked_up(&self, found: bool) {
-        let _ = found;
-    }
-
-    /// The effect outside the database was asked for, by a request or a reconciler. `kind` is that of the
-    /// effect.
-    fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {
-        let _ = (kind, took, answer);
-    }
-
-    /// An effect outside the database has its outcome, and the key its record with this status.
-    fn completed(&self, kind: &'static str, status: u16) {
-        let _ = (kind, status);
-    }
-}
-
-/// Why a request has a transaction of its own, though it could share one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RanAlone {
-    /// A batch could not decide about it.
-    Undecided,
-    /// Its batch failed.
-    BatchFailed,
-    /// Its account holds up batches for the moment.
-    AccountHeldUp,
-}
-
-/// What came of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallAnswer {
-    /// The definite answer.
-    Answered,
-    /// Certainly not executed.
-    NotExecuted,
-    /// Whether it was executed is not known.
-    Unknown,
 }
 
 /// Where an application counts nothing.

@@ -179,8 +179,18 @@ fn the_idempotency_core_names_no_add_on() {
     assert_files_name_none_of(
         &files,
         &[
-            "phases", "Phases", "batch::", "Batches", "orkflow", "nspect", "leases", "Lease",
+            "phases",
+            "Phases",
+            "batch::",
+            "Batches",
+            "orkflow",
+            "nspect",
+            "leases",
+            "Lease",
             "feature",
+            "RanAlone",
+            "CallAnswer",
+            "ReplayCache",
         ],
     );
 }

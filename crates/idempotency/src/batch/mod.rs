@@ -19,6 +19,7 @@
 mod alone;
 mod claims;
 mod member;
+mod observer;
 mod queue;
 mod transaction;
 
@@ -31,8 +32,9 @@ use tokio::{
 };
 
 use crate::{
-    Command, Failure, Idempotency, Outcome, RanAlone, Rejection, Request, conclude,
+    Command, Failure, Idempotency, Outcome, Rejection, Request, conclude,
     in_flight::{Conclusion, Leadership},
+    observer::Unobserved,
 };
 use alone::{Alone, Cause};
 use member::{Ended, Member};
@@ -40,6 +42,7 @@ use queue::{Queue, Taken};
 use transaction::Batch;
 
 pub use member::{Decision, Rows};
+pub use observer::{BatchObserver, RanAlone};
 
 /// How long a worker waits for its turn, while another one prepares a batch: longer than a claim waits for a
 /// key, so that a batch which hangs holds up no other.
@@ -66,6 +69,7 @@ pub struct Batches<R: Rows> {
     idempotency: Idempotency,
     queue: Arc<OpenQueue<R>>,
     alone: Alone,
+    observer: Arc<dyn BatchObserver>,
 }
 
 impl<R: Rows> Clone for Batches<R> {
@@ -74,6 +78,7 @@ impl<R: Rows> Clone for Batches<R> {
             idempotency: self.idempotency.clone(),
             queue: Arc::clone(&self.queue),
             alone: self.alone.clone(),
+            observer: Arc::clone(&self.observer),
         }
     }
 }
@@ -91,18 +96,33 @@ impl<R: Rows> Batches<R> {
     /// Runs batches of commands for `idempotency`, each on one of so many connections of its own beside
     /// the pool. Panics outside a Tokio runtime.
     pub fn new(idempotency: &Idempotency, connections: u32) -> Self {
+        Self::observed(idempotency, connections, Arc::new(Unobserved))
+    }
+
+    /// Runs batches as [`Batches::new`] does, and tells `observer` what happens to them.
+    pub fn observed(
+        idempotency: &Idempotency,
+        connections: u32,
+        observer: Arc<dyn BatchObserver>,
+    ) -> Self {
         // A request alone waits as long for a connection.
         let patience = idempotency.pool.pool().options().get_acquire_timeout();
         let queue = Queue::new(patience);
         let turns = Arc::new(Semaphore::new(1));
         for _ in 0..connections.max(1) {
-            let worker = work(idempotency.clone(), queue.clone(), Arc::clone(&turns));
-            idempotency.runtime.spawn(worker);
+            let worker = Worker {
+                idempotency: idempotency.clone(),
+                queue: queue.clone(),
+                turns: Arc::clone(&turns),
+                observer: Arc::clone(&observer),
+            };
+            idempotency.runtime.spawn(worker.work());
         }
         Self {
             idempotency: idempotency.clone(),
             queue: Arc::new(OpenQueue(queue)),
             alone: Alone::with(idempotency.pool.pool().options().get_max_connections()),
+            observer,
         }
     }
 
@@ -139,7 +159,6 @@ impl<R: Rows> Batches<R> {
             .idempotency
             .execute(request, &*command, leadership, until);
         let mut cause = Cause::ItsAccount;
-        let observer = self.idempotency.pool.observer();
         let mut because = RanAlone::AccountHeldUp;
         if !self.alone.holds(account) {
             cause = Cause::ItsBatchFailed;
@@ -159,48 +178,59 @@ impl<R: Rows> Batches<R> {
             match answered.await {
                 Ok(Ended::Concluded(conclusion)) => return conclusion,
                 Ok(Ended::Undecided) => {
-                    observer.ran_alone(RanAlone::Undecided);
+                    self.observer.ran_alone(RanAlone::Undecided);
                     return execute.await;
                 }
                 // The batch failed. It is not known yet which of its members is to blame.
                 Err(_) => {}
             }
         }
-        observer.ran_alone(because);
+        self.observer.ran_alone(because);
         self.alone.run(account, cause, until, execute).await
     }
 }
 
-/// Runs batches until the queue is closed, in turns with the other workers.
-async fn work<R: Rows>(idempotency: Idempotency, queue: Queue<Member<R>>, turns: Arc<Semaphore>) {
-    let mut connection = None;
-    loop {
-        // Two batches that are prepared at once are two small ones, and cost more than a large one.
-        let turn = timeout(TURN_WAIT, Arc::clone(&turns).acquire_owned()).await;
-        let Some(Taken {
-            batch: members,
-            late,
-        }) = queue.next().await
-        else {
-            return;
-        };
-        for member in late {
-            let overloaded = "no batch had room for the request in time";
-            member.conclude(Conclusion::Failed(Failure::unavailable(overloaded)));
+/// Runs one batch after the other.
+struct Worker<R: Rows> {
+    idempotency: Idempotency,
+    queue: Queue<Member<R>>,
+    turns: Arc<Semaphore>,
+    observer: Arc<dyn BatchObserver>,
+}
+
+impl<R: Rows> Worker<R> {
+    /// Runs batches until the queue is closed, in turns with the other workers.
+    async fn work(self) {
+        let mut connection = None;
+        loop {
+            // Two batches that are prepared at once are two small ones, and cost more than a large one.
+            let turn = timeout(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
+            let Some(Taken {
+                batch: members,
+                late,
+            }) = self.queue.next().await
+            else {
+                return;
+            };
+            for member in late {
+                let overloaded = "no batch had room for the request in time";
+                member.conclude(Conclusion::Failed(Failure::unavailable(overloaded)));
+            }
+            if members.is_empty() {
+                continue;
+            }
+            let batch = Batch {
+                idempotency: self.idempotency.clone(),
+                observer: Arc::clone(&self.observer),
+                connection,
+                turn: turn.ok().and_then(Result::ok),
+            };
+            // In a task of its own: a panic ends this batch, whose members run alone, and not the worker.
+            let ended = tokio::spawn(batch.run(members)).await;
+            connection = ended.unwrap_or_else(|panicked| {
+                tracing::error!(%panicked, "a batch panicked");
+                None
+            });
         }
-        if members.is_empty() {
-            continue;
-        }
-        let batch = Batch {
-            idempotency: idempotency.clone(),
-            connection,
-            turn: turn.ok().and_then(Result::ok),
-        };
-        // In a task of its own: a panic ends this batch, whose members run alone, and not the worker.
-        let ended = tokio::spawn(batch.run(members)).await;
-        connection = ended.unwrap_or_else(|panicked| {
-            tracing::error!(%panicked, "a batch panicked");
-            None
-        });
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    claims,
+    BatchObserver, claims,
     member::{Decision, Ended, Member, Rows},
 };
 use crate::{
@@ -40,6 +40,7 @@ struct Decided<R> {
 /// One transaction.
 pub(super) struct Batch {
     pub(super) idempotency: Idempotency,
+    pub(super) observer: Arc<dyn BatchObserver>,
     /// That of the batch before.
     pub(super) connection: Option<Clean>,
     /// Held while the batch is prepared. `None`: it waited too long for its turn.
@@ -63,7 +64,7 @@ impl Batch {
     /// Runs the batch. Returns the connection if it is clean.
     pub(super) async fn run<R: Rows>(self, members: Vec<Member<R>>) -> Option<Clean> {
         let (requests, began) = (members.len(), Instant::now());
-        let observer = Arc::clone(self.idempotency.pool.observer());
+        let observer = Arc::clone(&self.observer);
         let mut committed = false;
         let connection = self.run_until_end(members, &mut committed).await;
         observer.ended_batch(requests, began.elapsed(), committed);

@@ -10,10 +10,10 @@ use sqlx::Connection;
 use tokio::time::Instant;
 
 use super::{
-    COMPLETION_RESERVE, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
+    COMPLETION_RESERVE, CallAnswer, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
     LeasedOperation, Phases, in_doubt, lease,
 };
-use crate::{CallAnswer, Failure, FailureKind, RunAgain, connection::begin, reply};
+use crate::{Failure, FailureKind, RunAgain, connection::begin, reply};
 
 /// The first pause before an outcome that could not be written is written again, and the longest:
 /// each is twice the one before, with jitter. Short against the database deadline, which ends the
@@ -45,17 +45,12 @@ impl<E: ExternalEffect> Phases<E> {
                     CallOutcome::Unknown(Failure::unavailable(silent))
                 })
         };
-        let answer = match &called {
-            CallOutcome::Answered(_) => CallAnswer::Answered,
-            CallOutcome::NotExecuted(_) => CallAnswer::NotExecuted,
-            CallOutcome::Unknown(_) => CallAnswer::Unknown,
-        };
-        let observer = self.idempotency.pool.observer();
-        observer.called(E::KIND, asked.elapsed(), answer);
+        let answer = CallAnswer::from(&called);
+        self.observer.called(E::KIND, asked.elapsed(), answer);
         match self.complete(&leased, &called).await {
             Ok(completed) => {
                 if let CompletionOutcome::Completed(record) = &completed {
-                    observer.completed(E::KIND, record.reply.status);
+                    self.observer.completed(E::KIND, record.reply.status);
                 }
                 if let (CompletionOutcome::LeaseLost, CallOutcome::Answered(_)) =
                     (&completed, &called)

@@ -14,6 +14,7 @@
 mod completion;
 mod first_phase;
 mod lease;
+mod observer;
 mod recovery;
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -22,10 +23,11 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Failure, FailureKind, Idempotency, Record, Rejection, Reply};
+use crate::{Failure, FailureKind, Idempotency, Record, Rejection, Reply, observer::Unobserved};
 use lease::Lease;
 
 pub use lease::{Leased, leased};
+pub use observer::{CallAnswer, PhasesObserver};
 
 /// What must be left of a lease for its holder to ask for the effect: the call's own time, and this
 /// to complete. A holder with less would still be asking when another process may take over.
@@ -131,6 +133,7 @@ pub struct Phases<E> {
     settings: LeaseSettings,
     lease: PgInterval,
     turn: Arc<recovery::Turn>,
+    observer: Arc<dyn PhasesObserver>,
 }
 
 impl<E> Clone for Phases<E> {
@@ -141,6 +144,7 @@ impl<E> Clone for Phases<E> {
             settings: self.settings,
             lease: self.lease,
             turn: Arc::clone(&self.turn),
+            observer: Arc::clone(&self.observer),
         }
     }
 }
@@ -183,7 +187,14 @@ impl<E: ExternalEffect> Phases<E> {
             lease: PgInterval::try_from(settings.lease)?,
             turn: Arc::default(),
             settings,
+            observer: Arc::new(Unobserved),
         })
+    }
+
+    /// The same phases, whose calls and outcomes `observer` is told of.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn PhasesObserver>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Reads the operation of a lease that was taken over, as `begin` wrote it down.

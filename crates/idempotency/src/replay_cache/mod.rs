@@ -20,6 +20,7 @@
 //! backup into a running server, is remembered until the processes are restarted.
 
 mod database_clock;
+mod observer;
 
 use std::{future::Future, mem::size_of, num::NonZeroU64, sync::Arc, time::Duration};
 
@@ -27,11 +28,14 @@ use chrono::TimeDelta;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
 use crate::{
-    Idempotency, Observer, Outcome, Record, Request,
+    Idempotency, Outcome, Record, Request,
     in_flight::{Conclusion, EntryId},
+    observer::Unobserved,
     transaction::compare,
 };
 use database_clock::{DatabaseClock, Server, Showing};
+
+pub use observer::ReplayCacheObserver;
 
 /// The last moments of a record's life, in which the database is asked: a minute, or a quarter of a life that
 /// is shorter than four. Clocks that are set, or corrected quickly, differ by less.
@@ -49,7 +53,7 @@ const ENTRY_OVERHEAD: usize = 300;
 pub struct ReplayCache {
     entries: Cache<EntryId, Entry>,
     clock: DatabaseClock,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn ReplayCacheObserver>,
 }
 
 #[derive(Clone)]
@@ -76,8 +80,14 @@ impl ReplayCache {
                 .time_to_live(idempotency.settings.retention.min(REMEMBERED_MAX))
                 .build(),
             clock: DatabaseClock::new(idempotency.pool.clone(), idempotency.runtime.clone()),
-            observer: Arc::clone(idempotency.pool.observer()),
+            observer: Arc::new(Unobserved),
         }
+    }
+
+    /// The same records, whose look-ups `observer` is told of.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn ReplayCacheObserver>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Answers from memory, or else with `execute`, and remembers what it stored: one of the ways to run a
