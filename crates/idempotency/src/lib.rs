@@ -116,7 +116,8 @@ impl Idempotency {
     /// retention that Postgres can't represent.
     ///
     /// Up to a quarter of the pool stays taken for a second after a request, for the next one. Leave as many
-    /// connections more to an application that uses the pool directly as well.
+    /// connections more to an application that uses the pool directly as well. Give each instance a pool
+    /// of its own: four that share one could keep all of it, idle, from each other.
     ///
     /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
     /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.

@@ -205,8 +205,12 @@ impl World {
         }
     }
 
+    /// A process of its own, with a pool of its own: instances that share one could keep all of its
+    /// connections idle.
     pub fn idempotency(&self) -> Idempotency {
-        replica(&self.database.pool)
+        let pool = &self.database.pool;
+        let options = pool.connect_options().as_ref().clone();
+        replica(&pool.options().clone().connect_lazy_with(options))
     }
 
     pub fn replica(&self) -> Phases<Network> {
