@@ -148,14 +148,14 @@ impl World {
         let update = json!({"description": "x"});
         let path = format!("/charges/{charge}");
         assert_eq!(self.post(&path, "update", &update).await, 409);
-        // A connection that dies in a transaction.
-        sqlx::query(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-              WHERE application_name = 'charge-once' AND datname = current_database()",
-        )
-        .execute(&mut *locked)
-        .await
-        .unwrap();
+        // A connection that dies in a transaction: the request on it waits for the row.
+        let dies = eventually("a connection waits for the row, and dies", || async {
+            let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                          WHERE application_name = 'charge-once' AND wait_event_type = 'Lock'
+                            AND datname = current_database()";
+            self.server.database.count(ended).await > 0
+        });
+        tokio::join!(self.post(&path, "update-2", &update), dies);
         locked.rollback().await.unwrap();
         eventually("the server has connections again", || async {
             self.post(&path, "update", &update).await == 200
