@@ -1,7 +1,10 @@
-# An image with one program, charge-once. It needs no shell script and installs no package.
+# An image with one program, charge-once. Nothing else is in it.
 #
 #   docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) -t charge-once .
 #   docker run -e DATABASE_URL=postgres://… -p 8080:8080 charge-once
+#
+# It takes BuildKit, which Docker 23 and later use anyway (before: DOCKER_BUILDKIT=1). Downloaded crates
+# stay in its cache, for the layers that a change of Cargo.lock makes anew.
 
 FROM rust:1-bookworm AS build
 WORKDIR /build
@@ -26,7 +29,8 @@ COPY examples/axum/Cargo.toml examples/axum/
 COPY examples/retry_tests/rust/Cargo.toml examples/retry_tests/rust/
 COPY examples/test_support/Cargo.toml examples/test_support/
 COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
-RUN for manifest in $(find . -name Cargo.toml); do \
+RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
+    for manifest in $(find . -name Cargo.toml); do \
         package=$(dirname "$manifest") \
         && mkdir -p "$package/src" \
         && touch "$package/src/lib.rs" \
@@ -44,14 +48,22 @@ COPY src src
 # The context has no .git. The commit is for `charge-once --version`.
 ARG COMMIT
 # Cargo compares times, and a file from a checkout can be older than the empty one it replaces.
-RUN export CHARGE_ONCE_COMMIT="$COMMIT" \
+RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
+    export CHARGE_ONCE_COMMIT="$COMMIT" \
     && find src crates -name '*.rs' -exec touch {} + \
     && cargo build --profile dist --locked
 
-# The Debian release of the build image, for the same C library. TLS and its root certificates are
-# compiled in, so no package is needed.
-FROM debian:bookworm-slim
-COPY --from=build /build/target/dist/charge-once /usr/local/bin/charge-once
+# The program, and the C library that it was linked with: at the same paths, so that the loader finds it.
+# TLS and its root certificates are compiled in.
+RUN for file in $(ldd target/dist/charge-once | grep -o '/[^ ]*'); do \
+        install -D "$file" "/image$file" || exit; \
+    done \
+    && install -D target/dist/charge-once /image/usr/local/bin/charge-once
+
+# Nothing else: no shell, no package, nothing to update but the image.
+FROM scratch
+COPY --from=build /image /
+ENV PATH=/usr/local/bin
 
 ARG COMMIT
 ARG VERSION
