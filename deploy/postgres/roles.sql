@@ -3,7 +3,8 @@
 --   charge_once_migrator  owns the schema: `charge-once migrate`
 --   charge_once_app       reads and writes rows, and changes no table: `charge-once serve`, `api-key`
 --   charge_once_sweeper   removes rows, and inserts none: `charge-once sweep`
---   charge_once_reader    reads: `charge-once check`, `keys list`, `sweep --dry-run`
+--   charge_once_reader    reads: `charge-once check`, `keys list`, `sweep --dry-run`. It writes one
+--                         row, the result of a check
 --
 -- Run it in the database of charge-once, as a role that may create roles, with psql 15 or later:
 --
@@ -63,6 +64,11 @@ ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO charge_once_app;
 GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO charge_once_sweeper;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO charge_once_reader;
+
+-- The result of a check, which the servers show among their metrics.
+SELECT 'GRANT INSERT, UPDATE ON last_check TO charge_once_reader'
+ WHERE to_regclass('public.last_check') IS NOT NULL
+\gexec
 
 -- Which migrations are applied is written by the migrator alone. Run this file again after the first
 -- migration, so that these tables are there.

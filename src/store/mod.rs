@@ -5,7 +5,7 @@
 //! can't return another account's row. Only `api_keys`, `invariants`, `leases`,
 //! `operations::list_waiting`, `operations::list_refused_refunds`, `sweepable`, `test_accounts`,
 //! `webhook_queue` and `webhook_endpoints::lock_uncanceled` look at all accounts, for authentication,
-//! the command line and workers.
+//! the command line and workers. `last_check` is about none.
 
 pub mod api_keys;
 pub mod charges;
@@ -16,6 +16,7 @@ pub mod events;
 pub mod invariants;
 pub mod inventory;
 mod items;
+pub mod last_check;
 pub mod leases;
 pub mod manual_resolutions;
 mod money;

@@ -155,6 +155,11 @@ metrics! {
         "How long an attempt took.";
     WEBHOOK_LAG = "charge_once_webhook_lag_seconds", Kind::Histogram(AGE_SECONDS), [],
         "From an event to the first attempt to deliver it.";
+    CHECK_VIOLATIONS = "charge_once_check_violations", Kind::Gauge, [],
+        "Violations that the last `charge-once check` found, up to 100 of each invariant. Absent until a check \
+         has come to its end. From the database.";
+    CHECK_LAST_RUN = "charge_once_check_last_run_timestamp_seconds", Kind::Gauge, [],
+        "When that check ended, in unix time. From the database.";
     READ_SUCCESS = "charge_once_database_metrics_last_success_timestamp_seconds", Kind::Gauge, [],
         "When the metrics from the database were last read, in unix time. They keep their values while it \
          doesn't answer. 0 until the first time.";

@@ -13,6 +13,7 @@ use crate::{
     commands::{CheckoutSteps, ProcessorEffect},
     idempotency::{CallAnswer, ExternalEffect, RanAlone},
     processor::HttpProcessor,
+    store::last_check::LastCheck,
 };
 
 /// All metrics. Cheap to clone; all clones are the same.
@@ -314,6 +315,13 @@ impl Handles {
             read_success: gauge(&c::READ_SUCCESS),
             registry,
         }
+    }
+
+    /// Shows what the last check found. The two series are made here, so that there are none before it.
+    pub fn show_last_check(&self, last: LastCheck) {
+        let gauge = |metric| self.registry.gauge(metric, &[]);
+        gauge(&catalog::CHECK_VIOLATIONS).set(last.violations);
+        gauge(&catalog::CHECK_LAST_RUN).set(last.finished_at);
     }
 
     pub(super) fn fallbacks(&self, because: RanAlone) -> &Counter {

@@ -90,6 +90,9 @@ async fn look(
     set(&metrics.webhooks_due, due);
     let longest = store::webhook_queue::longest_due(&mut connection, ENDPOINTS_MAX).await?;
     metrics.webhooks_oldest_due.set(longest.unwrap_or_default());
+    if let Some(last) = store::last_check::find(&mut connection).await? {
+        metrics.show_last_check(last);
+    }
     set_to_now(&metrics.read_success);
     Ok(connection)
 }

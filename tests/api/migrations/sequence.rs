@@ -133,6 +133,10 @@ const LATER: &[(&str, &str)] = &[
         "migrations/0024_request_log.sql",
         "04f1c9467bcaa27901227d469a72ec911a715fc5572d261fc3b5b8a3ad9c7460",
     ),
+    (
+        "migrations/0025_last_check.sql",
+        "5a39a335ea49c421a4c1585f37ec31d92f28b2ac2461bf72b731e9555311e24a",
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.

@@ -18,7 +18,7 @@ use crate::support::{
     },
     metrics::{Scrape, reaches},
     processor::Processor,
-    program::{data_dir, program, run, scratch, text},
+    program::{data_dir, printed_by, program, run, scratch, text},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, acknowledge_all, add_backlog, everything_is_delivered, quick_but},
     wire::send_raw,
@@ -42,6 +42,10 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::of(TestDatabase::create().await).await
+    }
+
+    async fn of(database: TestDatabase) -> Self {
         let processor = Processor::start().await;
         let url = processor.url();
         let variables = quick_but(&[
@@ -52,7 +56,6 @@ impl World {
             ("BATCH", "on"),
             ("REPLAY_CACHE", "32MiB"),
         ]);
-        let database = TestDatabase::create().await;
         let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
         Self {
             server,
@@ -229,7 +232,9 @@ async fn each_outcome_of_a_key_is_counted_by_its_operation() {
 
 #[tokio::test]
 async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account() {
-    let world = World::new().await;
+    let database = TestDatabase::create().await;
+    printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+    let world = World::of(database).await;
     world.provoke_every_outcome().await;
     world.provoke_the_rest().await;
     let scraper = &world.scraper;
@@ -417,6 +422,43 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
     }
     assert!(scrape.value("charge_once_phases_oldest_seconds{kind=\"processor\"}") > 0.0);
     locked.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_last_check_found_is_seen_after_a_first_one() {
+    let mut database = TestDatabase::create().await;
+    let began = std::time::SystemTime::now();
+    let began = began.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let plant = "INSERT INTO inventory (account_id, sku, quantity, updated_at)
+                 SELECT gen_random_uuid(), 'mug', 1, now() FROM generate_series(1, 3)";
+    for (violations, plant) in [(None, None), (Some(0.0), None), (Some(3.0), Some(plant))] {
+        if let Some(plant) = plant {
+            sqlx::query(plant).execute(&database.pool).await.unwrap();
+        }
+        if let Some(violations) = violations {
+            let checked = run(&["check"], &[("DATABASE_URL", &database.url)]);
+            let is_violated = i32::from(violations > 0.0);
+            assert_eq!(checked.status.code(), Some(is_violated), "{checked:?}");
+        }
+        let (server, scraper) = TestServer::start_with_metrics(database, &[]).await;
+        let read = "charge_once_database_metrics_last_success_timestamp_seconds";
+        eventually("the database was read", || async {
+            Scrape::of(&scraper).await.value(read) > 0.0
+        })
+        .await;
+        let scrape = Scrape::of(&scraper).await;
+        let found = scrape.values.get("charge_once_check_violations");
+        assert_eq!(found.copied(), violations, "{}", scrape.text);
+        let when = "charge_once_check_last_run_timestamp_seconds";
+        let when = scrape.values.get(when).copied();
+        assert_eq!(when.is_some(), violations.is_some());
+        // The test and the database have one clock.
+        assert!(
+            when.is_none_or(|when| when >= began.as_secs_f64()),
+            "{when:?}"
+        );
+        database = server.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -93,6 +93,19 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
         &variables(&app),
     );
     assert!(printed_by(&["check"], &variables(&reader)).contains("invariants hold."));
+    let recorded = "SELECT count(*) FROM last_check WHERE violations = 0";
+    assert_eq!(database.count(recorded).await, 1);
+    // The sweeper may not insert it, and still learns the result.
+    let forget = sqlx::raw_sql("DELETE FROM last_check");
+    forget.execute(&database.pool).await.unwrap();
+    let output = run(&["check"], &variables(&sweeper));
+    let complaint = text(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    assert!(
+        complaint.contains("INSERT and UPDATE on last_check"),
+        "{complaint}"
+    );
+    assert_eq!(database.count(recorded).await, 0);
     printed_by(&["keys", "list", "--in-flight"], &variables(&reader));
     printed_by(&["sweep", "--dry-run"], &variables(&reader));
     database.expire_records().await;
@@ -119,6 +132,7 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
         (&sweeper, "DROP TABLE events"),
         (&reader, "DELETE FROM events"),
         (&reader, "UPDATE accounts SET name = 'x'"),
+        (&reader, "DELETE FROM last_check"),
     ] {
         assert_eq!(sqlstate(url, statement).await, denied, "{url}: {statement}");
     }
