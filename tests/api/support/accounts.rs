@@ -3,15 +3,21 @@
 use charge_once::{cli::api_key, database::Database};
 use serde_json::json;
 
-use crate::support::harness::{Client, TestServer, config};
+use crate::support::harness::{Client, TestDatabase, TestServer, config};
 
-/// A client of `server` with an API key of the account `name`.
-pub async fn client_of_account(server: &TestServer, name: &str) -> Client {
-    let database = Database::connect(&server.database.url, &config(&[]))
+/// An API key of the account `name`.
+pub async fn api_key_of(database: &TestDatabase, name: &str) -> String {
+    let database = Database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
     let key = api_key::create_key(&database, name).await.unwrap();
     database.pool().close().await;
+    key
+}
+
+/// A client of `server` with an API key of the account `name`.
+pub async fn client_of_account(server: &TestServer, name: &str) -> Client {
+    let key = api_key_of(&server.database, name).await;
     server.client.with_api_key(&key)
 }
 

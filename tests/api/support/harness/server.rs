@@ -2,8 +2,8 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
-    process::{Child, Command, Stdio},
+    net::{SocketAddr, TcpListener},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use charge_once::{
@@ -52,14 +52,23 @@ impl TestServer {
         database: TestDatabase,
         variables: &[(&str, &str)],
     ) -> (Self, Client) {
+        let url = database.url.clone();
+        Self::start_with_metrics_through(database, &url, variables).await
+    }
+
+    /// Serves metrics, and reaches its database through `url`.
+    pub async fn start_with_metrics_through(
+        database: TestDatabase,
+        url: &str,
+        variables: &[(&str, &str)],
+    ) -> (Self, Client) {
         let [api, metrics] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let scraper = Client::new(metrics.local_addr().unwrap());
         let listeners = Listeners {
             api,
             metrics: Some(metrics),
         };
-        let url = database.url.clone();
-        let server = Self::start_listening(listeners, database, &url, variables).await;
+        let server = Self::start_listening(listeners, database, url, variables).await;
         (server, scraper)
     }
 
@@ -127,40 +136,39 @@ impl ServerProcess {
 
     /// By another command, which becomes the server.
     pub fn start_by(
-        mut command: Command,
+        command: Command,
         log: impl Into<Stdio>,
         database: &TestDatabase,
         variables: &[(&str, &str)],
     ) -> Self {
-        let mut child = command
-            .env("BIND_ADDRESS", "127.0.0.1:0")
-            .env("DATABASE_URL", &database.url)
-            .env("DEV_API_KEY", API_KEY)
-            .envs(shortcuts())
-            .env("RUST_LOG", "warn")
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        // The banner's first line ends with the URL.
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line
-            .trim()
-            .rsplit("http://")
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap_or_else(|_| {
-                panic!("no address in the banner: {line:?}");
-            });
-        Self {
-            client: Client::new(address),
-            child,
-        }
+        let mut child = spawn(command, log, database, variables);
+        let client = Client::new(Banner::of(&mut child).address("charge-once "));
+        Self { client, child }
+    }
+
+    /// By another command, and with `METRICS_ADDRESS` among the variables: the second client asks there.
+    pub fn start_with_metrics_by(
+        command: Command,
+        log: impl Into<Stdio>,
+        database: &TestDatabase,
+        variables: &[(&str, &str)],
+    ) -> (Self, Client) {
+        let mut child = spawn(command, log, database, variables);
+        let mut banner = Banner::of(&mut child);
+        let client = Client::new(banner.address("charge-once "));
+        let scraper = Client::new(banner.address("  Metrics "));
+        (Self { client, child }, scraper)
+    }
+
+    /// With metrics at `address`.
+    pub fn start_with_metrics(
+        address: &str,
+        database: &TestDatabase,
+        variables: &[(&str, &str)],
+    ) -> (Self, Client) {
+        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+        let variables = [&[("METRICS_ADDRESS", address)], variables].concat();
+        Self::start_with_metrics_by(program, Stdio::null(), database, &variables)
     }
 
     /// kill -9.
@@ -174,5 +182,43 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn spawn(
+    mut command: Command,
+    log: impl Into<Stdio>,
+    database: &TestDatabase,
+    variables: &[(&str, &str)],
+) -> Child {
+    command
+        .env("BIND_ADDRESS", "127.0.0.1:0")
+        .env("DATABASE_URL", &database.url)
+        .env("DEV_API_KEY", API_KEY)
+        .envs(shortcuts())
+        .env("RUST_LOG", "warn")
+        .envs(variables.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+/// What a server prints at its start: a line for each of its addresses.
+struct Banner<'a>(BufReader<&'a mut ChildStdout>);
+
+impl<'a> Banner<'a> {
+    fn of(child: &'a mut Child) -> Self {
+        Self(BufReader::new(child.stdout.as_mut().unwrap()))
+    }
+
+    /// Of the next line that begins so.
+    fn address(&mut self, beginning: &str) -> SocketAddr {
+        let lines = (&mut self.0).lines().map_while(Result::ok);
+        let line = lines.into_iter().find(|line| line.starts_with(beginning));
+        let line = line.unwrap_or_else(|| panic!("the banner has no line {beginning:?}"));
+        let url = line.rsplit("http://").next().unwrap();
+        let address = url.trim().trim_end_matches("/metrics").parse();
+        address.unwrap_or_else(|_| panic!("no address in the banner: {line:?}"))
     }
 }
