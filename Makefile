@@ -30,6 +30,7 @@ export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 .PHONY: test
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
+	@scripts/install-prometheus
 	@# The retry tests need a server with FAULTS: `make retry-test`.
 	cargo test --locked --workspace --exclude charge-once-idempotency --exclude example-retry-tests
 	scripts/with-postgres cargo test --locked --package charge-once-idempotency
@@ -38,6 +39,7 @@ test: ## run all tests against a private PostgreSQL
 .PHONY: test-alone
 test-alone: ## run the tests of the API again, with a transaction for each request, and no replay from memory
 	@scripts/install-postgres
+	@scripts/install-prometheus
 	TEST_SHORTCUTS=off cargo test --locked --test api
 
 .PHONY: schema-test

@@ -21,6 +21,7 @@ mod faults;
 mod http;
 mod idempotency;
 mod migrations;
+mod observability;
 mod phases;
 mod process;
 mod resources;

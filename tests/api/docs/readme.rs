@@ -154,6 +154,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
         "migrations",
         "scripts",
         "deploy",
+        "ops",
     ]
     .into_iter()
     .flat_map(files_below)
@@ -171,6 +172,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
         ".github/",
         "examples/",
         "deploy/",
+        "ops/",
     ];
     for document in documents() {
         let prose = prose(&read(&document));

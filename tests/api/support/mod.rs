@@ -16,6 +16,7 @@ pub mod pause_point;
 pub mod postgres_proxy;
 pub mod processor;
 pub mod program;
+pub mod prometheus;
 pub mod racers;
 pub mod records;
 pub mod resources;

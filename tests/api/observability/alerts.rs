@@ -1,0 +1,537 @@
+//! Every alert fires when its fault is made, and none does where there is no fault.
+//!
+//! All faults are made at once, each in a deployment of its own, which is a job of Prometheus. The rules
+//! are the committed ones, and time is shortened in one way only: every duration in them, such as `5m`, is
+//! divided by [`HASTE`]. Thresholds stay as they are. What must be hours old is made as old in the database.
+
+use std::{
+    any::Any,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use regex::{Captures, Regex};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::{Postgres, Transaction};
+use tokio::{net::TcpStream, task::JoinSet, time::interval};
+use uuid::{NoContext, Timestamp, Uuid};
+
+use crate::support::{
+    checkouts::{checkout, stock},
+    documents::{prose, read},
+    harness::{
+        Answer, Client, IMPATIENT, ServerProcess, TestDatabase, TestServer, another_charge, charge,
+        eventually,
+    },
+    metrics::Scrape,
+    pause_point::{PausePoint, Stage},
+    postgres_proxy::{NetworkFault, PostgresProxy},
+    processor::{self, Processor},
+    program::run,
+    prometheus::{Job, Prometheus, alerts, within},
+    webhook_receiver::Receiver,
+    webhooks::{
+        Endpoint, PENDING, acknowledge_all, add_backlog, everything_is_delivered, quick_but,
+    },
+};
+
+/// How much faster time passes. Five minutes are six seconds: a dozen scrapes.
+const HASTE: u32 = 50;
+
+/// How long alerts may take to fire: the slowest waits for 24 seconds, after a window of 18.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Few connections for each server: there are nine, and the PostgreSQL of all tests accepts a hundred.
+const MODEST: &[(&str, &str)] = &[("POOL_CONNECTIONS", "3"), ("BATCH_CONNECTIONS", "1")];
+
+const HEALTHY: &str = "charge-once-healthy";
+
+/// Divides every duration of the rules. Texts for people stay.
+fn hastened(rules: &str) -> String {
+    let duration = Regex::new(r"\b(\d+)([smhd])\b").unwrap();
+    let hasten = |found: &Captures<'_>| {
+        let unit = match &found[2] {
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => 86_400_000,
+        };
+        let milliseconds = found[1].parse::<u32>().unwrap() * unit / HASTE;
+        format!("{milliseconds}ms")
+    };
+    let lines = rules.lines().map(|line| {
+        let text = line.trim_start();
+        if ["#", "summary:", "description:"]
+            .iter()
+            .any(|prose| text.starts_with(prose))
+        {
+            line.into()
+        } else {
+            duration.replace_all(line, hasten)
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn time_is_shortened_and_nothing_else_is() {
+    let rules = "record: job:x:rate5m\nexpr: rate(a_5m[5m]) > 14.4 * 0.001\nfor: 1h\nsummary: '5m'";
+    let expected = "record: job:x:rate5m\nexpr: rate(a_5m[6000ms]) > 14.4 * 0.001\nfor: 72000ms\nsummary: '5m'";
+    assert_eq!(hastened(rules), expected);
+}
+
+/// Deployments that are in trouble, and what should be told of them.
+#[derive(Default)]
+struct Trouble {
+    jobs: Vec<Job>,
+    /// Job and alert.
+    expected: Vec<(&'static str, &'static str)>,
+    /// Clients, who go on until the end.
+    clients: JoinSet<()>,
+    /// What lives until then.
+    kept: Vec<Box<dyn Any>>,
+}
+
+impl Trouble {
+    fn at(&mut self, job: &'static str, scrapers: &[&Client], alerts: &[&'static str]) {
+        let replicas = scrapers.iter().map(|scraper| scraper.address).collect();
+        self.jobs.push(Job {
+            name: job,
+            replicas,
+        });
+        self.expected
+            .extend(alerts.iter().map(|alert| (job, *alert)));
+    }
+
+    fn keep(&mut self, value: impl Any) {
+        self.kept.push(Box::new(value));
+    }
+
+    /// Does something again and again, about as often as `period` says.
+    fn repeat<F>(&mut self, period: Duration, mut act: impl FnMut(u32) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        self.clients.spawn(async move {
+            let mut ticks = interval(period);
+            for number in 0.. {
+                ticks.tick().await;
+                act(number).await;
+            }
+        });
+    }
+
+    /// As load balancers do.
+    fn probe(&mut self, client: &Client) {
+        let client = client.clone();
+        self.repeat(Duration::from_millis(200), move |_| {
+            let probe = client.bare(Method::GET, "/readyz");
+            async move {
+                Answer::of(probe).await;
+            }
+        });
+    }
+}
+
+fn keyed(number: u32) -> String {
+    format!("key-{number}")
+}
+
+async fn execute(transaction: &mut Transaction<'_, Postgres>, statement: &'static str) {
+    let done = sqlx::query(statement).execute(&mut **transaction).await;
+    assert!(done.unwrap().rows_affected() > 0, "{statement}");
+}
+
+/// Nothing is wrong here, and clients retry as they should.
+async fn nothing_is_wrong(trouble: &mut Trouble) {
+    let variables = [MODEST, &quick_but(&[("EXPIRY_SWEEP_INTERVAL", "1s")])].concat();
+    let database = TestDatabase::create().await;
+    let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+    let receiver = Receiver::start().await;
+    Endpoint::at(&server.client, &receiver.url()).await;
+    acknowledge_all(receiver);
+    trouble.at(HEALTHY, &[&scraper], &[]);
+    trouble.probe(&server.client);
+    let client = server.client.clone();
+    trouble.repeat(Duration::from_millis(200), move |number| {
+        let client = client.clone();
+        async move {
+            for _ in 0..2 {
+                assert_eq!(client.charge(&keyed(number)).await.status, 201);
+            }
+        }
+    });
+    trouble.keep(server);
+}
+
+/// The cable to the database is pulled.
+async fn the_database_is_away(trouble: &mut Trouble) {
+    let database = TestDatabase::create().await;
+    let proxy = PostgresProxy::in_front_of(&database.url).await;
+    let sweep_often = ("EXPIRY_SWEEP_INTERVAL", "1s");
+    let variables = [MODEST, IMPATIENT, &[sweep_often]].concat();
+    let (server, scraper) =
+        TestServer::start_with_metrics_through(database, &proxy.url, &variables).await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    eventually("it sweeps", || async {
+        let scrape = Scrape::of(&scraper).await;
+        scrape.value("charge_once_sweep_last_success_timestamp_seconds") > 0.0
+    })
+    .await;
+    proxy.inject(NetworkFault::Stalled);
+    let alerts = [
+        "ChargeOnceNotReady",
+        "ChargeOnceErrorBudgetBurnsFast",
+        "ChargeOnceErrorBudgetBurnsSlowly",
+        "ChargeOncePoolTimeouts",
+        "ChargeOnceDatabaseMetricsStale",
+        "ChargeOnceSweepFails",
+    ];
+    trouble.at("charge-once-cut-off", &[&scraper], &alerts);
+    trouble.probe(&server.client);
+    for _ in 0..2 {
+        let client = server.client.clone();
+        trouble.repeat(Duration::from_millis(200), move |_| {
+            let client = client.clone();
+            async move {
+                assert_eq!(client.post_new("/charges", &charge()).await.status, 503);
+            }
+        });
+    }
+    trouble.keep((server, proxy));
+}
+
+/// The processor executes what it is asked for, and says nothing. A client retries later, and uses keys
+/// twice.
+async fn the_processor_is_silent(trouble: &mut Trouble) {
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let database = TestDatabase::create().await;
+    let processor_at = [("PROCESSOR_URL", &*url), ("PROCESSOR_TIMEOUT", "3s")];
+    let variables = [MODEST, &processor_at].concat();
+    let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+    a_refund_is_refused(&server, &processor).await;
+
+    // Begun two hours ago, and never retried.
+    let lost = json!({"fault": "drop_after"});
+    processor.set_fault(lost.clone()).await;
+    assert_eq!(server.client.charge("never-retried").await.status, 503);
+    let two_hours_ago = chrono::Utc::now().timestamp() - 7200;
+    let begun = Timestamp::from_unix(NoContext, u64::try_from(two_hours_ago).unwrap(), 0);
+    let age = sqlx::query(
+        "UPDATE idempotency_leases
+            SET operation = $1, recover_after = now() + interval '1 hour'
+          WHERE key = 'never-retried'",
+    );
+    let pool = &server.database.pool;
+    let aged = age.bind(Uuid::new_v7(begun)).execute(pool).await.unwrap();
+    assert_eq!(aged.rows_affected(), 1);
+
+    let alerts = [
+        "ChargeOnceUnknownOutcomes",
+        "ChargeOnceTakeovers",
+        "ChargeOnceKeysReused",
+        "ChargeOnceProcessorFails",
+        "ChargeOnceOperationsInDoubt",
+        "ChargeOnceRequestsUnfinished",
+        "ChargeOnceRefundRefused",
+    ];
+    trouble.at("charge-once-processor", &[&scraper], &alerts);
+    let (client, processor) = (server.client.clone(), std::sync::Arc::new(processor));
+    trouble.repeat(Duration::from_millis(100), move |number| {
+        let (client, processor, lost) = (client.clone(), processor.clone(), lost.clone());
+        async move {
+            processor.set_fault(lost).await;
+            assert_eq!(client.charge(&keyed(number)).await.status, 503);
+            processor.reset_faults().await;
+            assert_eq!(client.charge(&keyed(number)).await.status, 201);
+            let reuse = client
+                .post("/charges", &keyed(number), &another_charge())
+                .await;
+            assert_eq!(reuse.status, 422);
+        }
+    });
+    trouble.keep(server);
+}
+
+/// The processor has given a checkout's money back already, under a key that isn't ours.
+async fn a_refund_is_refused(server: &TestServer, processor: &Processor) {
+    let client = &server.client;
+    stock(client, "mug", 1).await;
+    let keys = ",/checkouts/%/create_refund%";
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, keys).await;
+    let sending = {
+        let client = client.clone();
+        tokio::spawn(async move { client.post("/checkouts", "refused", &checkout()).await })
+    };
+    pause.is_reached().await;
+    let listed = client.get("/checkouts").await.json();
+    let charge = listed["data"][0]["charge"].as_str().unwrap().to_owned();
+    let elsewhere = processor::refund(&charge, 2400);
+    assert!(processor.put(Uuid::now_v7(), &elsewhere).await.is_some());
+    pause.release().await;
+    assert_eq!(sending.await.unwrap().code(), "service_unavailable");
+}
+
+/// A row stays locked that every client wants to change, the pool is small, and connections die.
+async fn a_row_is_locked(trouble: &mut Trouble) {
+    let database = TestDatabase::create().await;
+    let variables = [("POOL_CONNECTIONS", "2")];
+    let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+    let id = server.client.charge("key-1").await.id();
+    let pool = server.database.pool.clone();
+    let mut locked = pool.begin().await.unwrap();
+    execute(&mut locked, "SELECT FROM charges FOR UPDATE").await;
+    let alerts = [
+        "ChargeOnceSlow",
+        "ChargeOncePoolSaturated",
+        "ChargeOnceConnectionsDiscarded",
+        "ChargeOnceLockTimeouts",
+    ];
+    trouble.at("charge-once-locked", &[&scraper], &alerts);
+    for _ in 0..6 {
+        let (client, path) = (server.client.clone(), format!("/charges/{id}"));
+        trouble.repeat(Duration::from_millis(100), move |_| {
+            let (client, path) = (client.clone(), path.clone());
+            async move {
+                let update = json!({"description": "x"});
+                let answer = client.post_new(&path, &update).await;
+                assert!([409, 503].contains(&answer.status.as_u16()), "{answer:?}");
+            }
+        });
+    }
+    trouble.repeat(Duration::from_secs(1), move |_| {
+        let pool = pool.clone();
+        async move {
+            let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                        WHERE application_name = 'charge-once' AND datname = current_database()
+                          AND state <> 'idle' LIMIT 1";
+            sqlx::query(cut).execute(&pool).await.unwrap();
+        }
+    });
+    trouble.keep((server, locked));
+}
+
+/// The data was changed by hand, and a receiver answers 500. Deliveries and expired keys that are hours old are held by another session, so
+/// that workers pass over them.
+async fn workers_have_no_success(trouble: &mut Trouble) {
+    let variables = [MODEST, &quick_but(&[("EXPIRY_SWEEP_INTERVAL", "1s")])].concat();
+    let server = TestServer::start_with(&variables).await;
+    let mut receiver = Receiver::start().await;
+    let orders = json!({"url": receiver.url(), "enabled_events": ["order.created"]});
+    let late = Endpoint::with(&server.client, &orders).await;
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+    assert_eq!(server.client.post_new("/orders", &order).await.status, 201);
+    receiver.next().await.answer(200).await;
+    everything_is_delivered(&server.database).await;
+    assert_eq!(server.client.charge("changed").await.status, 201);
+    let database = server.stop().await;
+    // A hand in the data, which the last check found three days ago.
+    for (change, checked) in [
+        ("UPDATE charges SET amount_refunded = 500", true),
+        (
+            "UPDATE last_check SET finished_at = now() - interval '3 days'",
+            false,
+        ),
+    ] {
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+        if checked {
+            let check = run(&["check"], &[("DATABASE_URL", &database.url)]);
+            assert_eq!(check.status.code(), Some(1), "{check:?}");
+        }
+    }
+    add_backlog(&database, &late, 3).await;
+    assert_eq!(database.count(PENDING).await, 3);
+    let mut held = database.pool.begin().await.unwrap();
+    for change in [
+        "UPDATE webhook_deliveries SET ready = true, next_attempt_at = now() - interval '2 hours'
+          WHERE status = 'pending'",
+        "UPDATE idempotency_keys SET created_at = now() - interval '3 days',
+                expires_at = now() - interval '2 days'",
+    ] {
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+    }
+    execute(&mut held, "SELECT FROM webhook_deliveries FOR UPDATE").await;
+    execute(&mut held, "SELECT FROM idempotency_keys FOR UPDATE").await;
+
+    let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+    let mut receiver = Receiver::start().await;
+    let charges = json!({"url": receiver.url(), "enabled_events": ["charge.succeeded"]});
+    Endpoint::with(&server.client, &charges).await;
+    trouble.clients.spawn(async move {
+        loop {
+            receiver.next().await.answer(500).await;
+        }
+    });
+    let alerts = [
+        "ChargeOnceWebhooksLate",
+        "ChargeOnceWebhooksFail",
+        "ChargeOnceWebhooksGivenUp",
+        "ChargeOnceExpiredKeysPileUp",
+        "ChargeOnceInvariantViolated",
+        "ChargeOnceCheckOverdue",
+    ];
+    trouble.at("charge-once-workers", &[&scraper], &alerts);
+    let client = server.client.clone();
+    trouble.repeat(Duration::from_secs(1), move |number| {
+        let client = client.clone();
+        async move {
+            assert_eq!(client.charge(&keyed(number)).await.status, 201);
+        }
+    });
+    trouble.keep((server, held));
+}
+
+/// Clients open connections, say nothing, and stay. The server keeps files back for other things, so it
+/// takes a limit of two thousand until four fifths of them are connections.
+async fn file_descriptors_run_out(trouble: &mut Trouble) {
+    let database = TestDatabase::create().await;
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 2048 && exec \"$0\""]);
+    limited.arg(env!("CARGO_BIN_EXE_charge-once"));
+    let variables = [
+        ("METRICS_ADDRESS", "127.0.0.1:0"),
+        ("POOL_CONNECTIONS", "2"),
+        ("REQUEST_HEAD_TIMEOUT", "1h"),
+        ("WORKERS", "1"),
+    ];
+    let (server, scraper) =
+        ServerProcess::start_with_metrics_by(limited, Stdio::null(), &database, &variables);
+    for _ in 0..1640 {
+        let connection = TcpStream::connect(server.client.address).await.unwrap();
+        trouble.keep(connection);
+    }
+    let alerts = ["ChargeOnceFileDescriptors"];
+    trouble.at("charge-once-crowded", &[&scraper], &alerts);
+    trouble.keep(server);
+}
+
+/// All replicas were killed.
+async fn every_replica_is_dead(trouble: &mut Trouble) {
+    let database = TestDatabase::create().await;
+    let start = || ServerProcess::start_with_metrics("127.0.0.1:0", &database, MODEST);
+    let [(first, of_first), (second, of_second)] = [start(), start()];
+    assert_eq!(first.client.charge("key-1").await.status, 201);
+    first.kill();
+    second.kill();
+    let alerts = ["ChargeOnceDown", "ChargeOnceReplicaDown"];
+    trouble.at("charge-once-dead", &[&of_first, &of_second], &alerts);
+}
+
+const RESTARTING: &str = "charge-once-restarting";
+
+/// A replica that is killed as soon as Prometheus has seen it, and started again at the same address.
+async fn restart_again_and_again(
+    prometheus: &Prometheus,
+    database: &TestDatabase,
+    address: &str,
+    first: ServerProcess,
+) {
+    let seen = async || {
+        let started = format!("process_start_time_seconds{{job=\"{RESTARTING}\"}}");
+        let series = prometheus.query(&started).await;
+        series.first().map(|series| series["value"][1].clone())
+    };
+    let mut replica = first;
+    let mut before = None;
+    loop {
+        within(LIMIT, || async {
+            let now = seen().await;
+            (now.is_none() || now == before).then(|| format!("{now:?}, a restart was not seen"))
+        })
+        .await;
+        before = seen().await;
+        replica.kill();
+        (replica, _) = ServerProcess::start_with_metrics(address, database, MODEST);
+    }
+}
+
+/// Job and alert of each series of `ALERTS` in a state, at any time.
+async fn told(prometheus: &Prometheus, state: &str) -> Vec<(String, String)> {
+    let ever = format!("count_over_time(ALERTS{{alertstate=\"{state}\"}}[10m])");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let series = prometheus.query(&ever).await;
+    series
+        .iter()
+        .map(|series| &series["metric"])
+        .map(|labels| (text(&labels["job"]), text(&labels["alertname"])))
+        .collect()
+}
+
+// A second thread: the start of a process blocks the first one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fault() {
+    let mut trouble = Trouble::default();
+    nothing_is_wrong(&mut trouble).await;
+    the_database_is_away(&mut trouble).await;
+    the_processor_is_silent(&mut trouble).await;
+    a_row_is_locked(&mut trouble).await;
+    workers_have_no_success(&mut trouble).await;
+    file_descriptors_run_out(&mut trouble).await;
+    every_replica_is_dead(&mut trouble).await;
+    let database = TestDatabase::create().await;
+    let (replica, scraper) = ServerProcess::start_with_metrics("127.0.0.1:0", &database, MODEST);
+    trouble.at(RESTARTING, &[&scraper], &["ChargeOnceRestarting"]);
+
+    let mut covered: Vec<_> = trouble.expected.iter().map(|(_, alert)| *alert).collect();
+    let mut committed = alerts();
+    covered.sort_unstable();
+    committed.sort_unstable();
+    assert_eq!(covered, committed, "each alert has one fault");
+
+    let prometheus = Prometheus::start(&trouble.jobs, hastened).await;
+    let address = scraper.address.to_string();
+    let all_fire = within(LIMIT, || async {
+        let firing = told(&prometheus, "firing").await;
+        let missing = trouble.expected.iter().find(|(job, alert)| {
+            let is_it = |(of, name): &(String, String)| of == job && name == alert;
+            !firing.iter().any(is_it)
+        });
+        missing.map(|(job, alert)| format!("{alert} of {job} does not fire; {firing:?} do"))
+    });
+    tokio::select! {
+        () = restart_again_and_again(&prometheus, &database, &address, replica) => {}
+        () = all_fire => {}
+    }
+
+    let firing = told(&prometheus, "firing").await;
+    let false_alarms: Vec<_> = firing.iter().filter(|(job, _)| job == HEALTHY).collect();
+    assert!(false_alarms.is_empty(), "{false_alarms:?}");
+    let pending = told(&prometheus, "pending").await;
+    for fired in &firing {
+        assert!(pending.contains(fired), "{fired:?} did not wait");
+    }
+    every_alert_tells_a_person_what_to_do(&prometheus.rules().await);
+    // Clients that failed would have made no trouble.
+    while let Some(ended) = trouble.clients.try_join_next() {
+        ended.unwrap();
+    }
+}
+
+fn every_alert_tells_a_person_what_to_do(rules: &[Value]) {
+    let runbook = prose(&read("docs/runbook.md"));
+    for rule in rules.iter().filter(|rule| rule["type"] == "alerting") {
+        let name = rule["name"].as_str().unwrap();
+        assert_eq!(
+            (&rule["health"], &rule["lastError"]),
+            (&json!("ok"), &Value::Null),
+            "{rule}"
+        );
+        let severity = rule["labels"]["severity"].as_str().unwrap_or_default();
+        assert!(["page", "ticket"].contains(&severity), "{rule}");
+        assert!(rule["duration"].as_f64() > Some(0.0), "{rule}");
+        let anchor = format!("docs/runbook.md#{}", name.to_lowercase());
+        assert_eq!(rule["annotations"]["runbook_url"], anchor);
+        assert!(runbook.contains(&format!("## {name}\n")), "{name}");
+        let instances = rule["alerts"].as_array().unwrap();
+        assert!(!instances.is_empty(), "{rule}");
+        for alert in instances {
+            for text in ["summary", "description"] {
+                let told = alert["annotations"][text].as_str().unwrap();
+                let is_rendered = !told.contains("{{") && !told.contains("<error");
+                assert!(told.len() > 20 && is_rendered, "{name}: {told}");
+            }
+        }
+    }
+}

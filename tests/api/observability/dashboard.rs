@@ -1,0 +1,181 @@
+//! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows something.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    checkouts::{checkout, checkout_with, stock},
+    documents::read,
+    harness::{Answer, Client, ServerProcess, TestDatabase, another_charge},
+    processor::Processor,
+    program::printed_by,
+    prometheus::{Job, Prometheus, within},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, acknowledge_all, quick_but},
+};
+
+const JOB: &str = "charge-once";
+
+/// How long the load may last until everything has data: three times what it takes on two busy cores.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Two replicas and a card processor, and clients that do everything that there is to do.
+struct Shop {
+    database: TestDatabase,
+    processor: Processor,
+    replicas: [ServerProcess; 2],
+    scrapers: [Client; 2],
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let processor = Processor::start().await;
+        let url = processor.url();
+        let variables = quick_but(&[
+            ("PROCESSOR_URL", &url),
+            ("PROCESSOR_TIMEOUT", "3s"),
+            // The PostgreSQL of all tests accepts a hundred.
+            ("POOL_CONNECTIONS", "5"),
+            ("EXPIRY_SWEEP_INTERVAL", "200ms"),
+            // Whatever the other tests run with.
+            ("BATCH", "on"),
+            ("REPLAY_CACHE", "32MiB"),
+        ]);
+        let database = TestDatabase::create().await;
+        let start = || ServerProcess::start_with_metrics("127.0.0.1:0", &database, &variables);
+        let [(first, of_first), (second, of_second)] = [start(), start()];
+        let receiver = Receiver::start().await;
+        Endpoint::at(&first.client, &receiver.url()).await;
+        acknowledge_all(receiver);
+        stock(&first.client, "mug", 1000).await;
+        printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+        Self {
+            database,
+            processor,
+            replicas: [first, second],
+            scrapers: [of_first, of_second],
+        }
+    }
+
+    fn job(&self) -> Job {
+        let replicas = self.scrapers.iter().map(|scraper| scraper.address);
+        Job {
+            name: JOB,
+            replicas: replicas.collect(),
+        }
+    }
+
+    /// One request of each kind: charged, replayed by either replica, refused, reused, ordered together,
+    /// checked out, declined, not executed, of unknown outcome, and taken over.
+    async fn serve(&self, round: usize) {
+        let at = |number: usize| &self.replicas[number % 2].client;
+        let (client, other) = (at(round), at(round + 1));
+        let key = |what: &str| format!("{what}-{round}");
+        let expect = |answer: Answer, status: u16| assert_eq!(answer.status, status, "{answer:?}");
+
+        let charged = key("charge");
+        for replica in [client, other, client] {
+            expect(replica.charge(&charged).await, 201);
+        }
+        let reused = client.post("/charges", &charged, &another_charge()).await;
+        expect(reused, 422);
+        let wrong = json!({"amount": 0, "currency": "usd"});
+        expect(client.post("/charges", &key("wrong"), &wrong).await, 400);
+
+        let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+        let orders = [(); 4].map(|()| client.post_new("/orders", &order));
+        for order in futures_util::future::join_all(orders).await {
+            expect(order, 201);
+        }
+        let bought = client.post("/checkouts", &key("bought"), &checkout()).await;
+        expect(bought, 201);
+        let declined = checkout_with("tok_chargeDeclined");
+        let declined = client.post("/checkouts", &key("declined"), &declined).await;
+        expect(declined, 402);
+
+        let refuse = json!({"fault": "refuse", "count": 3});
+        self.processor.set_fault(refuse).await;
+        expect(client.charge(&key("refused")).await, 503);
+        self.processor.reset_faults().await;
+        self.processor
+            .set_fault(json!({"fault": "drop_after"}))
+            .await;
+        expect(client.charge(&key("lost")).await, 503);
+        self.processor.reset_faults().await;
+        expect(client.charge(&key("lost")).await, 201);
+
+        expect(client.get("/charges").await, 200);
+        let probe = client.bare(reqwest::Method::GET, "/readyz");
+        expect(Answer::of(probe).await, 200);
+        self.database.expire_records().await;
+    }
+}
+
+/// Every query of the dashboard, with the title of its panel, as Grafana would send it.
+fn queries() -> Vec<(String, String)> {
+    let dashboard: Value =
+        serde_json::from_str(&read("ops/grafana/dashboards/charge-once.json")).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = text(&panel["title"]);
+        if panel["type"] == "row" {
+            continue;
+        }
+        let description = text(&panel["description"]);
+        assert!(description.ends_with('.'), "{title}: {description}");
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = text(&target["expr"])
+                .replace("$__rate_interval", "10s")
+                .replace("$job", JOB)
+                .replace("$instance", ".*");
+            // A group of a regular expression, and no variable.
+            let rest = expression.replace("${1}", "");
+            assert!(!rest.contains('$'), "{title}: {expression}");
+            queries.push((title.clone(), expression));
+        }
+    }
+    assert!(queries.len() >= 40, "{}", queries.len());
+    queries
+}
+
+#[tokio::test]
+async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_load() {
+    let shop = Shop::open().await;
+    let prometheus = Prometheus::start(&[shop.job()], str::to_owned).await;
+    let mut wanted = queries();
+    let rules = prometheus.rules().await;
+    for rule in rules.iter().filter(|rule| rule["type"] == "recording") {
+        let name = rule["name"].as_str().unwrap();
+        wanted.push((name.to_owned(), name.to_owned()));
+    }
+
+    let load = async {
+        for round in 0.. {
+            shop.serve(round).await;
+        }
+    };
+    let everything_has_data = within(LIMIT, || async {
+        for (title, expression) in &wanted {
+            if !prometheus.has_data(expression).await {
+                return Some(format!("{title}: no data for {expression}"));
+            }
+        }
+        None
+    });
+    tokio::select! {
+        () = load => {}
+        () = everything_has_data => {}
+    }
+
+    // Each of the two is told apart.
+    let replicas = prometheus.query("charge_once_info").await;
+    assert_eq!(replicas.len(), 2);
+    let rules = prometheus.rules().await;
+    assert!(rules.len() >= 35, "{}", rules.len());
+    for rule in rules {
+        assert_eq!(rule["health"], "ok", "{rule}");
+        assert_eq!(rule["lastError"], Value::Null, "{rule}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The rules, without a server: their form, their thresholds, and that what they name exists.
+
+use std::{collections::BTreeSet, process::Output};
+
+use charge_once::telemetry::catalog::{METRICS, PROCESS_METRICS};
+use regex::Regex;
+
+use crate::support::{
+    documents::{read, root},
+    prometheus::{alerts, promtool},
+};
+
+fn succeeds(output: &Output) {
+    let told = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy);
+    assert!(output.status.success(), "{}", told.concat());
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_configuration_and_the_rules() {
+    succeeds(&promtool(&["check", "config", "prometheus.yml"]));
+    succeeds(&promtool(&["check", "rules", "rules.yml", "alerts.yml"]));
+}
+
+#[test]
+fn each_alert_fires_at_its_threshold_and_not_before() {
+    succeeds(&promtool(&["test", "rules", "tests/alerts.yml"]));
+    let tests = read("ops/prometheus/tests/alerts.yml");
+    for alert in alerts() {
+        assert!(tests.contains(&format!("- name: {alert}, ")), "{alert}");
+        let fires = format!("alertname=\"{alert}\",job=\"charge-once\"");
+        assert!(tests.contains(&fires), "{alert}");
+    }
+}
+
+#[test]
+fn rules_and_dashboard_name_metrics_that_exist() {
+    let served: BTreeSet<_> = METRICS
+        .iter()
+        .map(|metric| metric.name)
+        .chain(PROCESS_METRICS.iter().map(|(name, _, _)| *name))
+        .collect();
+    // What a rule records has a colon before the metric's name.
+    let named = Regex::new(r"(?:^|[^:\w])((?:charge_once|process)_\w+)").unwrap();
+    for file in [
+        "prometheus/rules.yml",
+        "prometheus/alerts.yml",
+        "prometheus/tests/alerts.yml",
+        "grafana/dashboards/charge-once.json",
+    ] {
+        let text = read(format!("ops/{file}"));
+        let mut found = 0;
+        for captured in named.captures_iter(&text) {
+            let name = captured.get(1).unwrap().as_str();
+            let histogram = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix));
+            let exists = served.contains(name)
+                || histogram.is_some_and(|histogram| served.contains(histogram));
+            assert!(exists, "{file} names {name}");
+            found += 1;
+        }
+        assert!(found >= 10, "{file}");
+    }
+}
+
+#[test]
+fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
+    let compose = read("docker-compose.yml");
+    let (_, observability) = compose
+        .split_once("  prometheus:\n    profiles: [observability]")
+        .unwrap();
+    let mounted: Vec<_> = observability
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- ./"))
+        .map(|mount| mount.strip_suffix(":ro").unwrap().split_once(':').unwrap())
+        .collect();
+    assert_eq!(mounted.len(), 3, "{mounted:?}");
+    for (folder, _) in &mounted {
+        assert!(root().join(folder).is_dir(), "{folder}");
+    }
+    // The file that Grafana opens first, and the folder that it provisions from.
+    let at = |path: &str| {
+        let below = |(folder, inside): &(&str, &str)| {
+            Some(format!("{folder}{}", path.strip_prefix(inside)?))
+        };
+        mounted.iter().find_map(below).unwrap()
+    };
+    let (_, home) = observability.split_once("HOME_DASHBOARD_PATH: ").unwrap();
+    let home = at(home.lines().next().unwrap());
+    assert_eq!(home, "ops/grafana/dashboards/charge-once.json");
+    assert!(root().join(&home).is_file());
+    let provider = read("ops/grafana/provisioning/dashboards/charge-once.yml");
+    let (_, path) = provider.split_once("path: ").unwrap();
+    assert_eq!(at(path.trim()), "ops/grafana/dashboards");
+
+    let source = read("ops/grafana/provisioning/datasources/prometheus.yml");
+    assert!(source.contains("url: http://prometheus:9090\n"));
+    let (service, _) = compose
+        .split_once("METRICS_ADDRESS: 0.0.0.0:9090\n")
+        .unwrap();
+    assert!(service.rsplit("\n  ").any(|line| line == "charge-once:"));
+    let scraped = read("ops/prometheus/prometheus.yml");
+    assert!(scraped.contains("- names: [charge-once]\n") && scraped.contains("port: 9090\n"));
+}

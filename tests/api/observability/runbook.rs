@@ -1,0 +1,210 @@
+//! The runbook: a section for each alert, and every command and statement in it runs.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    fs::File,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use charge_once::config::VARIABLES;
+use serde_json::json;
+
+use crate::support::{
+    accounts::api_key_of,
+    documents::{blocks, prose, read},
+    harness::{ServerProcess, TestDatabase, another_charge},
+    processor::Processor,
+    program::{printed_by, scratch},
+    prometheus::{Job, Prometheus, alerts, within},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, quick_but},
+};
+
+const RUNBOOK: &str = "docs/runbook.md";
+
+/// The title and the text of each section.
+fn sections(document: &str) -> Vec<(String, String)> {
+    let sections = document.split("\n## ").skip(1);
+    let sections = sections.map(|section| {
+        let (title, text) = section.split_once('\n').unwrap();
+        (title.to_owned(), text.to_owned())
+    });
+    sections.collect()
+}
+
+#[test]
+fn each_alert_has_a_section_and_each_section_an_alert() {
+    let sections = sections(&read(RUNBOOK));
+    let titles: BTreeSet<_> = sections.iter().map(|(title, _)| title.clone()).collect();
+    assert_eq!(titles.len(), sections.len(), "a title occurs twice");
+    assert_eq!(titles, alerts().into_iter().collect());
+    for (title, text) in sections {
+        let mut rest = prose(&text);
+        for part in [
+            "**It means** ",
+            "**Hurt:** ",
+            "**Find out** ",
+            "**Act",
+            "**It is over** ",
+        ] {
+            let (_, after) = rest
+                .split_once(part)
+                .unwrap_or_else(|| panic!("{title} lacks {part:?}"));
+            rest = after.to_owned();
+        }
+        assert!(!blocks(&text).is_empty(), "{title} shows no command");
+    }
+}
+
+/// Where everything in the runbook is something: an operation in doubt that is a day old and another one
+/// that waits, a key that was reused, and deliveries that were given up.
+struct Night {
+    database: TestDatabase,
+    processor: Processor,
+    server: ServerProcess,
+    prometheus: Prometheus,
+    endpoint: String,
+    operation: String,
+}
+
+impl Night {
+    async fn begin(folder: &Path) -> Self {
+        let processor = Processor::start().await;
+        let database = TestDatabase::create().await;
+        let api_key = api_key_of(&database, "shop").await;
+        let url = processor.url();
+        let variables = quick_but(&[
+            ("PROCESSOR_URL", &url),
+            ("PROCESSOR_TIMEOUT", "3s"),
+            ("POOL_CONNECTIONS", "5"),
+            ("METRICS_ADDRESS", "127.0.0.1:0"),
+            ("LOG_FORMAT", "json"),
+            ("RUST_LOG", "info"),
+        ]);
+        let log = File::create(folder.join("charge-once.log")).unwrap();
+        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+        let (server, scraper) =
+            ServerProcess::start_with_metrics_by(program, log, &database, &variables);
+        let shop = server.client.with_api_key(&api_key);
+
+        let mut receiver = Receiver::start().await;
+        let endpoint = Endpoint::at(&shop, &receiver.url()).await;
+        assert_eq!(shop.charge("order-1041").await.status, 201);
+        for _ in 0..24 {
+            receiver.next().await.answer(500).await;
+        }
+        let given_up = |delivery: &serde_json::Value| delivery["status"] == "failed";
+        endpoint
+            .newest_delivery(&shop, "it is given up", given_up)
+            .await;
+
+        let lost = json!({"fault": "drop_after", "count": 2});
+        processor.set_fault(lost).await;
+        for key in ["order-1042", "order-1043"] {
+            assert_eq!(shop.charge(key).await.status, 503);
+        }
+        let reuse = shop.post("/charges", "order-1042", &another_charge()).await;
+        assert_eq!(reuse.status, 422);
+        for change in [
+            "UPDATE idempotency_leases
+                SET takeovers = 10, recover_after = now() + interval '5 minutes'",
+            "UPDATE operations SET created_at = now() - interval '24 hours'
+              WHERE completed_at IS NULL",
+        ] {
+            sqlx::query(change).execute(&database.pool).await.unwrap();
+        }
+        printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+        let operation = "SELECT operation::text FROM idempotency_leases WHERE key = 'order-1042'";
+        let operation = sqlx::query_scalar(operation);
+
+        let job = Job {
+            name: "charge-once",
+            replicas: vec![scraper.address],
+        };
+        let prometheus = Prometheus::start(&[job], str::to_owned).await;
+        within(Duration::from_secs(30), || async {
+            let rate = "rate(charge_once_http_requests_total{status=\"503\"}[5m])";
+            let is_seen = prometheus.has_data(rate).await;
+            (!is_seen).then(|| "Prometheus has no rate yet".to_owned())
+        })
+        .await;
+        Self {
+            operation: operation.fetch_one(&database.pool).await.unwrap(),
+            endpoint: endpoint.id,
+            database,
+            processor,
+            server,
+            prometheus,
+        }
+    }
+
+    /// What a person would type here.
+    fn typed(&self, shown: &str) -> String {
+        shown
+            .replace("127.0.0.1:8080", &self.server.client.address.to_string())
+            .replace("localhost:9090", &self.prometheus.address())
+            .replace("0198a1f2-7c1e-7d1a-9f0e-2b1d7a9c4e55", &self.operation)
+            .replace("we_01kar2w7n9e4xt8f5mq0v3z6yd", &self.endpoint)
+    }
+
+    /// Runs it in the server's environment, in the folder of its log.
+    async fn run(&self, folder: &Path, typed: String) {
+        let program = Path::new(env!("CARGO_BIN_EXE_charge-once"));
+        let programs = program.parent().unwrap().display();
+        let mut shell = Command::new("bash");
+        shell.args(["-e", "-o", "pipefail", "-c", &typed]);
+        for variable in VARIABLES {
+            shell.env_remove(variable.name);
+        }
+        shell
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .env("PATH", format!("{programs}:{}", env::var("PATH").unwrap()))
+            .env("DATABASE_URL", &self.database.url)
+            .env("PROCESSOR_URL", self.processor.url())
+            .env("BIND_ADDRESS", self.server.client.address.to_string())
+            .env("RUST_LOG", "error");
+        let output = tokio::task::spawn_blocking(move || shell.output().unwrap());
+        let output = output.await.unwrap();
+        let told = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy);
+        assert!(output.status.success(), "{typed}{}", told.concat());
+        assert!(!output.stdout.is_empty(), "{typed} tells nothing");
+    }
+}
+
+#[tokio::test]
+async fn the_commands_of_the_runbook_run() {
+    let folder = scratch();
+    let night = Night::begin(folder.path()).await;
+    let (mut commands, mut statements) = (0, 0);
+    for (title, text) in sections(&read(RUNBOOK)) {
+        for (language, shown) in blocks(&text) {
+            let typed = night.typed(&shown);
+            match &*language {
+                // One by one: each must work, whatever the others do.
+                "sh" => {
+                    for line in typed.lines() {
+                        night.run(folder.path(), format!("{line}\n")).await;
+                        commands += 1;
+                    }
+                }
+                "sql" => {
+                    let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(typed.clone()));
+                    let found = statement.fetch_all(&night.database.pool).await;
+                    assert!(found.is_ok(), "{title}: {typed}{found:?}");
+                    statements += 1;
+                }
+                other => panic!("{title}: nothing tries a block of {other:?}"),
+            }
+        }
+    }
+    assert!(
+        commands >= 25 && statements >= 10,
+        "{commands}, {statements}"
+    );
+    let resolved = "SELECT count(*) FROM manual_resolutions";
+    assert_eq!(night.database.count(resolved).await, 1);
+}
