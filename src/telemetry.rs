@@ -1,7 +1,7 @@
-//! Logs, the span that every line of a request is written in, and metrics.
+//! Logs, the span that every line of a request is written in, metrics, and traces.
 //!
-//! Promise: every line of a request carries its `req_…`, and its last one says how it ended. Never logged:
-//! bodies, idempotency keys (a short hash stands for them), names of workflows, API keys, query strings,
+//! Promise: every line of a request carries its `req_…`, and its last one says how it ended. Never logged, and
+//! never in a trace: bodies, idempotency keys (a short hash stands for them), names of workflows, API keys, query strings,
 //! paths as sent (the route's pattern stands for them), methods that HTTP doesn't define, and the URLs and
 //! secrets of webhooks. A successful probe of `/livez` or `/readyz` is a line at DEBUG, every other request one
 //! at INFO.
@@ -11,6 +11,7 @@ pub mod metrics;
 mod observer;
 pub mod requests;
 pub mod scrape;
+pub mod traces;
 
 use actix_web::{
     HttpMessage,
@@ -18,26 +19,65 @@ use actix_web::{
     dev::{ServiceRequest, ServiceResponse},
     http::Method,
 };
-use tracing::{Level, Metadata, Span};
+use tokio::runtime::Handle;
+use tracing::{Level, Metadata, Span, Subscriber};
 use tracing_actix_web::RootSpanBuilder;
 use tracing_subscriber::{
-    EnvFilter, filter::filter_fn, layer::SubscriberExt, util::SubscriberInitExt,
+    EnvFilter, Layer,
+    filter::{FilterExt, LevelFilter, filter_fn},
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    util::SubscriberInitExt,
 };
 
-use self::requests::Observation;
-use crate::{config::Log, domain::ids::RequestId};
+use self::{
+    requests::Observation,
+    traces::{Export, TracesError},
+};
+use crate::{
+    config::{Log, Traces},
+    domain::ids::RequestId,
+};
 
-/// Starts logging to standard error. Call it once.
-pub fn start(log: &Log) {
-    let registry = tracing_subscriber::registry()
-        .with(EnvFilter::new(&log.filter))
-        .with(filter_fn(may_be_logged));
+/// Starts logging to standard error, and the export of traces if they are asked for. Call it once.
+pub fn start(
+    log: &Log,
+    traces: Option<&Traces>,
+    runtime: &Handle,
+) -> Result<Option<Export>, TracesError> {
+    let chosen = EnvFilter::new(&log.filter);
+    let Some(traces) = traces else {
+        // For both at once, so that what is in no line costs nothing.
+        tracing_subscriber::registry()
+            .with(chosen)
+            .with(filter_fn(|metadata| {
+                may_be_logged(metadata) && !traces::is_of_traces_only(metadata)
+            }))
+            .with(lines(log))
+            .init();
+        return Ok(None);
+    };
+    let export = Export::prepare(traces, runtime)?;
+    let logged = chosen.and(filter_fn(|metadata| {
+        may_be_logged(metadata) && !traces::is_of_traces_only(metadata)
+    }));
+    let calls = filter_fn(traces::is_call).with_max_level_hint(LevelFilter::DEBUG);
+    tracing_subscriber::registry()
+        .with(lines(log).with_filter(logged.or(calls)))
+        .with(export.layer())
+        .init();
+    Ok(Some(export))
+}
+
+fn lines<S>(log: &Log) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     if log.json {
-        let lines = lines.json().flatten_event(true).with_current_span(false);
-        registry.with(lines).init();
+        Box::new(lines.json().flatten_event(true).with_current_span(false))
     } else {
-        registry.with(lines).init();
+        Box::new(lines)
     }
 }
 
@@ -82,7 +122,11 @@ impl RootSpanBuilder for RequestSpan {
             extensions.get::<Observation>(),
             extensions.get::<RequestId>(),
         ) {
-            (Some(observation), Some(id)) => observation.open_span(*id),
+            (Some(observation), Some(id)) => {
+                let span = observation.open_span(*id);
+                traces::continue_trace(&span, request.headers());
+                span
+            }
             _ => Span::none(),
         }
     }

@@ -7,6 +7,8 @@ pub(super) fn run() -> Result<(), BoxError> {
     let config = Config {
         // No other command brings this schema up to date.
         migrate_on_start: true,
+        // The simulator takes the place of another company's system.
+        traces: None,
         ..Config::from_env()?
     };
     let settings = &config.processor_service;

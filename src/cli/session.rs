@@ -14,7 +14,7 @@ use tokio::{
 
 use super::BoxError;
 use crate::{
-    config::{Config, DatabaseLocation},
+    config::{Config, DatabaseLocation, Traces},
     database::{Database, SCHEMA, Schema, WhenRefused},
     telemetry,
 };
@@ -32,7 +32,7 @@ pub(super) fn serve(
     schema: Schema,
     work: impl AsyncFnOnce(Database, Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    block_on(config, async |mut stop| {
+    block_on(config, config.traces.as_ref(), async |mut stop| {
         with_postgres(location, async |url| {
             tokio::select! {
                 connected = Database::connect_with(&url, config, schema, WhenRefused::TryAgain) => {
@@ -54,7 +54,7 @@ pub(super) fn once(
     if let DatabaseLocation::Embedded(settings) = &config.database {
         refuse_an_empty_folder(settings)?;
     }
-    block_on(config, async |stop| {
+    block_on(config, None, async |stop| {
         with_postgres(&config.database, async |url| {
             let work = async {
                 let refused = WhenRefused::GiveUp;
@@ -86,16 +86,21 @@ fn refuse_an_empty_folder(settings: &Settings) -> Result<(), BoxError> {
 }
 
 /// Starts the logs and the runtime, and listens for signals before anything is started that a
-/// signal should stop.
+/// signal should stop. The last traces are sent once the work is done.
 fn block_on(
     config: &Config,
+    traces: Option<&Traces>,
     work: impl AsyncFnOnce(Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    telemetry::start(&config.log);
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?
-        .block_on(async { work(stop_signal()?).await })
+        .build()?;
+    let export = telemetry::start(&config.log, traces, runtime.handle())?;
+    let outcome = runtime.block_on(async { work(stop_signal()?).await });
+    if let Some(export) = export {
+        export.end();
+    }
+    outcome
 }
 
 /// Starts the private PostgreSQL if there is to be one, keeps it running for as long as the work

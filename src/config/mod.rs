@@ -15,6 +15,7 @@ mod replay_cache;
 mod retention;
 mod source;
 mod timeouts;
+mod traces;
 mod variables;
 mod webhooks;
 
@@ -34,6 +35,7 @@ pub use self::{
     retention::Retention,
     source::{ConfigError, ConfigErrors},
     timeouts::Timeouts,
+    traces::{Sampling, Traces},
     variables::{VARIABLES, Variable, help_text, markdown_table},
     webhooks::Webhooks,
 };
@@ -90,6 +92,8 @@ pub struct Config {
     pub console: bool,
     /// `RUST_LOG`, `LOG_FORMAT`
     pub log: Log,
+    /// `OTEL_…`; `None` sends no traces.
+    pub traces: Option<Traces>,
     /// `FAULTS`
     pub faults: bool,
     /// For `charge-once processor` only.
@@ -152,6 +156,7 @@ impl Config {
         let webhooks = Webhooks::read(&source);
         let console = source.truth("CONSOLE");
         let log = Log::read(&source);
+        let traces = Traces::read(&source);
         let faults = faults::allowed(&source);
         let processor_service = ProcessorService::read(&source, calls.as_ref());
         let all = || {
@@ -179,6 +184,7 @@ impl Config {
                 webhooks: webhooks?,
                 console: console?,
                 log: log?,
+                traces: traces?,
                 faults: faults?,
                 processor_service: processor_service?,
             })

@@ -282,6 +282,45 @@ pub const VARIABLES: &[Variable] = &[
          an API key of an account opens the pages about that account.",
     ),
     variable(
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        None,
+        "Where `serve` sends traces: a collector of OpenTelemetry, such as http://127.0.0.1:4318, which takes \
+         them at /v1/traces below. Unset: no trace is made or sent.",
+    ),
+    variable(
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        None,
+        "Headers for the collector, such as api-key=secret, with commas between them. Values are \
+         percent-encoded.",
+    ),
+    variable(
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        Some("http/protobuf"),
+        "How the collector is spoken to. There is no other way.",
+    ),
+    variable(
+        "OTEL_SERVICE_NAME",
+        Some("charge-once"),
+        "The name of this service in traces.",
+    ),
+    variable(
+        "OTEL_RESOURCE_ATTRIBUTES",
+        None,
+        "More that every trace says of this process, such as deployment.environment.name=production, with \
+         commas between attributes. Values are percent-encoded.",
+    ),
+    variable(
+        "OTEL_TRACES_SAMPLER",
+        Some("parentbased_always_on"),
+        "Which traces are recorded: always_on, always_off, or traceidratio, a share of them. With \
+         parentbased_ in front, a caller that sends traceparent decides about its own requests.",
+    ),
+    variable(
+        "OTEL_TRACES_SAMPLER_ARG",
+        Some("1.0"),
+        "The share of traceidratio, from 0 to 1.",
+    ),
+    variable(
         "LOG_FORMAT",
         None,
         "pretty or json. Unset: pretty on a terminal, else json.",

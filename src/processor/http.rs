@@ -11,13 +11,14 @@ use charge_once_client::transport::{TlsError, http_client_builder};
 use chrono::{DateTime, Utc};
 use reqwest::{Method, StatusCode, Url};
 use tokio::{runtime::Handle, time::Instant};
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 use uuid::Uuid;
 
 use super::{
     CardProcessor, Instruction, InstructionOutcome,
     wire::{LATE, Message, NOT_AFTER, Status, format_not_after},
 };
+use crate::telemetry::traces::{self, TRACEPARENT};
 
 /// The largest reply that is read, in bytes: an answer has about a hundred.
 const REPLY_LIMIT: usize = 16 * 1024;
@@ -104,6 +105,37 @@ impl HttpProcessor {
         sent: Option<Sent>,
         deadline: Instant,
     ) -> Attempt {
+        let span = tracing::info_span!(
+            target: traces::TARGET,
+            "call processor",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            http.request.method = method.as_str(),
+            url.template = "/operations/{id}",
+            http.response.status_code = Empty,
+        );
+        let attempted = self.exchange(method, key, sent, deadline);
+        let attempted = attempted.instrument(span.clone()).await;
+        let status = match &attempted {
+            Attempt::Replied(status, _) => Some(*status),
+            Attempt::NotSent(_) | Attempt::Broken(_) => None,
+        };
+        if let Some(status) = status {
+            span.record("http.response.status_code", status.as_u16());
+        }
+        if !status.is_some_and(|status| status.is_success()) {
+            span.record("otel.status_code", "ERROR");
+        }
+        attempted
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        key: Uuid,
+        sent: Option<Sent>,
+        deadline: Instant,
+    ) -> Attempt {
         let time_left = deadline.saturating_duration_since(Instant::now());
         if time_left.is_zero() {
             return Attempt::NotSent("no time was left to send it".to_owned());
@@ -113,6 +145,9 @@ impl HttpProcessor {
             path.push(&key.to_string());
         }
         let mut request = self.client.request(method, url).timeout(time_left);
+        if let Some(traceparent) = traces::traceparent() {
+            request = request.header(TRACEPARENT, traceparent);
+        }
         if let Some(Sent { body, not_after }) = sent {
             request = request
                 .header("content-type", "application/json")

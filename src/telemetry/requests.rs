@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::{PROBES, catalog, known, metrics::Metrics};
+use super::{PROBES, catalog, known, metrics::Metrics, traces};
 use crate::{
     domain::ids::{AccountId, RequestId},
     idempotency::{IdempotencyKey, Outcome},
@@ -160,6 +160,10 @@ impl Endpoint {
         }
     }
 
+    fn is_probe(&self) -> bool {
+        PROBES.iter().any(|probe| *self.route == **probe)
+    }
+
     fn count(&self, status: Option<u16>) {
         let mut statuses = self.statuses.borrow_mut();
         if let Some((_, counter)) = statuses.iter().find(|(known, _)| *known == status) {
@@ -249,15 +253,25 @@ impl Observation {
 
     /// Opens the span that all lines of the request are written in.
     pub(super) fn open_span(&self, id: RequestId) -> Span {
-        let endpoint = &self.0.endpoint;
-        let span = tracing::info_span!(
-            "request",
-            request_id = %id,
-            method = endpoint.method,
-            route = &*endpoint.route,
-            account = tracing::field::Empty,
-            key = tracing::field::Empty,
-        );
+        macro_rules! request_span {
+            ($target:expr) => {
+                tracing::info_span!(
+                    target: $target,
+                    "request",
+                    request_id = %id,
+                    method = self.0.endpoint.method,
+                    route = &*self.0.endpoint.route,
+                    account = tracing::field::Empty,
+                    key = tracing::field::Empty,
+                )
+            };
+        }
+        // Probes would be most of all traces.
+        let span = if self.0.endpoint.is_probe() {
+            request_span!("charge_once::probe")
+        } else {
+            request_span!(traces::REQUEST_TARGET)
+        };
         self.0.span.get_or_init(|| span).clone()
     }
 
@@ -304,6 +318,9 @@ impl Inner {
         let outcome = self.outcome.get().map_or(outcome, KeyOutcome::as_str);
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let replayed = outcome == KeyOutcome::Replayed.as_str();
+        if let Some(span) = self.span.get() {
+            traces::request_ended(span, status, outcome);
+        }
         let Some(status) = status else {
             tracing::info!(
                 outcome,
@@ -313,9 +330,8 @@ impl Inner {
             );
             return;
         };
-        let is_probe = PROBES.iter().any(|probe| *self.endpoint.route == **probe);
         // A probe that fails is worth a line, one that succeeds is not.
-        if is_probe && status < 300 {
+        if self.endpoint.is_probe() && status < 300 {
             tracing::debug!(status, outcome, replayed, duration_us, "answered");
         } else {
             tracing::info!(status, outcome, replayed, duration_us, "answered");

@@ -16,6 +16,7 @@ use tokio::{
     task::{self, JoinError, JoinSet},
     time::Instant,
 };
+use tracing::{Instrument, Span, field::Empty};
 use uuid::Uuid;
 
 use self::steps::{Sending, Then, Turned};
@@ -31,7 +32,7 @@ use crate::{
         webhook_delivery::{Attempt, Pauses},
     },
     store::webhook_queue::{Ended, Next, Turn},
-    telemetry::metrics::Metrics,
+    telemetry::{metrics::Metrics, traces::TARGET},
 };
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
@@ -312,7 +313,15 @@ impl Worker {
         }
         let sending = self.sends.spawn(async move {
             let (account_id, id) = (sending.account_id, sending.id);
-            let (attempt, next) = attempt(&sender, &pauses, sending).await;
+            let span = span(&sending);
+            let attempted = attempt(&sender, &pauses, sending).instrument(span.clone());
+            let (attempt, next) = attempted.await;
+            if let Some(status) = attempt.response_status {
+                span.record("http.response.status_code", status);
+            }
+            if !attempt.succeeded() {
+                span.record("otel.status_code", "ERROR");
+            }
             Ended {
                 account_id,
                 id,
@@ -359,6 +368,24 @@ impl Worker {
             self.turns.end(account, endpoint, ending);
         }
     }
+}
+
+/// The span of an attempt, which begins a trace of its own: it can be hours, and processes, away from the
+/// request that the event is of. That request's id leads to its trace.
+fn span(sending: &Sending) -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        "send webhook",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        http.request.method = "POST",
+        http.request.resend_count = sending.attempts,
+        http.response.status_code = Empty,
+        charge_once.request_id = sending.request_id,
+        charge_once.account = %sending.account_id,
+        charge_once.delivery = %sending.id,
+        charge_once.endpoint = %sending.endpoint_id,
+    )
 }
 
 /// Sends, and decides the delivery's next state.

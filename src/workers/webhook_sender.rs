@@ -41,6 +41,7 @@ use crate::{
         webhook_delivery::{Attempt, signature},
         webhook_endpoint::{Secret, literal_address},
     },
+    telemetry::traces::{self, TRACEPARENT},
 };
 
 /// What `User-Agent` says.
@@ -175,12 +176,16 @@ impl Sender {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
-        let request = Request::post(target)
+        let mut request = Request::post(target)
             .header(HOST, authority)
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, THIS_PROGRAM)
             .header(SIGNATURE_HEADER, signature(secret, t, &body))
-            .header(CONNECTION, "close")
+            .header(CONNECTION, "close");
+        if let Some(traceparent) = traces::traceparent() {
+            request = request.header(TRACEPARENT, traceparent);
+        }
+        let request = request
             .body(Full::new(Bytes::from(body)))
             .map_err(|_| UNREADABLE)?;
         let mut connector = self.connector.clone();

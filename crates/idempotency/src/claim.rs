@@ -54,6 +54,19 @@ pub(crate) enum Claim {
     Vanished,
 }
 
+impl Claim {
+    /// Its name, in the span of a claim.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Mine => "mine",
+            Self::Completed(_) => "completed",
+            Self::HeldElsewhere => "held_elsewhere",
+            Self::Unfinished(_) => "unfinished",
+            Self::Vanished => "vanished",
+        }
+    }
+}
+
 /// Claims the key of `request` in the transaction `tx`.
 ///
 /// Every statement judges expiry by the transaction's `now()`: with a clock that moves on, a record

@@ -29,6 +29,7 @@ mod migrations;
 mod observer;
 mod reply;
 mod request;
+mod trace;
 mod transaction;
 
 #[cfg(feature = "batch")]
@@ -47,7 +48,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
-use tracing::Instrument;
+use trace::{Instrument, trace_span};
 use transaction::TxOutcome;
 use uuid::Uuid;
 
@@ -62,6 +63,7 @@ pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use observer::Observer;
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
+pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, Batches, Decide, Decision, RanAlone, Rows};
@@ -227,7 +229,9 @@ impl Idempotency {
                     (ended.unwrap_or_else(panicked), false)
                 }
                 Place::Follower(follower) => {
-                    match follower.follow(self.answered_by(), patience).await {
+                    let waiting = trace_span!("wait for first request");
+                    let followed = follower.follow(self.answered_by(), patience);
+                    match followed.instrument(waiting).await {
                         Verdict::Share(conclusion) => (conclusion, true),
                         Verdict::InUse => return Outcome::InUse,
                         Verdict::StartOver => continue,

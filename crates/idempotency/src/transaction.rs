@@ -21,6 +21,7 @@ use crate::{
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Conclusion, Leadership},
     jittered, reply,
+    trace::{self, Instrument, trace_span},
 };
 
 /// How often a whole transaction may run: once, and twice more where its record vanished between
@@ -157,7 +158,10 @@ impl Idempotency {
             None => claim::BEGIN_BRIEFLY,
         };
         let began = Instant::now();
-        let mut tx = connection.begin_with(begin).await.map_err(|error| {
+        let span = trace_span!("claim");
+        let beginning = connection.begin_with(begin).instrument(span.clone());
+        let mut tx = beginning.await.map_err(|error| {
+            trace::end(span.clone(), None);
             // Nothing has been done. Another connection may be alive.
             self.pool.distrust();
             Failure {
@@ -167,7 +171,10 @@ impl Idempotency {
         })?;
 
         let claiming = Instant::now();
-        let claimed = claim::claim(&mut tx, request, self.retention).await?;
+        let claimed = claim::claim(&mut tx, request, self.retention);
+        let claimed = claimed.instrument(span.clone()).await;
+        trace::end(span, claimed.as_ref().ok().map(Claim::name));
+        let claimed = claimed?;
         let is_held = matches!(claimed, Claim::HeldElsewhere);
         self.pool.observer().claimed(claiming.elapsed(), is_held);
         drop(patient);
@@ -190,7 +197,11 @@ impl Idempotency {
 
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
         leadership.executing();
-        let worked = match work.work(&mut tx, request, began).await {
+        let span = trace_span!("work");
+        let worked = work.work(&mut tx, request, began);
+        let worked = worked.instrument(span.clone()).await;
+        trace::end(span, how_work_ended(&worked));
+        let worked = match worked {
             Ok(worked) => worked,
             Err(Rejection::Refused(reply)) => {
                 sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
@@ -222,9 +233,22 @@ impl Idempotency {
         };
 
         committing.store(true, Ordering::Relaxed);
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let span = trace_span!("commit");
+        let committed = tx.commit().instrument(span.clone()).await;
+        trace::end(span, committed.is_ok().then_some("committed"));
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(Some(outcome))
+    }
+}
+
+/// What the span of the work says; `None`: it failed.
+fn how_work_ended<P>(worked: &Result<ControlFlow<Reply, P>, Rejection>) -> Option<&'static str> {
+    match worked {
+        Ok(ControlFlow::Break(_)) => Some("replied"),
+        Ok(ControlFlow::Continue(_)) => Some("pending"),
+        Err(Rejection::Refused(_)) => Some("refused"),
+        Err(Rejection::Failed(_)) => None,
     }
 }
 

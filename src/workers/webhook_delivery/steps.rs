@@ -116,6 +116,8 @@ pub(super) struct Sending {
     pub(super) secret: Secret,
     /// What to send.
     pub(super) body: Vec<u8>,
+    /// The request that made it happen.
+    pub(super) request_id: String,
     /// What to sign as its time, in unix seconds by the database's clock.
     pub(super) at: i64,
     /// How many attempts have ended.
@@ -173,6 +175,7 @@ fn what_follows(claimed: Claimed, claim: Uuid) -> Result<Turned, sqlx::Error> {
             endpoint_id,
             url: message.url,
             secret: message.secret,
+            request_id: message.event.request_id.clone(),
             body: serde_json::to_vec(&EventView::from(message.event))
                 .map_err(|error| sqlx::Error::Encode(error.into()))?,
             at: at_seconds,

@@ -7,4 +7,6 @@ mod operator;
 mod program;
 mod request_lines;
 mod roles;
+mod secrecy;
 mod session_defaults;
+mod traces;

@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod checkouts;
 pub mod client_examples;
 pub mod client_library;
+pub mod collector;
 pub mod connection;
 pub mod documents;
 pub mod effects;

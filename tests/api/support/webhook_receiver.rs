@@ -74,6 +74,11 @@ impl Receiver {
             .unwrap()
     }
 
+    /// The next request, however long it takes. `None` at the end of the test.
+    pub async fn wait(&mut self) -> Option<Received> {
+        self.requests.recv().await
+    }
+
     /// A request that has arrived already.
     pub fn arrived(&mut self) -> Option<Received> {
         self.requests.try_recv().ok()

@@ -5,6 +5,7 @@ use std::{future::Future, sync::Arc};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use crate::{
     Rejection, Reply, Request,
@@ -38,6 +39,8 @@ pub(super) struct Member<R> {
     pub(super) decide: Decider<R>,
     pub(super) leadership: Arc<Leadership>,
     pub(super) answer: oneshot::Sender<Ended>,
+    /// Its wait for the batch.
+    pub(super) span: Span,
 }
 
 /// Decides for a command of any type.

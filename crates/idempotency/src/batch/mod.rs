@@ -30,11 +30,13 @@ use tokio::{
     sync::{Semaphore, oneshot},
     time::timeout,
 };
+use tracing::field::Empty;
 
 use crate::{
     Command, Failure, Idempotency, Outcome, Rejection, Request, conclude,
     in_flight::{Conclusion, Leadership},
     observer::Unobserved,
+    trace::{self, Instrument, trace_span},
 };
 use alone::{Alone, Cause};
 use member::{Ended, Member};
@@ -165,17 +167,21 @@ impl<R: Rows> Batches<R> {
             because = RanAlone::BatchFailed;
             let (answer, answered) = oneshot::channel();
             let (deciding, bytes) = (Arc::clone(&command), command.weight());
+            let span = trace_span!("wait for batch", "idempotency.requests" = Empty);
             let member = Member {
                 request: request.clone(),
                 decide: Box::new(move |now| deciding.decide(now)),
                 leadership: Arc::clone(leadership),
                 answer,
+                span: span.clone(),
             };
             if !self.queue.0.push(account, bytes, member) {
                 let full = "too many requests wait for a batch";
                 return Conclusion::Failed(Failure::unavailable(full));
             }
-            match answered.await {
+            let answered = answered.instrument(span.clone()).await;
+            trace::end(span, how_batch_ended(&answered));
+            match answered {
                 Ok(Ended::Concluded(conclusion)) => return conclusion,
                 Ok(Ended::Undecided) => {
                     self.observer.ran_alone(RanAlone::Undecided);
@@ -187,6 +193,15 @@ impl<R: Rows> Batches<R> {
         }
         self.observer.ran_alone(because);
         self.alone.run(account, cause, until, execute).await
+    }
+}
+
+/// What the span of a request's wait for its batch says; `None`: the batch failed.
+fn how_batch_ended<E>(answered: &Result<Ended, E>) -> Option<&'static str> {
+    match answered {
+        Ok(Ended::Concluded(Conclusion::Failed(_))) | Err(_) => None,
+        Ok(Ended::Concluded(_)) => Some("concluded"),
+        Ok(Ended::Undecided) => Some("undecided"),
     }
 }
 

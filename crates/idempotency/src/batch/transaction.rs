@@ -10,6 +10,7 @@ use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Instant, timeout, timeout_at},
 };
+use tracing::Span;
 
 use super::{
     BatchObserver, claims,
@@ -20,6 +21,7 @@ use crate::{
     claim::{self, Found},
     in_flight::Conclusion,
     reply::{is_rolled_back, sqlstate},
+    trace::{self, Instrument, trace_span},
     transaction::compare,
 };
 
@@ -66,7 +68,10 @@ impl Batch {
         let (requests, began) = (members.len(), Instant::now());
         let observer = Arc::clone(&self.observer);
         let mut committed = false;
-        let connection = self.run_until_end(members, &mut committed).await;
+        let span = batch_span(&members);
+        let running = self.run_until_end(members, &mut committed);
+        let connection = running.instrument(span.clone()).await;
+        trace::end(span, committed.then_some("committed"));
         observer.ended_batch(requests, began.elapsed(), committed);
         connection
     }
@@ -78,7 +83,8 @@ impl Batch {
     ) -> Option<Clean> {
         let committed_by = Instant::now() + self.idempotency.settings.database_deadline;
         let prepared_by = committed_by.min(Instant::now() + PREPARE_LIMIT);
-        let begun = timeout_at(prepared_by, self.begin()).await;
+        let beginning = self.begin().instrument(trace_span!("begin"));
+        let begun = timeout_at(prepared_by, beginning).await;
         let (mut connection, now) = match begun {
             Ok(Ok(begun)) => begun,
             // Dropped, the members run alone, and find out themselves what is wrong.
@@ -106,7 +112,8 @@ impl Batch {
             Err(_) => return None,
         };
         self.turn = None;
-        let unknown = match timeout_at(committed_by, claims::commit(&mut connection)).await {
+        let committing = claims::commit(&mut connection).instrument(trace_span!("commit"));
+        let unknown = match timeout_at(committed_by, committing).await {
             Ok(Ok(())) => {
                 *committed = true;
                 for (member, record) in won {
@@ -178,7 +185,8 @@ impl Batch {
             .iter()
             .map(|one| (&one.member.request, &one.decision.reply))
             .collect();
-        let mut claimed = claims::insert(tx, &claiming, &self.idempotency.retention).await?;
+        let claimed = claims::insert(tx, &claiming, &self.idempotency.retention);
+        let mut claimed = claimed.instrument(trace_span!("claim")).await?;
 
         let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for Decided { member, decision } in decided {
@@ -196,10 +204,25 @@ impl Batch {
             answer_lost(tx, lost).await?;
         }
         if !rows.is_empty() {
-            R::write(tx, rows).await?;
+            R::write(tx, rows).instrument(trace_span!("work")).await?;
         }
         Ok(won)
     }
+}
+
+/// The span of a batch. It belongs to many traces, so it begins one of its own. Its members are linked to it,
+/// and it to them.
+fn batch_span<R>(members: &[Member<R>]) -> Span {
+    let requests = members.len();
+    let span = trace_span!("batch", "idempotency.requests" = requests);
+    if !span.is_disabled() {
+        for Member { span: waiting, .. } in members {
+            waiting.record("idempotency.requests", requests);
+            waiting.follows_from(&span);
+            span.follows_from(waiting);
+        }
+    }
+    span
 }
 
 /// Ends a transaction that wrote nothing to keep. The connection is good if that is acknowledged.

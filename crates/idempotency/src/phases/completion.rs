@@ -13,7 +13,12 @@ use super::{
     COMPLETION_RESERVE, CallAnswer, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
     LeasedOperation, Phases, in_doubt, lease,
 };
-use crate::{Failure, FailureKind, RunAgain, connection::begin, reply};
+use crate::{
+    Failure, FailureKind, RunAgain,
+    connection::begin,
+    reply,
+    trace::{self, Instrument, trace_span},
+};
 
 /// The first pause before an outcome that could not be written is written again, and the longest:
 /// each is twice the one before, with jitter. Short against the database deadline, which ends the
@@ -37,17 +42,24 @@ impl<E: ExternalEffect> Phases<E> {
             let late = "too little of the lease is left to ask for the effect";
             CallOutcome::NotExecuted(Failure::unavailable(late))
         } else {
+            let span = trace_span!("call", "idempotency.kind" = E::KIND);
             let call = self.effect.call(&leased.operation, leased.leased_until);
-            tokio::time::timeout(call_limit, call)
-                .await
-                .unwrap_or_else(|_| {
-                    let silent = "no answer about the effect in time, the outcome is unknown";
-                    CallOutcome::Unknown(Failure::unavailable(silent))
-                })
+            let called = tokio::time::timeout(call_limit, call.instrument(span.clone()));
+            let called = called.await.unwrap_or_else(|_| {
+                let silent = "no answer about the effect in time, the outcome is unknown";
+                CallOutcome::Unknown(Failure::unavailable(silent))
+            });
+            let is_answered = matches!(called, CallOutcome::Answered(_));
+            trace::end(span, is_answered.then_some("answered"));
+            called
         };
         let answer = CallAnswer::from(&called);
         self.observer.called(E::KIND, asked.elapsed(), answer);
-        match self.complete(&leased, &called).await {
+        let span = trace_span!("complete", "idempotency.kind" = E::KIND);
+        let completed = self.complete(&leased, &called).instrument(span.clone());
+        let completed = completed.await;
+        trace::end(span, completed.as_ref().ok().map(CompletionOutcome::name));
+        match completed {
             Ok(completed) => {
                 if let CompletionOutcome::Completed(record) = &completed {
                     self.observer.completed(E::KIND, record.reply.status);

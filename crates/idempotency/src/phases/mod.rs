@@ -167,6 +167,17 @@ enum CompletionOutcome {
     LeaseLost,
 }
 
+impl CompletionOutcome {
+    /// Its name, in the span of a completion.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "completed",
+            Self::Failed(_) => "not_completed",
+            Self::LeaseLost => "lease_lost",
+        }
+    }
+}
+
 impl<E: ExternalEffect> Phases<E> {
     /// Fails on a lease that leaves `begin` no time before a call and [`COMPLETION_RESERVE`], because
     /// nothing would ever be asked for, and on one that Postgres can't represent.

@@ -14,7 +14,11 @@ use super::{
     CallOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases,
     lease::{self, Lease, Taken},
 };
-use crate::{Failure, FailureKind, NO_ACCOUNT, connection::begin};
+use crate::{
+    Failure, FailureKind, NO_ACCOUNT,
+    connection::begin,
+    trace::{self, Instrument, trace_span},
+};
 
 impl<E: ExternalEffect> Phases<E> {
     /// Whether an operation waits for [`Phases::recover_one`] now. Takes no lock, and costs less.
@@ -56,7 +60,13 @@ impl<E: ExternalEffect> Phases<E> {
                 return Ok(true);
             }
         };
-        match self.call_and_complete(leased).await {
+        let span = trace_span!("recover", "idempotency.kind" = E::KIND);
+        let completed = self
+            .call_and_complete(leased)
+            .instrument(span.clone())
+            .await;
+        trace::end(span, Some(completed.name()));
+        match completed {
             CompletionOutcome::Completed(record) => {
                 let status = record.reply.status;
                 tracing::info!(%operation, status, "completed an abandoned operation");

@@ -1,0 +1,98 @@
+//! Names of attributes as OpenTelemetry's conventions have them.
+//!
+//! Promise: the span of a request has one set of fields, those of its log lines. They are renamed on the thread
+//! that exports, so that no request pays for it.
+
+use std::time::Duration;
+
+use opentelemetry::{
+    Key, KeyValue, Value,
+    trace::{SpanKind, Status},
+};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{SpanData, SpanExporter},
+};
+
+/// How the request ended, in the words of its last log line.
+pub(super) const OUTCOME: &str = "charge_once.outcome";
+
+pub(super) const STATUS: &str = "http.response.status_code";
+
+const METHOD: &str = "http.request.method";
+
+const ROUTE: &str = "http.route";
+
+const ERROR_TYPE: &str = "error.type";
+
+/// The name of the span of a request, as log lines have it.
+const REQUEST: &str = "request";
+
+/// What the fields of a request's span are called in traces.
+const NAMES: [(&str, &str); 5] = [
+    ("request_id", "charge_once.request_id"),
+    ("method", METHOD),
+    ("route", ROUTE),
+    ("account", "charge_once.account"),
+    ("key", "charge_once.key_hash"),
+];
+
+/// An exporter whose spans have conventional names.
+#[derive(Debug)]
+pub(super) struct Conventional<E>(pub(super) E);
+
+impl<E: SpanExporter> SpanExporter for Conventional<E> {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+        for span in batch.iter_mut().filter(|span| span.name == REQUEST) {
+            rename(span);
+        }
+        self.0.export(batch).await
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.0.shutdown()
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
+
+fn rename(span: &mut SpanData) {
+    for attribute in &mut span.attributes {
+        let known = NAMES
+            .iter()
+            .find(|(name, _)| attribute.key.as_str() == *name);
+        if let Some((_, conventional)) = known {
+            attribute.key = Key::from_static_str(conventional);
+        }
+    }
+    let value = |name: &str| {
+        let found = span.attributes.iter();
+        let mut found = found.filter(|attribute| attribute.key.as_str() == name);
+        found.next().map(|attribute| &attribute.value)
+    };
+    let name = match (value(METHOD), value(ROUTE)) {
+        (Some(method), Some(route)) => format!("{} {}", method.as_str(), route.as_str()),
+        _ => REQUEST.to_owned(),
+    };
+    let failed = match value(STATUS) {
+        Some(Value::I64(status @ 500..)) => Some(status.to_string()),
+        _ => None,
+    };
+    span.name = name.into();
+    span.span_kind = SpanKind::Server;
+    if let Some(status) = failed {
+        span.status = Status::error("");
+        span.attributes.push(KeyValue::new(ERROR_TYPE, status));
+    }
+}

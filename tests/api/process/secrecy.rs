@@ -1,0 +1,344 @@
+//! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its most talkative.
+
+use std::{
+    collections::BTreeMap,
+    io::Read,
+    net::{SocketAddr, TcpListener},
+};
+
+use nix::sys::signal::Signal;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use super::traces::assert_documented;
+use crate::support::{
+    checkouts::{checkout, stock},
+    collector::Collector,
+    harness::{API_KEY, Answer, Client, ServerProcess, TestDatabase, charge},
+    metrics::Scrape,
+    processor::Processor,
+    program::{exit_code, signal},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, quick_but},
+    wire::{JSON, send_raw},
+};
+
+/// What everything that the test sends holds, wherever there can be text. It is nowhere in the program.
+const CANARY: &str = "canary";
+
+/// A test card, and a card that is refused.
+const CARDS: [&str; 2] = ["5555555555554444", "4111111111111111"];
+
+const KEY: &str = "canary-idempotency-key";
+
+/// Where something is written for people and machines that no client is.
+struct Surfaces(BTreeMap<&'static str, Vec<u8>>);
+
+impl Surfaces {
+    /// Whatever an observer could read of `secret`.
+    fn hold(&self, secret: &str) -> Vec<&'static str> {
+        let is_in = |bytes: &[u8]| {
+            bytes
+                .to_ascii_lowercase()
+                .windows(secret.len())
+                .any(|window| window == secret.to_ascii_lowercase().as_bytes())
+        };
+        let holding = self.0.iter().filter(|(_, bytes)| is_in(bytes));
+        holding.map(|(surface, _)| *surface).collect()
+    }
+
+    fn assert_have_no(&self, secret: &str) {
+        let surfaces = self.hold(secret);
+        for surface in &surfaces {
+            let text = String::from_utf8_lossy(&self.0[surface]).to_lowercase();
+            let at = text.find(&secret.to_lowercase()).unwrap_or_default();
+            let around: String = text
+                .chars()
+                .skip(at.saturating_sub(300))
+                .take(600)
+                .collect();
+            eprintln!("{secret} is in {surface}: …{around}…");
+        }
+        assert!(surfaces.is_empty(), "{secret} is in {surfaces:?}");
+    }
+}
+
+/// A server with everything on, and those around it.
+struct Watched {
+    collector: Collector,
+    database: TestDatabase,
+    log: tempfile::NamedTempFile,
+    server: ServerProcess,
+    scraper: Client,
+}
+
+impl Watched {
+    async fn start(more: &[(&str, &str)]) -> Self {
+        let collector = Collector::start().await;
+        let database = TestDatabase::create().await;
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let metrics = free_address();
+        let address = metrics.to_string();
+        let everything = [
+            collector.variable(),
+            ("RUST_LOG", "trace"),
+            ("LOG_FORMAT", "json"),
+            ("METRICS_ADDRESS", &address),
+            ("CONSOLE", "true"),
+            (
+                "OTEL_EXPORTER_OTLP_HEADERS",
+                "api-key=canary-of-the-collector",
+            ),
+        ];
+        let variables = [more, &everything].concat();
+        let variables = quick_but(&variables);
+        let file = log.reopen().unwrap();
+        Self {
+            server: ServerProcess::start_logging_to(file, &database, &variables),
+            collector,
+            database,
+            log,
+            scraper: Client::new(metrics),
+        }
+    }
+
+    /// Stops it, and returns all that it has told.
+    async fn told(mut self) -> Surfaces {
+        let metrics = Scrape::of(&self.scraper).await.text;
+        signal(&self.server.child, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut self.server.child).await, Some(0));
+        let mut log = Vec::new();
+        self.log.read_to_end(&mut log).unwrap();
+        // It did tell.
+        let lines = String::from_utf8_lossy(&log);
+        let answered = lines
+            .lines()
+            .filter(|line| line.contains("answered"))
+            .count();
+        assert!(answered > 30, "{answered} lines");
+        assert!(lines.contains("sqlx"), "statements are logged too");
+        assert!(metrics.contains("charge_once_http_requests_total"));
+        let spans = self.collector.spans();
+        assert!(spans.len() > answered, "{} spans", spans.len());
+        assert_documented(&spans);
+        Surfaces(BTreeMap::from([
+            ("the log", log),
+            ("the metrics", metrics.into_bytes()),
+            ("the spans", self.collector.everything()),
+        ]))
+    }
+}
+
+/// One that nothing listens on.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// With text in every header that may hold some.
+fn decorated(client: &Client, method: Method, path: &str) -> RequestBuilder {
+    let request = client.request(method, path);
+    request
+        .header("user-agent", "canary-agent")
+        .header("referer", "https://canary.example/canary")
+        .header("cookie", "canary=canary")
+        .header("x-canary", "canary")
+        .header("forwarded", "for=canary")
+        .header(
+            "traceparent",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        )
+        .header("tracestate", "vendor=canary")
+        .header("baggage", "user=canary")
+}
+
+async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
+    let request = decorated(client, Method::POST, path)
+        .header("idempotency-key", key)
+        .header("idempotency-workflow", "canary-workflow");
+    Answer::of(request.json(body)).await
+}
+
+/// A charge with text wherever there can be some.
+fn telling_charge() -> Value {
+    let mut body = charge();
+    body["description"] = "canary description".into();
+    body["customer"] = "canary-customer".into();
+    body["statement_descriptor"] = "CANARY SHOP".into();
+    body["receipt_email"] = "canary@canary.example".into();
+    body["metadata"] = json!({"canary-name": "canary value"});
+    body["source"] = json!({
+        "object": "card", "number": CARDS[0], "exp_month": 12, "exp_year": 2034, "cvc": "123",
+    });
+    body
+}
+
+/// Requests of all kinds: that succeed, that are replayed, refused, declined, and that fail.
+async fn send_everything(watched: &Watched) {
+    let client = &watched.server.client;
+    let body = telling_charge();
+    let charged = post(client, "/charges", KEY, &body).await;
+    assert_eq!(charged.status, 201, "{}", charged.json());
+    let id = charged.id();
+    assert!(post(client, "/charges", KEY, &body).await.is_replay());
+    let reused = post(client, "/charges", KEY, &charge()).await;
+    assert_eq!(reused.status, 422);
+    for (number, source) in ["tok_canary", "tok_chargeDeclined", CARDS[1]]
+        .iter()
+        .enumerate()
+    {
+        let mut body = telling_charge();
+        body["source"] = (*source).into();
+        let key = format!("canary-source-{number}");
+        assert!(
+            post(client, "/charges", &key, &body)
+                .await
+                .status
+                .is_client_error()
+        );
+    }
+    let mut with_card = telling_charge();
+    with_card["description"] = format!("canary {}", CARDS[1]).into();
+    let forbidden = post(client, "/charges", "canary-card", &with_card).await;
+    assert_eq!(forbidden.code(), "card_number_forbidden");
+    let unknown = json!({"amount": 1, "currency": "canary", "canary_parameter": "canary"});
+    post(client, "/charges", "canary-unknown", &unknown).await;
+    for (key, media_type, body) in [
+        (
+            "canary-malformed",
+            JSON,
+            "{\"description\": \"canary\", \"amount\": ",
+        ),
+        ("canary-duplicate", JSON, "{\"canary\": 1, \"canary\": 2}"),
+        ("canary-type", "text/canary", "canary"),
+        ("canary,bad", JSON, "{}"),
+        (CARDS[1], JSON, "{}"),
+        (
+            "canary-form",
+            "application/x-www-form-urlencoded",
+            "metadata[canary=canary&%ff=canary",
+        ),
+    ] {
+        let answer = client.post_raw("/charges", key, media_type, body.as_bytes());
+        assert!(answer.await.status.is_client_error(), "{key}");
+    }
+    let refund = json!({"charge": id, "amount": 100, "metadata": {"canary": "canary"}});
+    assert_eq!(
+        post(client, "/refunds", "canary-refund", &refund)
+            .await
+            .status,
+        201
+    );
+    let order = json!({
+        "currency": "usd", "customer": "canary", "client_order_id": "canary-order",
+        "items": [{"sku": "canary", "description": "canary", "quantity": 1, "unit_amount": 500}],
+    });
+    assert_eq!(
+        post(client, "/orders", "canary-order", &order).await.status,
+        201
+    );
+    stock(client, "canary-mug", 5).await;
+    let mut bought = checkout();
+    bought["items"][0]["sku"] = "canary-mug".into();
+    bought["metadata"] = json!({"canary": "canary"});
+    assert_eq!(
+        post(client, "/checkouts", "canary-checkout", &bought)
+            .await
+            .status,
+        201
+    );
+    let update = json!({"description": "canary"});
+    let path = format!("/v1/charges/{id}");
+    assert_eq!(
+        post(client, &path, "canary-update", &update).await.status,
+        200
+    );
+    for path in [
+        "/charges?customer=canary&limit=3".to_owned(),
+        "/charges?canary=canary".to_owned(),
+        "/charges/ch_canary".to_owned(),
+        "/canary/canary?canary".to_owned(),
+        format!("/idempotency-keys/{KEY}"),
+        format!("/idempotency-keys?key={KEY}"),
+        format!("/charges/{id}"),
+        "/console/canary?canary".to_owned(),
+    ] {
+        Answer::of(decorated(client, Method::GET, &path)).await;
+    }
+    let stranger = client.with_api_key("sk_test_canary_of_a_stranger");
+    assert_eq!(post(&stranger, "/charges", KEY, &body).await.status, 401);
+    let head = "CANARY /canary?canary HTTP/1.1\r\nHost: canary\r\nConnection: close\r\n\r\n";
+    send_raw(client, head.as_bytes()).await;
+    send_raw(client, b"GET /canary canary\r\ncanary\r\n\r\n").await;
+}
+
+/// Requests whose rows the database refuses, naming them in its errors.
+async fn fail_in_the_database(watched: &Watched) {
+    let refuse = "ALTER TABLE charges ADD CONSTRAINT refuses_some CHECK (amount <> 4321) NOT VALID";
+    sqlx::query(refuse)
+        .execute(&watched.database.pool)
+        .await
+        .unwrap();
+    let mut body = telling_charge();
+    body["amount"] = 4321.into();
+    let client = &watched.server.client;
+    let failed = post(client, "/charges", "canary-failed", &body).await;
+    assert_eq!(failed.status, 500, "{}", failed.json());
+}
+
+/// An endpoint that doesn't take what it is sent, and one that no name server knows.
+async fn fail_to_deliver(watched: &Watched) -> String {
+    let client = &watched.server.client;
+    let mut receiver = Receiver::start().await;
+    let url = format!("http://{}/canary?canary=canary", receiver.address);
+    let endpoint = Endpoint::at(client, &url).await;
+    Endpoint::at(client, "http://canary.invalid/canary").await;
+    post(client, "/charges", "canary-event", &telling_charge()).await;
+    for status in [500, 302, 200] {
+        let received = receiver.next().await;
+        received
+            .answer_with(status, "Location: http://canary/\r\n")
+            .await;
+    }
+    endpoint.secret
+}
+
+#[tokio::test]
+async fn nothing_that_a_client_sends_is_told_to_anyone_else() {
+    let watched = Watched::start(&[("FAULTS", "true")]).await;
+    send_everything(&watched).await;
+    let client = &watched.server.client;
+    for fault in ["canary", "500", "503", "request_lost", "reply_lost"] {
+        let key = format!("canary-fault-{fault}");
+        client
+            .post_with_fault(fault, "/charges", &key, &telling_charge())
+            .await;
+    }
+    fail_in_the_database(&watched).await;
+    let secret = fail_to_deliver(&watched).await;
+    let told = watched.told().await;
+    for secret in [CANARY, CARDS[0], CARDS[1], API_KEY, &secret] {
+        told.assert_have_no(secret);
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_a_client_sends_is_told_to_anyone_else_while_a_processor_is_asked() {
+    let processor = Processor::start().await;
+    let url = format!("http://canary:canary@{}", processor.address);
+    let watched = Watched::start(&[("PROCESSOR_URL", &url), ("PROCESSOR_TIMEOUT", "3s")]).await;
+    send_everything(&watched).await;
+    let client = &watched.server.client;
+    for fault in ["drop_before", "drop_after", "error_after", "refuse"] {
+        processor.set_fault(json!({"fault": fault})).await;
+        let key = format!("canary-processor-{fault}");
+        post(client, "/charges", &key, &telling_charge()).await;
+    }
+    processor.reset_faults().await;
+    fail_in_the_database(&watched).await;
+    let secret = fail_to_deliver(&watched).await;
+    let told = watched.told().await;
+    for secret in [CANARY, CARDS[0], CARDS[1], API_KEY, &secret] {
+        told.assert_have_no(secret);
+    }
+}

@@ -1,0 +1,475 @@
+//! Traces: what a collector of OpenTelemetry is sent, and what happens without one.
+
+use std::{collections::BTreeSet, io::Read, net::TcpListener};
+
+use nix::sys::signal::Signal;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{
+    checkouts::{checkout, stock},
+    collector::{Collector, Exported},
+    documents::read,
+    harness::{ALONE, Answer, Client, ServerProcess, TestDatabase, charge, eventually},
+    processor::Processor,
+    program::{exit_code, run, signal, text},
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, quick_but},
+};
+
+/// What a caller says of its trace, and its parts.
+const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN: &str = "b7ad6b7169203331";
+
+/// New charges and orders share transactions, whatever the other tests run with.
+const BATCHED: (&str, &str) = ("BATCH", "on");
+
+async fn charge_traced(client: &Client, key: &str, traceparent: &str) -> Answer {
+    let request = client.request(Method::POST, "/charges");
+    let request = request
+        .header("idempotency-key", key)
+        .header("traceparent", traceparent);
+    Answer::of(request.json(&charge())).await
+}
+
+async fn span_of(collector: &Collector, answer: &Answer) -> Exported {
+    collector
+        .request(answer.header("request-id").unwrap())
+        .await
+}
+
+#[tokio::test]
+async fn a_request_continues_its_caller_s_trace_with_claim_work_and_commit() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let variables = [
+        collector.variable(),
+        ALONE,
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=of%20the%20collector"),
+        (
+            "OTEL_RESOURCE_ATTRIBUTES",
+            "deployment.environment.name=test",
+        ),
+    ];
+    let server = ServerProcess::start(&database, &variables);
+    let client = &server.client;
+    let executed = charge_traced(client, "key-1", CALLER).await;
+    let replayed = charge_traced(client, "key-1", "not a traceparent").await;
+    let outage = json!({"amount": 2000, "currency": "usd", "source": "tok_outage"});
+    let failed = client.post("/charges", "key-2", &outage).await;
+    assert_eq!(failed.status, 503);
+    client.get("/livez").await;
+
+    let request = span_of(&collector, &executed).await;
+    assert_eq!(request.name, "POST /charges");
+    assert_eq!(
+        (request.trace.as_str(), request.parent.as_str()),
+        (TRACE, SPAN)
+    );
+    assert!(!request.failed);
+    for (name, value) in [
+        ("http.request.method", "POST"),
+        ("http.route", "/charges"),
+        ("http.response.status_code", "201"),
+        ("charge_once.outcome", "executed"),
+    ] {
+        assert_eq!(request.attribute(name), value, "{request:?}");
+    }
+    assert_eq!(request.attribute("charge_once.key_hash").len(), 8);
+    let mut last = request.began;
+    for (name, ended) in [
+        ("claim", "mine"),
+        ("work", "replied"),
+        ("commit", "committed"),
+    ] {
+        let step = collector.child(&request, name).await;
+        assert_eq!(step.attribute("idempotency.ended"), ended);
+        assert_eq!(step.kind, SpanKind::Internal);
+        assert!(last <= step.began && step.ended <= request.ended, "{name}");
+        last = step.ended;
+    }
+
+    let replay = span_of(&collector, &replayed).await;
+    assert_eq!(
+        replay.parent, "",
+        "a malformed traceparent begins a new trace"
+    );
+    assert_ne!(replay.trace, TRACE);
+    assert_eq!(replay.attribute("charge_once.outcome"), "replayed");
+    let hash = "charge_once.key_hash";
+    assert_eq!(replay.attribute(hash), request.attribute(hash));
+
+    let failure = span_of(&collector, &failed).await;
+    assert!(failure.failed && collector.child(&failure, "work").await.failed);
+    assert_eq!(failure.attribute("error.type"), "503");
+    assert_eq!(failure.attribute("charge_once.outcome"), "failed");
+    let spans = collector.spans();
+    assert!(spans.iter().all(|span| span.events == 0), "{spans:?}");
+    assert!(!spans.iter().any(|span| span.name.contains("livez")));
+    assert_eq!(collector.headers()["api-key"], "of the collector");
+    let resource = collector.resource();
+    assert_eq!(resource["service.name"], "charge-once");
+    assert_eq!(resource["service.version"], charge_once::VERSION);
+    assert_eq!(resource["deployment.environment.name"], "test");
+}
+
+#[tokio::test]
+async fn a_batch_has_a_trace_of_its_own_that_links_to_its_requests_and_they_to_it() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[collector.variable(), BATCHED]);
+    let charged = charge_traced(&server.client, "key-1", CALLER).await;
+    let request = span_of(&collector, &charged).await;
+    let wait = collector.child(&request, "wait for batch").await;
+    assert_eq!(wait.attribute("idempotency.requests"), "1");
+    assert_eq!(wait.attribute("idempotency.ended"), "concluded");
+    let batch = collector
+        .has("the batch", |span| span.name == "batch")
+        .await;
+    assert_eq!(batch.attribute("idempotency.requests"), "1");
+    assert_ne!(batch.trace, request.trace);
+    assert_eq!(batch.parent, "");
+    assert_eq!(batch.links, [(wait.trace.clone(), wait.id.clone())]);
+    assert_eq!(wait.links, [(batch.trace.clone(), batch.id.clone())]);
+    for name in ["begin", "claim", "work", "commit"] {
+        collector.child(&batch, name).await;
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_shows_how_long_it_waited_for_the_first_request() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[collector.variable(), ALONE]);
+    let slow = json!({"amount": 2000, "currency": "usd", "source": "tok_slow"});
+    let both = tokio::join!(
+        server.client.post_waiting(10, "/charges", "key-1", &slow),
+        server.client.post_waiting(10, "/charges", "key-1", &slow),
+    );
+    let duplicate = if both.0.is_replay() { both.0 } else { both.1 };
+    assert!(duplicate.is_replay());
+    let request = span_of(&collector, &duplicate).await;
+    collector.child(&request, "wait for first request").await;
+}
+
+#[tokio::test]
+async fn a_processor_s_call_is_a_span_and_the_processor_is_told_its_trace() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let variables = [collector.variable(), ("PROCESSOR_URL", &url)];
+    let server = ServerProcess::start(&database, &variables);
+    let charged = charge_traced(&server.client, "key-1", CALLER).await;
+    assert_eq!(charged.status, 201);
+    let request = span_of(&collector, &charged).await;
+    for (name, ended) in [
+        ("claim", "mine"),
+        ("work", "pending"),
+        ("commit", "committed"),
+    ] {
+        let step = collector.child(&request, name).await;
+        assert_eq!(step.attribute("idempotency.ended"), ended);
+    }
+    let call = collector.child(&request, "call").await;
+    assert_eq!(call.attribute("idempotency.kind"), "processor");
+    assert_eq!(call.attribute("idempotency.ended"), "answered");
+    let sent = collector.child(&call, "call processor").await;
+    assert_eq!(sent.kind, SpanKind::Client);
+    assert_eq!(sent.attribute("http.request.method"), "PUT");
+    assert_eq!(sent.attribute("http.response.status_code"), "200");
+    let complete = collector.child(&request, "complete").await;
+    assert_eq!(complete.attribute("idempotency.ended"), "completed");
+
+    // Another one, which shows what it is sent, and answers nonsense.
+    let mut shown = Receiver::start().await;
+    let url = format!("http://{}", shown.address);
+    let variables = [collector.variable(), ("PROCESSOR_URL", &url)];
+    let server = ServerProcess::start(&database, &variables);
+    let client = server.client.clone();
+    let charging = tokio::spawn(async move { charge_traced(&client, "key-2", CALLER).await });
+    let instruction = shown.next().await;
+    let traceparent = instruction.headers["traceparent"].clone();
+    instruction.answer_with(500, "Connection: close\r\n").await;
+    let failed = charging.await.unwrap();
+    assert_eq!(failed.status, 503);
+    let request = span_of(&collector, &failed).await;
+    let call = collector.child(&request, "call").await;
+    let sent = collector.child(&call, "call processor").await;
+    assert_eq!(traceparent, sent.traceparent());
+    assert_eq!(sent.trace, TRACE);
+    assert!(request.failed && call.failed && sent.failed);
+}
+
+#[tokio::test]
+async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let talkative = [
+        collector.variable(),
+        ("RUST_LOG", "sqlx=debug,charge_once_idempotency=debug,info"),
+        ("LOG_FORMAT", "json"),
+    ];
+    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &talkative);
+    let client = &server.client;
+    stock(client, "mug", 5).await;
+    let bought = client.post("/checkouts", "key-1", &checkout()).await;
+    assert_eq!(bought.status, 201);
+    let request = span_of(&collector, &bought).await;
+    let call = collector.child(&request, "call").await;
+    assert_eq!(call.attribute("idempotency.kind"), "checkout");
+    for name in ["claim", "work", "commit"] {
+        collector.child(&call, name).await;
+    }
+    drop(server);
+    // The statements of its steps, which run in tasks of their own.
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    let id = bought.header("request-id").unwrap();
+    let insert = text
+        .lines()
+        .filter(|line| line.contains("INSERT INTO orders"));
+    let insert: Vec<_> = insert.collect();
+    assert!(!insert.is_empty());
+    assert!(insert.iter().all(|line| line.contains(id)), "{insert:?}");
+    // Lines show no other span that is made for traces.
+    for name in ["claim", "work", "commit", "complete"] {
+        assert!(!text.contains(&format!(r#""name":"{name}""#)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_begins_a_trace_that_names_its_request() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let mut receiver = Receiver::start().await;
+    let variables = quick_but(&[collector.variable()]);
+    let server = ServerProcess::start(&database, &variables);
+    let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
+    let charged = charge_traced(&server.client, "key-1", CALLER).await;
+    let mut spans = Vec::new();
+    for (attempt, status) in [("0", 500), ("1", 200)] {
+        let received = receiver.next().await;
+        let traceparent = received.headers["traceparent"].clone();
+        received.answer(status).await;
+        let is_it = |span: &Exported| {
+            span.name == "send webhook" && span.attribute("http.request.resend_count") == attempt
+        };
+        let span = collector.has("the span of the attempt", is_it).await;
+        assert_eq!(traceparent, span.traceparent());
+        assert_eq!(
+            span.attribute("http.response.status_code"),
+            status.to_string()
+        );
+        assert_eq!(span.failed, status == 500);
+        spans.push(span);
+    }
+    for span in &spans {
+        assert_eq!((span.kind, span.parent.as_str()), (SpanKind::Client, ""));
+        assert_ne!(span.trace, TRACE);
+        let id = span.attribute("charge_once.request_id");
+        assert_eq!(Some(id), charged.header("request-id"));
+        assert_eq!(span.attribute("charge_once.endpoint"), endpoint.id);
+    }
+    assert_ne!(spans[0].trace, spans[1].trace);
+}
+
+#[tokio::test]
+async fn a_caller_decides_about_its_trace_unless_the_sampler_says_otherwise() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let by_caller = ("OTEL_TRACES_SAMPLER", "parentbased_always_off");
+    let server = ServerProcess::start(&database, &[collector.variable(), by_caller]);
+    let client = &server.client;
+    client.charge("key-1").await;
+    let not_wanted = CALLER.replace("-01", "-00");
+    charge_traced(client, "key-2", &not_wanted).await;
+    let wanted = charge_traced(client, "key-3", CALLER).await;
+    span_of(&collector, &wanted).await;
+    let traces = |spans: Vec<Exported>| spans.into_iter().map(|span| span.trace);
+    assert_eq!(
+        traces(collector.named("POST /charges")).collect::<Vec<_>>(),
+        [TRACE]
+    );
+    drop(server);
+
+    let own = ("OTEL_TRACES_SAMPLER", "always_on");
+    let server = ServerProcess::start(&database, &[collector.variable(), own]);
+    let recorded = charge_traced(&server.client, "key-4", &not_wanted).await;
+    span_of(&collector, &recorded).await;
+}
+
+#[tokio::test]
+async fn two_traceparents_are_none() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[collector.variable()]);
+    let request = server.client.request(Method::GET, "/charges");
+    let request = request
+        .header("traceparent", CALLER)
+        .header("traceparent", CALLER);
+    let listed = Answer::of(request).await;
+    assert_eq!(listed.status, 200);
+    assert_eq!(span_of(&collector, &listed).await.parent, "");
+}
+
+#[tokio::test]
+async fn without_a_collector_no_header_of_a_trace_is_taken_in_or_sent() {
+    let database = TestDatabase::create().await;
+    let mut receiver = Receiver::start().await;
+    let mut processor = Receiver::start().await;
+    let url = format!("http://{}", processor.address);
+    let variables = quick_but(&[("PROCESSOR_URL", &url)]);
+    let server = ServerProcess::start(&database, &variables);
+    let client = server.client.clone();
+    Endpoint::at(&client, &receiver.url()).await;
+    let charging = tokio::spawn(async move { charge_traced(&client, "key-1", CALLER).await });
+    let instruction = processor.next().await;
+    assert!(!instruction.headers.contains_key("traceparent"));
+    instruction.answer_with(500, "Connection: close\r\n").await;
+    assert_eq!(charging.await.unwrap().status, 503);
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
+    server.client.post("/orders", "key-2", &order).await;
+    let received = receiver.next().await;
+    assert!(!received.headers.contains_key("traceparent"));
+    received.answer(200).await;
+}
+
+#[tokio::test]
+async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [silent.local_addr().unwrap(), closed.local_addr().unwrap()];
+    drop(closed);
+    let both = addresses.map(|address| async move {
+        let database = TestDatabase::create().await;
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let url = format!("http://{address}");
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str())];
+        let log_file = log.reopen().unwrap();
+        let mut server = ServerProcess::start_logging_to(log_file, &database, &variables);
+        let mut text = String::new();
+        let mut charges = 0;
+        while !text.contains("traces can't be sent") {
+            charges += 1;
+            let charged = server.client.charge(&format!("key-{charges}")).await;
+            assert_eq!(charged.status, 201);
+            log.read_to_string(&mut text).unwrap();
+        }
+        for more in 0..20 {
+            server.client.charge(&format!("key-more-{more}")).await;
+        }
+        signal(&server.child, Signal::SIGTERM);
+        assert_eq!(exit_code(&mut server.child).await, Some(0));
+        log.read_to_string(&mut text).unwrap();
+        let lines = text.lines().filter(|line| line.contains("can't be sent"));
+        assert_eq!(lines.count(), 1, "{text}");
+        assert_eq!(database.charges().await, charges + 20);
+    });
+    let [silent_one, closed_one] = both;
+    tokio::join!(silent_one, closed_one);
+    drop(silent);
+}
+
+#[tokio::test]
+async fn the_last_spans_are_sent_before_the_process_ends() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let mut server = ServerProcess::start(&database, &[collector.variable()]);
+    let charged = server.client.charge("key-1").await;
+    signal(&server.child, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    let id = charged.header("request-id").unwrap();
+    let spans = collector.named("POST /charges");
+    assert!(
+        spans
+            .iter()
+            .any(|span| span.attribute("charge_once.request_id") == id)
+    );
+}
+
+#[tokio::test]
+async fn a_collector_that_is_named_wrongly_stops_the_start() {
+    for (variable, value) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+    ] {
+        let collector = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+        let address = ("BIND_ADDRESS", "127.0.0.1:0");
+        let ended = run(&["serve"], &[collector, address, (variable, value)]);
+        assert_eq!(ended.status.code(), Some(1));
+        let said = text(&ended.stderr);
+        assert!(said.contains(&format!("{variable} must be")), "{said}");
+    }
+}
+
+/// What is in backquotes in the first two columns of a table, by rows.
+fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
+    let document = read("docs/operations.md");
+    let (_, rest) = document.split_once("<!-- spans:begin -->\n").unwrap();
+    let (table, _) = rest.split_once("<!-- spans:end -->").unwrap();
+    let quoted = |cell: &str| -> BTreeSet<String> {
+        let parts = cell.split('`').skip(1).step_by(2);
+        parts.map(str::to_owned).collect()
+    };
+    let (mut names, mut attributes) = (BTreeSet::new(), BTreeSet::new());
+    for row in table.lines().skip(2) {
+        let cells: Vec<_> = row.split('|').collect();
+        names.extend(quoted(cells[1]));
+        attributes.extend(quoted(cells[3]));
+    }
+    (names, attributes)
+}
+
+/// Whether spans have documented names and attributes.
+pub fn assert_documented(spans: &[Exported]) {
+    let (names, attributes) = documented();
+    for span in spans {
+        let is_request = span.kind == SpanKind::Server;
+        assert!(is_request || names.contains(&span.name), "{}", span.name);
+        for name in span.attributes.keys() {
+            assert!(attributes.contains(name), "{name} of {}", span.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_span_is_documented_and_every_documented_one_is_made() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let mut receiver = Receiver::start().await;
+    let url = processor.url();
+    let variables = quick_but(&[collector.variable(), BATCHED, ("PROCESSOR_URL", &url)]);
+    let server = ServerProcess::start(&database, &variables);
+    let client = &server.client;
+    Endpoint::at(client, &receiver.url()).await;
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
+    client.post("/orders", "key-1", &order).await;
+    receiver.next().await.answer(200).await;
+    // Left in doubt, and completed by the reconciler.
+    let fault = json!({"fault": "drop_after"});
+    processor.set_fault(fault).await;
+    let body = charge();
+    let (first, second) = tokio::join!(
+        client.post_waiting(5, "/charges", "key-2", &body),
+        client.post_waiting(5, "/charges", "key-2", &body),
+    );
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (503, 503));
+    eventually("the reconciler completes it", || async {
+        database
+            .count("SELECT count(*) FROM charges WHERE status = 'succeeded'")
+            .await
+            == 1
+    })
+    .await;
+    let (names, _) = documented();
+    for name in &names {
+        collector.has(name, |span| span.name == *name).await;
+    }
+    assert_documented(&collector.spans());
+}
