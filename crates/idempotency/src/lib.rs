@@ -29,6 +29,7 @@ mod migrations;
 mod observer;
 mod reply;
 mod request;
+mod shedding;
 mod transaction;
 
 #[cfg(feature = "batch")]
@@ -45,6 +46,7 @@ mod workflow;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
+use shedding::LookUps;
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
 use tracing::Instrument;
@@ -62,6 +64,7 @@ pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use observer::Observer;
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
+pub use shedding::{InProgressLimit, InProgressLimits};
 
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, Batches, Decide, Decision, RanAlone, Rows};
@@ -107,6 +110,7 @@ pub struct Idempotency {
     retention: PgInterval,
     in_flight: InFlight,
     patient_claims: Arc<Semaphore>,
+    look_ups: LookUps,
     runtime: Handle,
 }
 
@@ -133,6 +137,7 @@ impl Idempotency {
             settings,
             in_flight: InFlight::new(),
             patient_claims: Arc::new(Semaphore::new(waiting)),
+            look_ups: LookUps::new(),
             runtime: Handle::current(),
         })
     }
@@ -232,6 +237,7 @@ impl Idempotency {
                         Verdict::StartOver => continue,
                     }
                 }
+                Place::OverLimit(limit) => return self.shed(&request, limit).await,
             };
             match conclusion {
                 Conclusion::Stored {
