@@ -94,6 +94,7 @@ pub async fn serve(
     };
     let idempotency =
         Idempotency::new(database.fair_pool().clone(), settings).map_err(ServeError::Settings)?;
+    let idempotency = idempotency.limited_to(config.in_progress);
     let phases = phases(&idempotency, config, observer.clone())?;
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;

@@ -8,6 +8,7 @@ mod batch;
 mod connections;
 mod database;
 mod faults;
+mod in_progress;
 mod log;
 mod names;
 mod processor;
@@ -26,6 +27,7 @@ use std::{
 };
 
 use self::{processor::Calls, source::Source};
+use crate::idempotency::InProgressLimits;
 
 pub use self::{
     connections::ConnectionTimeouts,
@@ -80,6 +82,8 @@ pub struct Config {
     pub body_limit: usize,
     /// `RATE_LIMIT`, requests per second; `None` is no limit.
     pub rate_limit: Option<NonZeroU32>,
+    /// `IN_PROGRESS_LIMIT` and `IN_PROGRESS_LIMIT_PER_ACCOUNT`
+    pub in_progress: InProgressLimits,
     /// `WORKERS`; `None` is one for each core.
     pub workers: Option<usize>,
     /// `MIGRATE_ON_START`
@@ -150,6 +154,7 @@ impl Config {
             0..=1_000_000,
             "a number of requests per second, 0 to 1000000",
         );
+        let in_progress = in_progress::limits(&source, pool_connections);
         let workers = source.number("WORKERS", 0..=WORKERS_MAX, "a number from 0 to 512");
         let migrate_on_start = source.truth("MIGRATE_ON_START");
         let drain_timeout = source.duration("DRAIN_TIMEOUT");
@@ -178,6 +183,7 @@ impl Config {
                 connections: connections?,
                 body_limit: body_limit?,
                 rate_limit: NonZeroU32::new(rate_limit?),
+                in_progress: in_progress?,
                 workers: workers.map(|workers| (workers > 0).then_some(workers))?,
                 migrate_on_start: migrate_on_start?,
                 drain_timeout: drain_timeout?,
@@ -270,6 +276,34 @@ mod tests {
         assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
         assert_eq!(config.timeouts.before_work(), Duration::from_secs(2));
         assert_eq!(config.rate_limit, NonZeroU32::new(1000));
+    }
+
+    #[test]
+    fn the_limits_of_requests_in_progress_follow_from_the_pool_and_from_each_other() {
+        let limits = |variables: &[(&str, &str)]| {
+            let limits = config(variables).unwrap().in_progress;
+            (limits.in_all, limits.per_account)
+        };
+        let (in_all, per_account) = ("IN_PROGRESS_LIMIT", "IN_PROGRESS_LIMIT_PER_ACCOUNT");
+        assert_eq!(limits(&[]), (2000, 1000));
+        assert_eq!(limits(&[("POOL_CONNECTIONS", "3")]), (600, 300));
+        assert_eq!(limits(&[(in_all, "7")]), (7, 4));
+        assert_eq!(limits(&[(per_account, "7")]), (2000, 7));
+        assert_eq!(limits(&[(in_all, "0")]), (usize::MAX, usize::MAX));
+        assert_eq!(limits(&[(per_account, "0")]), (2000, usize::MAX));
+        assert_eq!(
+            limits(&[(in_all, "0"), (per_account, "9")]),
+            (usize::MAX, 9)
+        );
+        for variables in [
+            [(in_all, "7"), (per_account, "8")],
+            [(in_all, "7"), (per_account, "-1")],
+        ] {
+            assert_eq!(
+                variables_of(&config(&variables).unwrap_err()),
+                [per_account]
+            );
+        }
     }
 
     #[test]

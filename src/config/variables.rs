@@ -185,6 +185,19 @@ pub const VARIABLES: &[Variable] = &[
          Beyond it the reply is 429. 0 means no limit.",
     ),
     variable(
+        "IN_PROGRESS_LIMIT",
+        None,
+        "Requests with a key that each process works on at a time; 503 beyond it, while reads and replays \
+         go on. Duplicates that wait are not counted. Unset: 200 for each of POOL_CONNECTIONS. 0 means no \
+         limit.",
+    ),
+    variable(
+        "IN_PROGRESS_LIMIT_PER_ACCOUNT",
+        None,
+        "Those of them that may be one account's, at most IN_PROGRESS_LIMIT. Unset: half of it. 0 means no \
+         limit.",
+    ),
+    variable(
         "KEEP_ALIVE_TIMEOUT",
         Some("75s"),
         "How long a connection stays open between two requests. Longer than a proxy's idle \

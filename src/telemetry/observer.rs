@@ -6,8 +6,8 @@ use super::metrics::{Metrics, value};
 use crate::{
     commands::CheckoutSteps,
     idempotency::{
-        BatchObserver, CallAnswer, ExternalEffect, Observer, PhasesObserver, RanAlone,
-        ReplayCacheObserver,
+        BatchObserver, CallAnswer, ExternalEffect, InProgressLimit, Observer, PhasesObserver,
+        RanAlone, ReplayCacheObserver,
     },
 };
 
@@ -28,6 +28,14 @@ impl Observer for Metrics {
         if held_elsewhere {
             self.claim_timeouts.increment(1);
         }
+    }
+
+    fn shed(&self, limit: InProgressLimit) {
+        let shed = match limit {
+            InProgressLimit::Account => &self.shed_of_account,
+            InProgressLimit::All => &self.shed_in_all,
+        };
+        shed.increment(1);
     }
 
     fn gave_up_a_row(&self) {

@@ -70,13 +70,16 @@ macro_rules! begin {
 }
 pub(crate) use begin;
 
+/// The right to a connection, and to claim keys with it.
+pub(crate) type Places = (Place, Option<Place>);
+
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
     /// Empty only while it is dropped.
     taken: Option<Taken>,
     kept: Kept,
     /// Its account's, until another request may have the connection.
-    place: Option<Place>,
+    places: Option<Places>,
     clean: bool,
     observer: Arc<dyn Observer>,
 }
@@ -89,13 +92,13 @@ impl GuardedConnection {
     pub(crate) async fn acquire(
         kept: &Kept,
         trust: Trust,
-        place: Place,
+        places: Places,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, sqlx::Error> {
         Ok(Self {
             taken: Some(kept.take(trust).await?),
             kept: kept.clone(),
-            place: Some(place),
+            places: Some(places),
             clean: false,
             observer,
         })
@@ -117,10 +120,10 @@ impl Drop for GuardedConnection {
             // Closing is bounded by sqlx.
             taken.connection.close_on_drop();
         } else if let Some(returning) = self.kept.keep(taken) {
-            let place = self.place.take();
+            let places = self.places.take();
             tokio::spawn(async move {
                 give_back(returning).await;
-                drop(place);
+                drop(places);
             });
         }
     }

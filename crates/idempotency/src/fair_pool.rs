@@ -2,7 +2,7 @@
 //!
 //! Promise: while requests of several accounts come, no account has more than half of the connections,
 //! and of those that wait the one with the fewest is served next. An account that is alone may have all
-//! of them.
+//! of them. However much new work comes, it leaves a connection to reads, and to what ends work.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -28,6 +28,13 @@ use crate::{
 /// back.
 const REMEMBERED_FOR: Duration = Duration::from_secs(1);
 
+/// Connections that transactions which claim a key leave alone: while all of those wait for locks, others
+/// still read, replay, and complete what was begun. A pool of less than [`SPARING`] can't spare any.
+const NOT_FOR_CLAIMS: usize = 1;
+
+/// Connections of the smallest pool in which an account that has its share of the claims can still read.
+const SPARING: usize = 4;
+
 /// Whose connections those are that no account asked for: workers' and strangers'.
 pub const NO_ACCOUNT: Uuid = Uuid::nil();
 
@@ -36,15 +43,23 @@ pub const NO_ACCOUNT: Uuid = Uuid::nil();
 pub struct FairPool {
     kept: Kept,
     places: FairPlaces,
+    /// Those of them that may be used to claim keys. Taken first.
+    for_claims: FairPlaces,
     observer: Arc<dyn Observer>,
 }
 
 impl From<PgPool> for FairPool {
     fn from(pool: PgPool) -> Self {
         let places = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
+        // Of the share of an account, too.
+        let (for_claims, share_of_claims) = match places {
+            SPARING.. => (places - NOT_FOR_CLAIMS, half(places) - NOT_FOR_CLAIMS),
+            _ => (places, half(places)),
+        };
         Self {
             kept: Kept::of(pool),
             places: FairPlaces::new(places, places),
+            for_claims: FairPlaces::shared(for_claims, for_claims, share_of_claims),
             observer: Arc::new(Unobserved),
         }
     }
@@ -84,8 +99,9 @@ impl FairPool {
         self.acquire_with(account, Trust::None).await
     }
 
-    /// As [`FairPool::acquire`], for work that begins again where the connection turns out to be dead.
-    pub(crate) async fn acquire_trusting(
+    /// As [`FairPool::acquire`], to claim a key: for work that begins again where the connection turns out
+    /// to be dead.
+    pub(crate) async fn acquire_to_claim(
         &self,
         account: Uuid,
     ) -> Result<GuardedConnection, sqlx::Error> {
@@ -100,9 +116,13 @@ impl FairPool {
         let asked = Instant::now();
         let deadline = asked + self.pool().options().get_acquire_timeout();
         let acquiring = async {
-            let place = self.places.take(account).await?;
+            let to_claim = match trust {
+                Trust::UsedJustNow => Some(self.for_claims.take(account).await?),
+                Trust::None => None,
+            };
+            let places = (self.places.take(account).await?, to_claim);
             let observer = Arc::clone(&self.observer);
-            GuardedConnection::acquire(&self.kept, trust, place, observer).await
+            GuardedConnection::acquire(&self.kept, trust, places, observer).await
         };
         let acquired = timeout_at(deadline, acquiring)
             .await
@@ -116,6 +136,11 @@ impl FairPool {
     }
 }
 
+/// What an account has of some places at most while others ask.
+fn half(places: usize) -> usize {
+    (places / 2).max(1)
+}
+
 /// Places that are dealt to accounts. Cheap to clone; all clones are the same places.
 #[derive(Debug, Clone)]
 pub(crate) struct FairPlaces {
@@ -125,8 +150,13 @@ pub(crate) struct FairPlaces {
 impl FairPlaces {
     /// So many places, of which one account may have `for_one` while no other asks.
     pub(crate) fn new(places: usize, for_one: usize) -> Self {
+        Self::shared(places, for_one, half(places))
+    }
+
+    /// So many places, of which one account may have `for_one` while no other asks, and else `share`.
+    fn shared(places: usize, for_one: usize, share: usize) -> Self {
         Self {
-            shares: Arc::new(Mutex::new(Shares::new(places, for_one))),
+            shares: Arc::new(Mutex::new(Shares::new(places, for_one, share))),
         }
     }
 
@@ -182,6 +212,8 @@ struct Shares<W> {
     places: usize,
     /// How many an account may have while no other asks.
     for_one: usize,
+    /// How many it may have while others do.
+    share: usize,
     taken: usize,
     accounts: HashMap<Uuid, Account<W>>,
     /// Those that wait: by what they have, and then by when they began to wait.
@@ -202,10 +234,11 @@ struct Account<W> {
 }
 
 impl<W> Shares<W> {
-    fn new(places: usize, for_one: usize) -> Self {
+    fn new(places: usize, for_one: usize, share: usize) -> Self {
         Self {
             places,
             for_one,
+            share,
             taken: 0,
             accounts: HashMap::new(),
             waiting: BTreeSet::new(),
@@ -278,11 +311,7 @@ impl<W> Shares<W> {
             None => None,
         };
         let is_alone = others_asked.is_none_or(|at| now.duration_since(at) >= REMEMBERED_FOR);
-        if is_alone {
-            self.for_one
-        } else {
-            (self.places / 2).max(1)
-        }
+        if is_alone { self.for_one } else { self.share }
     }
 
     /// Remembers that an account asked. What no account asked for leaves an account alone.
@@ -343,7 +372,7 @@ mod tests {
 
     /// A pool of ten, of which Mallory has as many as he may, and waits for `waiting` more.
     fn crowded_by_mallory(now: Instant, waiting: usize) -> (Shares<usize>, usize) {
-        let mut shares = Shares::new(10, 10);
+        let mut shares = Shares::new(10, 10, 5);
         let taken = (0..20).take_while(|_| shares.take(MALLORY, now)).count();
         for number in 0..waiting {
             shares.wait(MALLORY, number);
@@ -368,7 +397,7 @@ mod tests {
     #[test]
     fn while_others_ask_an_account_has_half_of_the_pool() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(10, 10);
+        let mut shares: Shares<usize> = Shares::new(10, 10, 5);
         assert!(shares.take(ALICE, now));
         let taken = |shares: &mut Shares<usize>, now| {
             (0..20).take_while(|_| shares.take(MALLORY, now)).count()
@@ -399,7 +428,7 @@ mod tests {
     #[test]
     fn those_that_wait_have_the_whole_pool_again_when_the_others_are_gone() {
         let now = Instant::now();
-        let mut shares = Shares::new(4, 4);
+        let mut shares = Shares::new(4, 4, 2);
         assert!(shares.take(ALICE, now));
         assert!(shares.take(MALLORY, now) && shares.take(MALLORY, now));
         for number in 0..3 {
@@ -424,7 +453,7 @@ mod tests {
     #[test]
     fn an_account_without_connections_is_forgotten() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(1, 1);
+        let mut shares: Shares<usize> = Shares::new(1, 1, 1);
         assert!(shares.take(ALICE, now));
         assert!(!shares.take(BOB, now));
         shares.wait(BOB, 1);

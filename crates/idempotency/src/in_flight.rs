@@ -2,7 +2,8 @@
 //!
 //! Promise: duplicates of a request in flight take no database connection, so a storm of retries
 //! of one key can't starve the others. This is a courtesy, not the guard: correctness rests on the
-//! unique index alone, and an empty map changes speed, never an effect.
+//! unique index alone, and an empty map changes speed, never an effect. Leaders and seated followers are
+//! limited, so that a database which hangs doesn't fill the process.
 //!
 //! The first request with a key becomes its *leader*, the others *follow* it.
 
@@ -17,7 +18,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
-use crate::{Failure, IdempotencyKey, Record, Request};
+use crate::{Failure, IdempotencyKey, InProgressLimit, InProgressLimits, Record, Request};
 
 /// Followers of one key with a seat; a client with more retries in the air than this is broken.
 ///
@@ -27,6 +28,9 @@ const SEATS_PER_KEY: usize = 1_000;
 
 /// Followers of one account with a seat, so that one tenant can't fill the process with waiters.
 const SEATS_PER_ACCOUNT: usize = 4_000;
+
+/// Followers with a seat in all.
+const SEATS: usize = 16_000;
 
 /// How far the leader is.
 #[derive(Debug, Clone)]
@@ -80,6 +84,8 @@ pub(crate) enum Place {
     Leader(Leadership),
     /// Another request is working on it.
     Follower(Follower),
+    /// No other request works on the key, and too many requests are in progress for it to begin.
+    OverLimit(InProgressLimit),
 }
 
 /// What requests and records are kept under in memory: the account and the key.
@@ -96,7 +102,11 @@ struct InFlightEntry {
 struct State {
     /// By account, so that a look at one account's requests walks no other's.
     entries: HashMap<Uuid, HashMap<IdempotencyKey, InFlightEntry>>,
+    /// Leaders that a limit counts, by account and in all.
+    counted_by_account: HashMap<Uuid, usize>,
+    counted: usize,
     seats_by_account: HashMap<Uuid, usize>,
+    seats: usize,
 }
 
 /// How much this process has in flight.
@@ -116,6 +126,45 @@ impl State {
                 of_account.remove();
             }
         }
+        if is_counted(key) {
+            self.counted = self.counted.saturating_sub(1);
+            take_one(&mut self.counted_by_account, *account_id);
+        }
+    }
+
+    /// Counts a request that is about to lead, unless a limit is met.
+    fn count(&mut self, request: &Request, limits: InProgressLimits) -> Option<InProgressLimit> {
+        if !is_counted(&request.key) {
+            return None;
+        }
+        let of_account = self.counted_by_account.get(&request.account_id).copied();
+        if of_account.unwrap_or_default() >= limits.per_account {
+            return Some(InProgressLimit::Account);
+        }
+        if self.counted >= limits.in_all {
+            return Some(InProgressLimit::All);
+        }
+        self.counted += 1;
+        *self
+            .counted_by_account
+            .entry(request.account_id)
+            .or_default() += 1;
+        None
+    }
+}
+
+/// A part of a larger request belongs to what that one has begun, so it is neither counted nor refused.
+fn is_counted(key: &IdempotencyKey) -> bool {
+    !key.is_reserved()
+}
+
+/// Takes one from an account's count, and forgets an account without any.
+fn take_one(counts: &mut HashMap<Uuid, usize>, account_id: Uuid) {
+    if let Entry::Occupied(mut of_account) = counts.entry(account_id) {
+        *of_account.get_mut() = of_account.get().saturating_sub(1);
+        if *of_account.get() == 0 {
+            of_account.remove();
+        }
     }
 }
 
@@ -123,6 +172,7 @@ impl State {
 #[derive(Clone)]
 pub(crate) struct InFlight {
     state: Arc<Mutex<State>>,
+    limits: InProgressLimits,
     leaders: watch::Sender<usize>,
     stopping: watch::Sender<bool>,
 }
@@ -131,18 +181,32 @@ impl InFlight {
     pub(crate) fn new() -> Self {
         Self {
             state: Arc::default(),
+            limits: InProgressLimits::NONE,
             leaders: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         }
+    }
+
+    /// The same map, with limits on what begins.
+    pub(crate) fn limited_to(self, limits: InProgressLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Leads if no other request here has the key, else follows.
     pub(crate) fn join(&self, request: &Request) -> Place {
         let id = request.entry_id();
         let mut state = self.lock();
+        let is_led = |of_account: &HashMap<_, _>| of_account.contains_key(&request.key);
+        if !state.entries.get(&request.account_id).is_some_and(is_led)
+            && let Some(limit) = state.count(request, self.limits)
+        {
+            return Place::OverLimit(limit);
+        }
         let State {
             entries,
             seats_by_account,
+            seats,
+            ..
         } = &mut *state;
         let of_account = entries.entry(request.account_id).or_default();
         match of_account.entry(request.key.clone()) {
@@ -165,10 +229,12 @@ impl InFlight {
                 let entry = occupied.get_mut();
                 let of_account = seats_by_account.entry(request.account_id).or_default();
                 let is_free = entry.seats.load(Ordering::Relaxed) < SEATS_PER_KEY
-                    && *of_account < SEATS_PER_ACCOUNT;
+                    && *of_account < SEATS_PER_ACCOUNT
+                    && *seats < SEATS;
                 let seat = is_free.then(|| {
                     entry.seats.fetch_add(1, Ordering::Relaxed);
                     *of_account += 1;
+                    *seats += 1;
                     Seat {
                         in_flight: self.clone(),
                         account_id: request.account_id,
@@ -219,7 +285,7 @@ impl InFlight {
     pub(crate) fn counts(&self) -> InFlightCounts {
         InFlightCounts {
             keys: *self.leaders.borrow(),
-            waiters: self.lock().seats_by_account.values().sum(),
+            waiters: self.lock().seats,
         }
     }
 
@@ -319,12 +385,8 @@ impl Drop for Seat {
         // The leader's own counter: by now the key may have another leader.
         self.of_key.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.in_flight.lock();
-        if let Entry::Occupied(mut of_account) = state.seats_by_account.entry(self.account_id) {
-            *of_account.get_mut() = of_account.get().saturating_sub(1);
-            if *of_account.get() == 0 {
-                of_account.remove();
-            }
-        }
+        state.seats = state.seats.saturating_sub(1);
+        take_one(&mut state.seats_by_account, self.account_id);
     }
 }
 
@@ -395,5 +457,129 @@ impl Follower {
             () = tokio::time::sleep_until(until) => false,
             _ = self.stopping.wait_for(|stopping| *stopping) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test may stop at the first surprise"
+    )]
+
+    use super::*;
+    use crate::{FingerprintInput, Parameters};
+
+    fn request(account: u128, key: &str) -> Request {
+        let nothing = Parameters::Canonical(b"{}");
+        let input = FingerprintInput {
+            method: "POST",
+            path: "/",
+            query: nothing,
+            media_type: "json",
+            parameters: nothing,
+        };
+        let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+        Request::new(Uuid::from_u128(account), key, &input)
+    }
+
+    fn step(account: u128) -> Request {
+        let (account, path) = (Uuid::from_u128(account), "/step".to_owned());
+        Request::reserved(account, path, "req_1".to_owned(), Default::default()).unwrap()
+    }
+
+    fn lead(in_flight: &InFlight, request: &Request) -> Leadership {
+        match in_flight.join(request) {
+            Place::Leader(leadership) => leadership,
+            Place::Follower(_) | Place::OverLimit(_) => panic!("{request:?} doesn't lead"),
+        }
+    }
+
+    fn limit_met(in_flight: &InFlight, request: &Request) -> Option<InProgressLimit> {
+        match in_flight.join(request) {
+            Place::OverLimit(limit) => Some(limit),
+            Place::Leader(_) | Place::Follower(_) => None,
+        }
+    }
+
+    #[test]
+    fn what_is_in_progress_is_limited_by_account_and_in_all_until_it_ends() {
+        let in_flight = InFlight::new().limited_to(InProgressLimits {
+            per_account: 2,
+            in_all: 3,
+        });
+        let first = lead(&in_flight, &request(1, "a"));
+        let _second = lead(&in_flight, &request(1, "b"));
+        let third = request(1, "c");
+        assert_eq!(
+            limit_met(&in_flight, &third),
+            Some(InProgressLimit::Account)
+        );
+        assert_eq!(limit_met(&in_flight, &request(1, "a")), None, "it follows");
+        assert_eq!(
+            limit_met(&in_flight, &step(1)),
+            None,
+            "a part is no request"
+        );
+        let _other = lead(&in_flight, &request(2, "a"));
+        let refused = limit_met(&in_flight, &request(2, "b"));
+        assert_eq!(refused, Some(InProgressLimit::All));
+        first.conclude(Conclusion::Reused);
+        first.conclude(Conclusion::Reused);
+        drop(first);
+        let third = lead(&in_flight, &third);
+        let refused = limit_met(&in_flight, &request(1, "d"));
+        assert_eq!(
+            refused,
+            Some(InProgressLimit::Account),
+            "one end is one place"
+        );
+        drop(third);
+    }
+
+    #[test]
+    fn what_was_counted_is_forgotten() {
+        let in_flight = InFlight::new().limited_to(InProgressLimits {
+            per_account: 1,
+            in_all: 1,
+        });
+        for account in 0..1_000 {
+            let leader = lead(&in_flight, &request(account, "a"));
+            let _follower = in_flight.join(&request(account, "a"));
+            let _step = lead(&in_flight, &step(account));
+            assert!(limit_met(&in_flight, &request(account, "b")).is_some());
+            drop(leader);
+        }
+        let state = in_flight.lock();
+        assert!(state.entries.is_empty() && state.counted_by_account.is_empty());
+        assert!(state.seats_by_account.is_empty() && (state.counted, state.seats) == (0, 0));
+    }
+
+    #[test]
+    fn followers_with_a_seat_are_limited_by_key_by_account_and_in_all() {
+        let in_flight = InFlight::new();
+        let mut kept = Vec::new();
+        let mut seats = |account: u128, keys: std::ops::Range<u32>| {
+            let mut taken = 0;
+            for key in keys {
+                let request = request(account, &key.to_string());
+                kept.push(in_flight.join(&request));
+                for _ in 0..=SEATS_PER_KEY {
+                    let place = in_flight.join(&request);
+                    if let Place::Follower(Follower { seat: Some(_), .. }) = &place {
+                        taken += 1;
+                        kept.push(place);
+                    }
+                }
+            }
+            taken
+        };
+        assert_eq!(seats(1, 0..1), SEATS_PER_KEY);
+        assert_eq!(seats(1, 1..9), SEATS_PER_ACCOUNT - SEATS_PER_KEY);
+        let others: usize = (2..9).map(|account| seats(account, 0..9)).sum();
+        assert_eq!(others + SEATS_PER_ACCOUNT, SEATS);
+        drop(kept);
+        assert_eq!(in_flight.counts().waiters, 0);
     }
 }

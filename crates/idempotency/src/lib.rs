@@ -29,6 +29,7 @@ mod migrations;
 mod observer;
 mod reply;
 mod request;
+mod shedding;
 mod trace;
 mod transaction;
 
@@ -46,6 +47,7 @@ mod workflow;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
+use shedding::LookUps;
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
 use trace::{Instrument, trace_span};
@@ -63,6 +65,7 @@ pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use observer::Observer;
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
+pub use shedding::{InProgressLimit, InProgressLimits};
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "batch")]
@@ -109,6 +112,7 @@ pub struct Idempotency {
     retention: PgInterval,
     in_flight: InFlight,
     patient_claims: Arc<Semaphore>,
+    look_ups: LookUps,
     runtime: Handle,
 }
 
@@ -136,6 +140,7 @@ impl Idempotency {
             settings,
             in_flight: InFlight::new(),
             patient_claims: Arc::new(Semaphore::new(waiting)),
+            look_ups: LookUps::new(),
             runtime: Handle::current(),
         })
     }
@@ -237,6 +242,7 @@ impl Idempotency {
                         Verdict::StartOver => continue,
                     }
                 }
+                Place::OverLimit(limit) => return self.shed(&request, limit).await,
             };
             match conclusion {
                 Conclusion::Stored {

@@ -5,6 +5,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::InProgressLimit;
+
 /// Is told what happens. Every method does nothing unless it is written, so that an application takes what
 /// it counts. Each one runs in the path of a request: it must be fast, and must neither block nor panic.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
@@ -20,6 +22,11 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// key is part of the time, and so are statements. `held_elsewhere`: the wait for that process is over.
     fn claimed(&self, took: Duration, held_elsewhere: bool) {
         let _ = (took, held_elsewhere);
+    }
+
+    /// A request was refused because too many are in progress.
+    fn shed(&self, limit: InProgressLimit) {
+        let _ = limit;
     }
 
     /// The work waited for a row that another transaction has locked, and gave its connection back.

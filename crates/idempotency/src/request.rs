@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use crate::{
     Failure, Fingerprint, FingerprintInput, IdempotencyKey, KeyError, Parameters, Record,
-    in_flight::EntryId,
+    in_flight::{Conclusion, EntryId},
+    transaction::compare,
 };
 
 /// One request that carries an idempotency key.
@@ -98,6 +99,26 @@ pub enum Outcome {
     Unfinished,
     /// Not executed, or not known to be: the same key is the only safe retry.
     Failed(Failure),
+}
+
+impl Outcome {
+    /// What a completed record means for `request`: a replay, or a reuse. `None`: this build doesn't know
+    /// the rule that the record's fingerprint was made by.
+    pub(crate) fn of(request: &Request, record: Arc<Record>) -> Option<Self> {
+        match compare(request, record).ok()? {
+            Conclusion::Stored {
+                record,
+                replayed,
+                taken_over,
+            } => Some(Self::Stored {
+                record,
+                replayed,
+                taken_over,
+            }),
+            Conclusion::Reused => Some(Self::Reused),
+            Conclusion::HeldElsewhere | Conclusion::Unfinished | Conclusion::Failed(_) => None,
+        }
+    }
 }
 
 /// What an application may choose. How long a request waits for a connection, and how many requests

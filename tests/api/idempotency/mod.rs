@@ -12,5 +12,6 @@ mod in_flight;
 mod key_inspection;
 mod keys;
 mod outcomes;
+mod shedding;
 mod workflow_pages;
 mod workflows;

@@ -27,12 +27,7 @@ use std::{future::Future, mem::size_of, num::NonZeroU64, sync::Arc, time::Durati
 use chrono::TimeDelta;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
-use crate::{
-    Idempotency, Outcome, Record, Request,
-    in_flight::{Conclusion, EntryId},
-    observer::Unobserved,
-    transaction::compare,
-};
+use crate::{Idempotency, Outcome, Record, Request, in_flight::EntryId, observer::Unobserved};
 use database_clock::{DatabaseClock, Server, Showing};
 
 pub use observer::ReplayCacheObserver;
@@ -118,19 +113,7 @@ impl ReplayCache {
         if !is_alive(&record, server, self.clock.showing()?) {
             return None;
         }
-        match compare(request, record).ok()? {
-            Conclusion::Stored {
-                record,
-                replayed,
-                taken_over,
-            } => Some(Outcome::Stored {
-                record,
-                replayed,
-                taken_over,
-            }),
-            Conclusion::Reused => Some(Outcome::Reused),
-            Conclusion::HeldElsewhere | Conclusion::Unfinished | Conclusion::Failed(_) => None,
-        }
+        Outcome::of(request, record)
     }
 
     /// How many bytes the records take now, about. For display only.

@@ -1,0 +1,166 @@
+//! Too many requests in progress: new ones are refused at once, and everything else goes on.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::support::{
+    accounts::client_of_account,
+    checkouts::{checkout, stock},
+    harness::{Answer, Client, FORGETFUL, PATIENT, TestDatabase, TestServer, another_charge},
+    metrics::Scrape,
+    pause_point::{PausePoint, Stage},
+    postgres_proxy::{NetworkFault, PostgresProxy},
+};
+
+/// What is in progress, paused in the database.
+const STUCK: &str = "stuck-%";
+
+/// "At once", on a machine that has other things to do. Every limit inside the server is far longer.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// The limits of these tests and of [`PATIENT`], and others.
+fn with<'a>(variables: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    // The first value of a variable counts.
+    [variables, PATIENT].concat()
+}
+
+/// Sends a charge that pauses.
+fn send_stuck(client: &Client, key: &'static str) -> tokio::task::JoinHandle<Answer> {
+    let client = client.clone();
+    tokio::spawn(async move { client.charge(key).await })
+}
+
+/// Sends a charge that is refused because too many are in progress.
+async fn assert_is_shed(client: &Client, key: &str) {
+    let sent = Instant::now();
+    let answer = client.charge(key).await;
+    let (status, code, _) = answer.refusal();
+    assert_eq!((status, &*code), (503, "service_unavailable"));
+    assert!(sent.elapsed() < AT_ONCE, "{:?}", sent.elapsed());
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.header("stripe-should-retry"), Some("true"));
+    assert!(!answer.is_replay());
+}
+
+#[tokio::test]
+async fn beyond_the_limits_requests_are_refused_at_once_while_replays_and_reads_go_on() {
+    for replay_cache in [FORGETFUL, ("REPLAY_CACHE", "32MiB")] {
+        let database = TestDatabase::create().await;
+        let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
+        // Three claim keys at a time, and the fourth connection is left for the rest.
+        let variables = with(&[
+            replay_cache,
+            ("POOL_CONNECTIONS", "4"),
+            ("IN_PROGRESS_LIMIT", "3"),
+            ("IN_PROGRESS_LIMIT_PER_ACCOUNT", "1"),
+        ]);
+        let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+        let client = &server.client;
+        let second = client_of_account(&server, "second").await;
+        let third = client_of_account(&server, "third").await;
+        let fourth = client_of_account(&server, "fourth").await;
+        let done = client.charge("done").await;
+        assert_eq!(done.status, 201);
+
+        let mut stuck = vec![send_stuck(client, "stuck-1")];
+        pause.is_reached().await;
+        assert_is_shed(client, "key-1").await;
+        assert_eq!(
+            second.charge("key-1").await.status,
+            201,
+            "others are served"
+        );
+
+        stuck.push(send_stuck(&second, "stuck-2"));
+        pause.is_reached_by(2).await;
+        stuck.push(send_stuck(&third, "stuck-3"));
+        pause.is_reached_by(3).await;
+        assert_is_shed(client, "key-1").await;
+        assert_is_shed(&fourth, "key-1").await;
+        for _ in 0..3 {
+            client.charge("done").await.assert_replays(&done);
+        }
+        let reused = client.post("/charges", "done", &another_charge()).await;
+        assert_eq!(reused.code(), "idempotency_key_reused");
+        let duplicate = client.charge("stuck-1").await;
+        assert_eq!(duplicate.code(), "idempotency_key_in_use", "it is followed");
+        let path = format!("/charges/{}", done.id());
+        assert_eq!(client.get(&path).await.status, 200);
+        assert_eq!(client.get("/charges").await.status, 200);
+        let shed = client.get("/idempotency-keys/key-1").await;
+        assert_eq!(shed.status, 404, "nothing is stored");
+
+        let scrape = Scrape::of(&scraper).await;
+        for (scope, expected) in [("account", 2.0), ("all", 1.0)] {
+            let series = format!("charge_once_shed_requests_total{{scope=\"{scope}\"}}");
+            assert_eq!(scrape.value(&series), expected, "{}", scrape.text);
+        }
+
+        pause.release().await;
+        for answer in stuck {
+            assert_eq!(answer.await.unwrap().status, 201);
+        }
+        for client in [client, &fourth] {
+            let retried = client.charge("key-1").await;
+            assert!(retried.status == 201 && !retried.is_replay(), "{retried:?}");
+        }
+        assert_eq!(server.database.charges().await, 7);
+        assert_eq!(server.database.records().await, 7);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_at_once_when_the_database_says_nothing() {
+    let database = TestDatabase::create().await;
+    let proxy = PostgresProxy::in_front_of(&database.url).await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
+    let variables = with(&[("IN_PROGRESS_LIMIT", "1")]);
+    let server = TestServer::start_through(database, &proxy.url, &variables).await;
+    let stuck = send_stuck(&server.client, "stuck-1");
+    pause.is_reached().await;
+    proxy.inject(NetworkFault::Stalled);
+    let mut refused = JoinSet::new();
+    for number in 0..50 {
+        let client = server.client.clone();
+        refused.spawn(async move { assert_is_shed(&client, &format!("key-{number}")).await });
+    }
+    while let Some(ended) = refused.join_next().await {
+        ended.unwrap();
+    }
+    stuck.abort();
+}
+
+#[tokio::test]
+async fn reads_have_a_connection_however_many_requests_wait_for_locks() {
+    let database = TestDatabase::create().await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
+    let variables = with(&[("POOL_CONNECTIONS", "4"), ("WORKERS", "1")]);
+    let server = TestServer::start_on(database, &variables).await;
+    let client = &server.client;
+    let done = client.charge("done").await;
+    let stuck =
+        ["stuck-1", "stuck-2", "stuck-3", "stuck-4", "stuck-5"].map(|key| send_stuck(client, key));
+    pause.is_reached_by(3).await;
+    client.let_earlier_requests_arrive().await;
+    for _ in 0..10 {
+        let path = format!("/charges/{}", done.id());
+        assert_eq!(client.get(&path).await.status, 200);
+    }
+    pause.release().await;
+    for answer in stuck {
+        // Those that waited for a connection may have given up.
+        let status = answer.await.unwrap().status.as_u16();
+        assert!([201, 503].contains(&status), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_checkout_counts_once_and_none_of_its_steps_is_refused() {
+    let server = TestServer::start_with(&[("IN_PROGRESS_LIMIT", "1")]).await;
+    stock(&server.client, "mug", 2).await;
+    let made = server.client.post("/checkouts", "key-1", &checkout()).await;
+    assert_eq!(made.status, 201, "{}", made.json());
+    assert_eq!(made.json()["status"], json!("completed"));
+}
