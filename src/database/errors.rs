@@ -1,5 +1,6 @@
 //! Why the database can't be used: at the start, by a read, and by a write.
 
+use super::FIRST_CONNECTION_LIMIT;
 use crate::idempotency::Failure;
 
 /// Why the database can't be used at the start. Messages are for the person who starts it.
@@ -21,6 +22,29 @@ pub enum StartError {
     Silent {
         /// How long it was waited for.
         seconds: u64,
+    },
+    /// A pooler that doesn't know what connections ask for.
+    #[error(
+        "a connection pooler in front of the database refuses what connections ask for at their start: \
+         {0}. With PgBouncer, set ignore_startup_parameters = extra_float_digits, options and \
+         pool_mode = session; docs/deployment.md says what else"
+    )]
+    StartupRefused(#[source] sqlx::Error),
+    /// A pooler that gives each transaction another session.
+    #[error(
+        "a connection pooler in front of the database shares sessions among clients: the prepared \
+         statements, locks and time limits of one would be another's. With PgBouncer, set \
+         pool_mode = session for this database, or connect without the pooler"
+    )]
+    SharedSessions,
+    /// A pooler that drops what connections ask for.
+    #[error(
+        "a connection pooler in front of the database drops what charge-once asks for at the start of \
+         each connection. Set it for the role: {remedy}"
+    )]
+    NotPinned {
+        /// Statements that do.
+        remedy: String,
     },
     /// A server that can lose what it acknowledged.
     #[error(
@@ -51,6 +75,26 @@ pub enum StartError {
     /// Not migrated, and not allowed to.
     #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
     SchemaNotCurrent,
+}
+
+impl StartError {
+    /// Why there is no connection.
+    pub(super) fn of_connection(error: sqlx::Error) -> Self {
+        let is_refused = error
+            .as_database_error()
+            .is_some_and(|error| error.message().contains("unsupported startup parameter"));
+        match is_refused {
+            true => Self::StartupRefused(error),
+            false => Self::Unreachable(error),
+        }
+    }
+
+    /// No answer for as long as a start waits.
+    pub(super) fn silent() -> Self {
+        Self::Silent {
+            seconds: FIRST_CONNECTION_LIMIT.as_secs(),
+        }
+    }
 }
 
 /// Why a read failed.

@@ -9,6 +9,7 @@ pub mod embedded;
 mod errors;
 mod fitness;
 pub mod migrations;
+mod pooler;
 
 use std::{
     future::Future,
@@ -160,6 +161,10 @@ impl Database {
         until: Instant,
     ) -> Result<(), StartError> {
         let mut connection = self.first_connection(when_refused, until).await?;
+        let limits = session_limits(&config.timeouts);
+        let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
+        let looked = tokio::time::timeout_at(until, looking).await;
+        looked.unwrap_or(Err(StartError::silent()))?;
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
         if config.migrate_on_start {
@@ -343,15 +348,11 @@ impl Database {
             let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(error)) => error,
-                Err(_) => {
-                    return Err(StartError::Silent {
-                        seconds: limit.as_secs(),
-                    });
-                }
+                Err(_) => return Err(StartError::silent()),
             };
             let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
             if is_late || !may_be_starting(&error, when_refused) {
-                return Err(StartError::Unreachable(error));
+                return Err(StartError::of_connection(error));
             }
             if !is_told {
                 tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
@@ -384,13 +385,16 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
 
 /// Pins what the promise rests on, and this program's name and time zone.
 fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptions {
-    let limits = SessionLimits {
-        statement: timeouts.statement,
-        idle_in_transaction: timeouts.idle_in_transaction,
-    };
-    idempotency::pin_session(options, limits)
+    idempotency::pin_session(options, session_limits(timeouts))
         .application_name("charge-once")
         .options([("TimeZone", "UTC")])
+}
+
+fn session_limits(timeouts: &Timeouts) -> SessionLimits {
+    SessionLimits {
+        statement: timeouts.statement,
+        idle_in_transaction: timeouts.idle_in_transaction,
+    }
 }
 
 async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {

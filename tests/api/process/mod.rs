@@ -4,6 +4,7 @@ mod first_use;
 mod logs;
 mod metrics;
 mod operator;
+mod pgbouncer;
 mod program;
 mod request_lines;
 mod roles;

@@ -14,6 +14,7 @@ pub mod http_proxy;
 pub mod metrics;
 pub mod openapi;
 pub mod pause_point;
+pub mod pgbouncer;
 pub mod postgres_proxy;
 pub mod processor;
 pub mod program;

@@ -1,0 +1,138 @@
+//! Whether a connection is a session of PostgreSQL's own, with what was asked of it at its start.
+//!
+//! A connection pooler between may give each transaction another session, and drop what a connection asks
+//! for. Prepared statements, the locks of migrations and time limits would then be another client's, or none.
+//!
+//! Promise: the start says so before anything relies on it. Only simple queries are sent, because a prepared
+//! statement would fail first.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
+use uuid::Uuid;
+
+use super::StartError;
+use crate::idempotency::{self, SessionLimits};
+
+/// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could give one
+/// of them another session than the one that was marked, and the second none but that one.
+const OTHERS: usize = 2;
+
+/// Refuses a pooler that shares sessions, and one that dropped the pinned settings.
+pub(super) async fn ensure_own_session(
+    connection: &mut PgConnection,
+    options: &PgConnectOptions,
+    limits: SessionLimits,
+) -> Result<(), StartError> {
+    let is_own = is_own_session(connection, options).await;
+    if !is_own.map_err(StartError::Unreachable)? {
+        return Err(StartError::SharedSessions);
+    }
+    let dropped = dropped_settings(connection, limits).await;
+    let dropped = dropped.map_err(StartError::Unreachable)?;
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    let role = options.get_username().replace('"', "\"\"");
+    let statements = dropped
+        .iter()
+        .map(|(name, needed)| format!("ALTER ROLE \"{role}\" SET {name} = '{needed}';"));
+    Err(StartError::NotPinned {
+        remedy: statements.collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// Marks the session, and looks whether others see the mark, or this connection does not.
+async fn is_own_session(
+    connection: &mut PgConnection,
+    options: &PgConnectOptions,
+) -> Result<bool, sqlx::Error> {
+    let mark = Uuid::now_v7().to_string();
+    let set = AssertSqlSafe(format!("SET charge_once.session = '{mark}'"));
+    sqlx::raw_sql(set).execute(&mut *connection).await?;
+    let mut others = Vec::new();
+    let mut is_own = true;
+    while is_own && others.len() < OTHERS {
+        let mut other = PgConnection::connect_with(options).await?;
+        match sqlx::raw_sql("BEGIN").execute(&mut other).await {
+            Ok(_) => {}
+            // With pool_mode = statement, PgBouncer refuses transactions.
+            Err(sqlx::Error::Database(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let theirs = mark_of(&mut other).await?;
+        let ours = mark_of(connection).await?;
+        is_own = theirs.as_ref() != Some(&mark) && ours.as_ref() == Some(&mark);
+        others.push(other);
+    }
+    for mut other in others {
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await?;
+        other.close().await?;
+    }
+    Ok(is_own)
+}
+
+async fn mark_of(connection: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    let look = sqlx::raw_sql("SELECT current_setting('charge_once.session', true)");
+    look.fetch_one(connection).await?.try_get(0)
+}
+
+/// The pinned settings that the session doesn't have, with the values that it should.
+async fn dropped_settings(
+    connection: &mut PgConnection,
+    limits: SessionLimits,
+) -> Result<Vec<(String, String)>, sqlx::Error> {
+    let asked = idempotency::pin_session(PgConnectOptions::new_without_pgpass(), limits);
+    let mut dropped = Vec::new();
+    for (name, needed) in settings(asked.get_options().unwrap_or_default()) {
+        // In the unit that the setting is pinned in: milliseconds.
+        let look = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
+        let look = sqlx::raw_sql(AssertSqlSafe(look));
+        let found: String = look.fetch_one(&mut *connection).await?.try_get(0)?;
+        if found != needed {
+            dropped.push((name, needed));
+        }
+    }
+    Ok(dropped)
+}
+
+/// Reads `-c name=value -c name=value`, in which a backslash escapes the next character.
+fn settings(options: &str) -> Vec<(String, String)> {
+    let settings = options.split("-c ").filter_map(|one| {
+        let (name, value) = one.split_once('=')?;
+        let mut unescaped = String::new();
+        let mut characters = value.trim_end().chars();
+        while let Some(character) = characters.next() {
+            match character {
+                '\\' => unescaped.extend(characters.next()),
+                other => unescaped.push(other),
+            }
+        }
+        Some((name.to_owned(), unescaped))
+    });
+    settings.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_pinned_settings_are_read_as_they_were_written() {
+        let limits = SessionLimits {
+            statement: Duration::from_secs(3),
+            idle_in_transaction: Duration::from_secs(6),
+        };
+        let asked = idempotency::pin_session(PgConnectOptions::new_without_pgpass(), limits);
+        let found = settings(asked.get_options().unwrap_or_default());
+        for (name, value) in [
+            ("synchronous_commit", "on"),
+            ("default_transaction_isolation", "read committed"),
+            ("statement_timeout", "3000"),
+            ("idle_in_transaction_session_timeout", "6000"),
+        ] {
+            assert!(found.contains(&(name.into(), value.into())), "{found:?}");
+        }
+        assert_eq!(found.len(), 6, "{found:?}");
+    }
+}
