@@ -26,11 +26,11 @@ use opentelemetry_sdk::{
     trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider},
 };
 use tokio::runtime::Handle;
-use tracing::{Metadata, Span, Subscriber};
+use tracing::{Metadata, Span, Subscriber, subscriber::Interest};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::{
     Layer,
-    filter::{LevelFilter, filter_fn},
+    filter::{LevelFilter, dynamic_filter_fn},
     registry::LookupSpan,
 };
 
@@ -138,7 +138,16 @@ impl Export {
             .with_target(false)
             .with_tracked_inactivity(false)
             .with_context_activation(false)
-            .with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::DEBUG))
+            .with_filter(
+                // "Always" would be cached where log lines say the same. The registry then takes what was
+                // decided about whatever was asked for before: a span would be lost now and then.
+                dynamic_filter_fn(|metadata, _| is_traced(metadata))
+                    .with_callsite_filter(|metadata| match is_traced(metadata) {
+                        true => Interest::sometimes(),
+                        false => Interest::never(),
+                    })
+                    .with_max_level_hint(LevelFilter::DEBUG),
+            )
     }
 
     /// Sends what has not been sent. Blocks, for some seconds at most.
