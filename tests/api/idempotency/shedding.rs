@@ -116,7 +116,7 @@ async fn a_refusal_is_at_once_when_the_database_says_nothing() {
     let database = TestDatabase::create().await;
     let proxy = PostgresProxy::in_front_of(&database.url).await;
     let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
-    let variables = with(&[("IN_PROGRESS_LIMIT", "1")]);
+    let variables = with(&[("IN_PROGRESS_LIMIT", "1"), ("POOL_WAIT", "5s")]);
     let server = TestServer::start_through(database, &proxy.url, &variables).await;
     let stuck = send_stuck(&server.client, "stuck-1");
     pause.is_reached().await;
