@@ -17,6 +17,9 @@ use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{EmbeddedPostgres, Settings};
 
+/// Many tests run at a time, and each may have several servers with a pool of their own.
+const CONNECTIONS: &str = "300";
+
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
 /// `tokio::sync::OnceCell` for all tests of a process.
 #[derive(Debug)]
@@ -73,7 +76,9 @@ async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
     // PostgreSQL's user has to enter it where this process runs as root.
     std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
     watch_over(&folder)?;
-    let postgres = EmbeddedPostgres::start(Settings::new(name, folder.join("data"))).await?;
+    let mut settings = Settings::new(name, folder.join("data"));
+    settings.parameters = vec![("max_connections".into(), CONNECTIONS.into())];
+    let postgres = EmbeddedPostgres::start(settings).await?;
     Ok(Throwaway { postgres })
 }
 
