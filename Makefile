@@ -42,6 +42,12 @@ test-alone: ## run the tests of the API again, with a transaction for each reque
 	@scripts/install-prometheus
 	TEST_SHORTCUTS=off cargo test --locked --test api
 
+.PHONY: alert-test
+alert-test: ## make the fault of every alert, and see the alert fire in Prometheus
+	@scripts/install-postgres
+	@scripts/install-prometheus
+	cargo test --locked --test api -- --ignored every_alert_fires
+
 .PHONY: schema-test
 schema-test: ## check the server against the OpenAPI document, with Schemathesis
 	@scripts/install-postgres
