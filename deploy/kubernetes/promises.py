@@ -48,12 +48,14 @@ def main() -> None:
               for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert probes == {"startupProbe": "/livez", "livenessProbe": "/livez",
                       "readinessProbe": "/readyz"}
-    [port] = container["ports"]
+    port, metrics = container["ports"]
     environment = {one["name"]: one.get("value") for one in container["env"]}
     assert environment["BIND_ADDRESS"].endswith(f":{port['containerPort']}")
-    assert service["ports"][0]["targetPort"] == port["name"]
+    assert environment["METRICS_ADDRESS"].endswith(f":{metrics['containerPort']}")
+    assert [one["targetPort"] for one in service["ports"]] == [port["name"]]
     assert environment["MIGRATE_ON_START"] == "false", "the Job migrates, as another role"
-    pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    # No command: the image has none but charge-once.
+    pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     drain = int(environment["DRAIN_TIMEOUT"].removesuffix("s"))
     assert template["spec"]["terminationGracePeriodSeconds"] > pause + drain
 
