@@ -4,6 +4,8 @@
 //! of their own, so a subscriber can take them and leave the log lines, or the other way round. A span
 //! that no subscriber takes costs one atomic read, and allocates nothing.
 
+use std::future::Future;
+
 use tracing::Span;
 
 pub(crate) use tracing::Instrument;
@@ -25,6 +27,17 @@ macro_rules! trace_span {
     };
 }
 pub(crate) use trace_span;
+
+/// Takes a step inside its span, which then says how the step ended: `None` is a failure.
+pub(crate) async fn step<T>(
+    span: Span,
+    step: impl Future<Output = T>,
+    how: impl FnOnce(&T) -> Option<&'static str>,
+) -> T {
+    let ended = step.instrument(span.clone()).await;
+    end(span, how(&ended));
+    ended
+}
 
 /// Ends a span, and says how its step ended: `None` is a failure.
 pub(crate) fn end(span: Span, how: Option<&'static str>) {

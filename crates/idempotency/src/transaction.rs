@@ -21,7 +21,7 @@ use crate::{
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Conclusion, Leadership},
     jittered, reply,
-    trace::{self, Instrument, trace_span},
+    trace::{self, trace_span},
 };
 
 /// How often a whole transaction may run: once, and twice more where its record vanished between
@@ -158,25 +158,26 @@ impl Idempotency {
             None => claim::BEGIN_BRIEFLY,
         };
         let began = Instant::now();
-        let span = trace_span!("claim");
-        let beginning = connection.begin_with(begin).instrument(span.clone());
-        let mut tx = beginning.await.map_err(|error| {
-            trace::end(span.clone(), None);
-            // Nothing has been done. Another connection may be alive.
-            self.pool.distrust();
-            Failure {
-                run_again: RunAgain::AtOnce,
-                ..error.into()
-            }
-        })?;
-
-        let claiming = Instant::now();
-        let claimed = claim::claim(&mut tx, request, self.retention);
-        let claimed = claimed.instrument(span.clone()).await;
-        trace::end(span, claimed.as_ref().ok().map(Claim::name));
-        let claimed = claimed?;
-        let is_held = matches!(claimed, Claim::HeldElsewhere);
-        self.pool.observer().claimed(claiming.elapsed(), is_held);
+        let claiming = async {
+            let mut tx = connection.begin_with(begin).await.map_err(|error| {
+                // Nothing has been done. Another connection may be alive.
+                self.pool.distrust();
+                Failure {
+                    run_again: RunAgain::AtOnce,
+                    ..error.into()
+                }
+            })?;
+            let claiming = Instant::now();
+            let claimed = claim::claim(&mut tx, request, self.retention).await?;
+            let is_held = matches!(claimed, Claim::HeldElsewhere);
+            self.pool.observer().claimed(claiming.elapsed(), is_held);
+            Ok((tx, claimed))
+        };
+        let how = |claimed: &Result<(_, Claim), Failure>| match claimed {
+            Ok((_, claimed)) => Some(claimed.name()),
+            Err(_) => None,
+        };
+        let (mut tx, claimed) = trace::step(trace_span!("claim"), claiming, how).await?;
         drop(patient);
         let found = match claimed {
             Claim::Mine => None,
@@ -197,11 +198,8 @@ impl Idempotency {
 
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
         leadership.executing();
-        let span = trace_span!("work");
-        let worked = work.work(&mut tx, request, began);
-        let worked = worked.instrument(span.clone()).await;
-        trace::end(span, how_work_ended(&worked));
-        let worked = match worked {
+        let working = work.work(&mut tx, request, began);
+        let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,
             Err(Rejection::Refused(reply)) => {
                 sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
@@ -233,9 +231,8 @@ impl Idempotency {
         };
 
         committing.store(true, Ordering::Relaxed);
-        let span = trace_span!("commit");
-        let committed = tx.commit().instrument(span.clone()).await;
-        trace::end(span, committed.is_ok().then_some("committed"));
+        let how = |committed: &Result<_, _>| committed.is_ok().then_some("committed");
+        let committed = trace::step(trace_span!("commit"), tx.commit(), how).await;
         committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(Some(outcome))

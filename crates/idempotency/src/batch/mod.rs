@@ -36,7 +36,7 @@ use crate::{
     Command, Failure, Idempotency, Outcome, Rejection, Request, conclude,
     in_flight::{Conclusion, Leadership},
     observer::Unobserved,
-    trace::{self, Instrument, trace_span},
+    trace::{self, trace_span},
 };
 use alone::{Alone, Cause};
 use member::{Ended, Member};
@@ -179,9 +179,7 @@ impl<R: Rows> Batches<R> {
                 let full = "too many requests wait for a batch";
                 return Conclusion::Failed(Failure::unavailable(full));
             }
-            let answered = answered.instrument(span.clone()).await;
-            trace::end(span, how_batch_ended(&answered));
-            match answered {
+            match trace::step(span, answered, how_batch_ended).await {
                 Ok(Ended::Concluded(conclusion)) => return conclusion,
                 Ok(Ended::Undecided) => {
                     self.observer.ran_alone(RanAlone::Undecided);

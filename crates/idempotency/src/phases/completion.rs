@@ -17,7 +17,7 @@ use crate::{
     Failure, FailureKind, RunAgain,
     connection::begin,
     reply,
-    trace::{self, Instrument, trace_span},
+    trace::{self, trace_span},
 };
 
 /// The first pause before an outcome that could not be written is written again, and the longest:
@@ -42,24 +42,26 @@ impl<E: ExternalEffect> Phases<E> {
             let late = "too little of the lease is left to ask for the effect";
             CallOutcome::NotExecuted(Failure::unavailable(late))
         } else {
+            let calling = async {
+                let call = self.effect.call(&leased.operation, leased.leased_until);
+                let called = tokio::time::timeout(call_limit, call).await;
+                called.unwrap_or_else(|_| {
+                    let silent = "no answer about the effect in time, the outcome is unknown";
+                    CallOutcome::Unknown(Failure::unavailable(silent))
+                })
+            };
             let span = trace_span!("call", "idempotency.kind" = E::KIND);
-            let call = self.effect.call(&leased.operation, leased.leased_until);
-            let called = tokio::time::timeout(call_limit, call.instrument(span.clone()));
-            let called = called.await.unwrap_or_else(|_| {
-                let silent = "no answer about the effect in time, the outcome is unknown";
-                CallOutcome::Unknown(Failure::unavailable(silent))
-            });
-            let is_answered = matches!(called, CallOutcome::Answered(_));
-            trace::end(span, is_answered.then_some("answered"));
-            called
+            let how = |called: &_| match called {
+                CallOutcome::Answered(_) => Some("answered"),
+                CallOutcome::NotExecuted(_) | CallOutcome::Unknown(_) => None,
+            };
+            trace::step(span, calling, how).await
         };
         let answer = CallAnswer::from(&called);
         self.observer.called(E::KIND, asked.elapsed(), answer);
         let span = trace_span!("complete", "idempotency.kind" = E::KIND);
-        let completed = self.complete(&leased, &called).instrument(span.clone());
-        let completed = completed.await;
-        trace::end(span, completed.as_ref().ok().map(CompletionOutcome::name));
-        match completed {
+        let how = |completed: &Result<_, _>| completed.as_ref().ok().map(CompletionOutcome::name);
+        match trace::step(span, self.complete(&leased, &called), how).await {
             Ok(completed) => {
                 if let CompletionOutcome::Completed(record) = &completed {
                     self.observer.completed(E::KIND, record.reply.status);

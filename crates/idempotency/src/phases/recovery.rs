@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Failure, FailureKind, NO_ACCOUNT,
     connection::begin,
-    trace::{self, Instrument, trace_span},
+    trace::{self, trace_span},
 };
 
 impl<E: ExternalEffect> Phases<E> {
@@ -61,12 +61,8 @@ impl<E: ExternalEffect> Phases<E> {
             }
         };
         let span = trace_span!("recover", "idempotency.kind" = E::KIND);
-        let completed = self
-            .call_and_complete(leased)
-            .instrument(span.clone())
-            .await;
-        trace::end(span, Some(completed.name()));
-        match completed {
+        let completing = self.call_and_complete(leased);
+        match trace::step(span, completing, |completed| Some(completed.name())).await {
             CompletionOutcome::Completed(record) => {
                 let status = record.reply.status;
                 tracing::info!(%operation, status, "completed an abandoned operation");
