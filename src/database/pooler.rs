@@ -6,6 +6,8 @@
 //! Promise: the start says so before anything relies on it. Only simple queries are sent, because a prepared
 //! statement would fail first.
 
+use std::collections::HashMap;
+
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
 
@@ -79,60 +81,23 @@ async fn mark_of(connection: &mut PgConnection) -> Result<Option<String>, sqlx::
 async fn dropped_settings(
     connection: &mut PgConnection,
     limits: SessionLimits,
-) -> Result<Vec<(String, String)>, sqlx::Error> {
-    let asked = idempotency::pin_session(PgConnectOptions::new_without_pgpass(), limits);
-    let mut dropped = Vec::new();
-    for (name, needed) in settings(asked.get_options().unwrap_or_default()) {
-        // In the unit that the setting is pinned in: milliseconds.
-        let look = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
-        let look = sqlx::raw_sql(AssertSqlSafe(look));
-        let found: String = look.fetch_one(&mut *connection).await?.try_get(0)?;
-        if found != needed {
-            dropped.push((name, needed));
-        }
-    }
-    Ok(dropped)
-}
-
-/// Reads `-c name=value -c name=value`, in which a backslash escapes the next character.
-fn settings(options: &str) -> Vec<(String, String)> {
-    let settings = options.split("-c ").filter_map(|one| {
-        let (name, value) = one.split_once('=')?;
-        let mut unescaped = String::new();
-        let mut characters = value.trim_end().chars();
-        while let Some(character) = characters.next() {
-            match character {
-                '\\' => unescaped.extend(characters.next()),
-                other => unescaped.push(other),
-            }
-        }
-        Some((name.to_owned(), unescaped))
-    });
-    settings.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn the_pinned_settings_are_read_as_they_were_written() {
-        let limits = SessionLimits {
-            statement: Duration::from_secs(3),
-            idle_in_transaction: Duration::from_secs(6),
-        };
-        let asked = idempotency::pin_session(PgConnectOptions::new_without_pgpass(), limits);
-        let found = settings(asked.get_options().unwrap_or_default());
-        for (name, value) in [
-            ("synchronous_commit", "on"),
-            ("default_transaction_isolation", "read committed"),
-            ("statement_timeout", "3000"),
-            ("idle_in_transaction_session_timeout", "6000"),
-        ] {
-            assert!(found.contains(&(name.into(), value.into())), "{found:?}");
-        }
-        assert_eq!(found.len(), 6, "{found:?}");
-    }
+) -> Result<Vec<(&'static str, String)>, sqlx::Error> {
+    let pinned = idempotency::pinned_settings(limits);
+    let names = pinned.each_ref().map(|(name, _)| format!("'{name}'"));
+    // Times are in milliseconds here, as they are pinned.
+    let look = format!(
+        "SELECT name, setting FROM pg_settings WHERE name IN ({})",
+        names.join(", ")
+    );
+    let rows = sqlx::raw_sql(AssertSqlSafe(look))
+        .fetch_all(connection)
+        .await?;
+    let found = rows
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    let found = found.collect::<Result<HashMap<String, String>, sqlx::Error>>()?;
+    let dropped = pinned
+        .into_iter()
+        .filter(|(name, needed)| found.get(*name) != Some(needed));
+    Ok(dropped.collect())
 }

@@ -44,8 +44,13 @@ impl Default for SessionLimits {
 /// is on disk when it is acknowledged, a new statement sees what has been committed, and no wait is
 /// endless.
 pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
+    options.options(pinned_settings(limits))
+}
+
+/// What [`pin_session`] asks for: names of settings and their values, times in milliseconds.
+pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
-    options.options([
+    [
         ("synchronous_commit", "on".to_owned()),
         ("default_transaction_isolation", "read committed".to_owned()),
         ("default_transaction_read_only", "off".to_owned()),
@@ -55,7 +60,7 @@ pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnec
             "idle_in_transaction_session_timeout",
             milliseconds(limits.idle_in_transaction),
         ),
-    ])
+    ]
 }
 
 /// Opens a transaction with what the promise rests on, whatever the session's defaults are: a
