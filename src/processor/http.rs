@@ -4,10 +4,10 @@
 //! executed" means that not one byte of the instruction can have been sent, or that the processor
 //! itself said so about this key.
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use charge_once_client::transport::{TlsError, http_client_builder};
+use charge_once_client::transport::{TlsError, explain, http_client_builder, read_body};
 use chrono::{DateTime, Utc};
 use reqwest::{Method, StatusCode, Url};
 use tokio::{runtime::Handle, time::Instant};
@@ -276,14 +276,10 @@ fn never_left(error: &reqwest::Error) -> bool {
 
 /// Reads a reply's body, up to [`REPLY_LIMIT`]. The request's time limit covers it.
 async fn read(mut response: reqwest::Response) -> Attempt {
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Attempt::Replied(response.status(), body),
-            Ok(Some(chunk)) if body.len() + chunk.len() <= REPLY_LIMIT => body.extend(chunk),
-            Ok(Some(_)) => return Attempt::Broken("the reply is too large".to_owned()),
-            Err(error) => return Attempt::Broken(text(error)),
-        }
+    match read_body(&mut response, REPLY_LIMIT).await {
+        Ok(Some(body)) => Attempt::Replied(response.status(), body),
+        Ok(None) => Attempt::Broken("the reply is too large".to_owned()),
+        Err(error) => Attempt::Broken(text(error)),
     }
 }
 
@@ -331,15 +327,7 @@ fn classify(key: Uuid, attempt: Attempt) -> InstructionOutcome {
 
 /// An error with its causes, without the URL, which may hold a password.
 fn text(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
+    explain(&error.without_url())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::{
     vec,
 };
 
-use charge_once_client::transport::{TlsError, tls_config};
+use charge_once_client::transport::{TlsError, causes, tls_config};
 use futures_util::future::{BoxFuture, Either, select};
 use http_body_util::Full;
 use hyper::{
@@ -266,12 +266,6 @@ fn explain_exchange(error: &hyper::Error) -> &'static str {
     } else {
         "connection lost"
     }
-}
-
-fn causes<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
-    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// Resolves a name once, and gives the checked addresses to the connector. A hostile name server

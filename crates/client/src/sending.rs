@@ -3,7 +3,7 @@
 //! Promise: every attempt is the same bytes under the same key. Only a 2xx or a refusal that
 //! decides all attempts is returned as an outcome; no error of the network is.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use reqwest::{
     Method,
@@ -16,6 +16,7 @@ use super::{
     error::{AttemptFailure, Error, GaveUp, Reason, Refusal},
     operation::{self, Operation},
     retry::{Verdict, retry_after, verdict},
+    transport::causes,
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -226,11 +227,9 @@ fn failure(error: reqwest::Error) -> AttemptFailure {
         "the answer was lost"
     };
     let mut why = what.to_owned();
-    // The causes without the URL.
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        why.push_str(&format!(": {source}"));
-        cause = source.source();
+    // The first one has the URL.
+    for cause in causes(&error).skip(1) {
+        why.push_str(&format!(": {cause}"));
     }
     if not_connected {
         AttemptFailure::NotConnected(why)

@@ -3,13 +3,12 @@
 //! Promise: a collector that fails costs a log line a minute, which never shows what was sent to it.
 
 use std::{
-    error::Error,
     pin::Pin,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use charge_once_client::transport::http_client_builder;
+use charge_once_client::transport::{explain, http_client_builder, read_body};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use tokio::runtime::Handle;
 
@@ -53,7 +52,7 @@ impl Collector {
         match &answered {
             Ok(answer) if answer.status().is_success() => self.works_again(),
             Ok(answer) => self.fails(&format!("the collector answered {}", answer.status())),
-            Err(error) => self.fails(&text(&**error)),
+            Err(error) => self.fails(&explain(&**error)),
         }
         answered
     }
@@ -98,26 +97,12 @@ async fn exchange(
         .execute(request)
         .await
         .map_err(reqwest::Error::without_url)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
+    let body = read_body(&mut response, ANSWER_MAX)
         .await
         .map_err(reqwest::Error::without_url)?
-    {
-        if body.len() + chunk.len() > ANSWER_MAX {
-            return Err("the collector's answer is too large".into());
-        }
-        body.extend_from_slice(&chunk);
-    }
+        .ok_or("the collector's answer is too large")?;
     let mut answer = Response::new(Bytes::from(body));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = std::mem::take(response.headers_mut());
     Ok(answer)
-}
-
-/// An error with its causes.
-fn text(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    let causes: Vec<_> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
 }
