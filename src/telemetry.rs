@@ -50,17 +50,13 @@ pub fn start(
         // For both at once, so that what is in no line costs nothing.
         tracing_subscriber::registry()
             .with(chosen)
-            .with(filter_fn(|metadata| {
-                may_be_logged(metadata) && !traces::is_of_traces_only(metadata)
-            }))
+            .with(filter_fn(may_be_logged))
             .with(lines(log))
             .init();
         return Ok(None);
     };
     let export = Export::prepare(traces, runtime)?;
-    let logged = chosen.and(filter_fn(|metadata| {
-        may_be_logged(metadata) && !traces::is_of_traces_only(metadata)
-    }));
+    let logged = chosen.and(filter_fn(may_be_logged));
     let calls = filter_fn(traces::is_call).with_max_level_hint(LevelFilter::DEBUG);
     tracing_subscriber::registry()
         .with(lines(log).with_filter(logged.or(calls)))
@@ -85,12 +81,12 @@ where
 /// statements, without the values bound to them.
 const DETAILED: [&str; 2] = ["charge_once", "sqlx"];
 
-/// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks.
+/// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks. Spans that are
+/// made for traces are in no line.
 fn may_be_logged(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO
-        || DETAILED
-            .iter()
-            .any(|crate_name| metadata.target().starts_with(crate_name))
+    let is_detailed = |name: &&str| metadata.target().starts_with(name);
+    let is_line = *metadata.level() <= Level::INFO || DETAILED.iter().any(is_detailed);
+    is_line && !traces::is_of_traces_only(metadata)
 }
 
 /// What load balancers and container engines ask every few seconds.

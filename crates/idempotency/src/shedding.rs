@@ -29,8 +29,8 @@ const LOOK_UPS_MAX: usize = 32;
 /// and each look that is cut off costs a connection.
 const NO_LOOK_UPS_FOR: Duration = Duration::from_secs(1);
 
-/// How many requests may be in progress in this process, duplicates not counted: those that execute, wait for
-/// a batch or a connection, or ask another service.
+/// How many requests may be in progress in this process, from the moment that they begin to wait for a connection
+/// until they have an outcome. Duplicates are not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InProgressLimits {
     /// Of one account.

@@ -42,7 +42,7 @@ const HASTE: u32 = 50;
 /// How long alerts may take to fire: the slowest waits for 24 seconds, after a window of 18.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Few connections for each server: there are nine, and the PostgreSQL of all tests accepts a hundred.
+/// Few connections for each server: there are nine, in front of a PostgreSQL that other tests use too.
 const MODEST: &[(&str, &str)] = &[("POOL_CONNECTIONS", "3"), ("BATCH_CONNECTIONS", "1")];
 
 const HEALTHY: &str = "charge-once-healthy";

@@ -35,7 +35,7 @@ impl Shop {
         let variables = quick_but(&[
             ("PROCESSOR_URL", &url),
             ("PROCESSOR_TIMEOUT", "3s"),
-            // The PostgreSQL of all tests accepts a hundred.
+            // PostgreSQL has all tests' connections.
             ("POOL_CONNECTIONS", "5"),
             ("EXPIRY_SWEEP_INTERVAL", "200ms"),
             // Whatever the other tests run with.
