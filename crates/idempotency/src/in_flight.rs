@@ -283,10 +283,11 @@ impl InFlight {
     }
 
     pub(crate) fn counts(&self) -> InFlightCounts {
-        InFlightCounts {
-            keys: *self.leaders.borrow(),
-            waiters: self.lock().seats,
-        }
+        // A borrow locks `leaders` until the end of its statement. In one statement with the lock of
+        // the map, it would wait for `join`, which waits for `leaders` while it has the map.
+        let keys = *self.leaders.borrow();
+        let waiters = self.lock().seats;
+        InFlightCounts { keys, waiters }
     }
 
     /// Ends every wait, now and from now on.
@@ -313,8 +314,9 @@ impl InFlight {
         }
     }
 
-    /// The lock is never held across an await, and no code under it panics; if it did, the map
-    /// would still be whole, and refusing every request forever would help no client.
+    /// The lock is never held across an await, and never taken by code that has borrowed `leaders`.
+    /// No code under it panics; if it did, the map would still be whole, and refusing every request
+    /// forever would help no client.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -581,5 +583,37 @@ mod tests {
         assert_eq!(others + SEATS_PER_ACCOUNT, SEATS);
         drop(kept);
         assert_eq!(in_flight.counts().waiters, 0);
+    }
+
+    /// Two locks that are taken in different orders by two threads stop both for ever.
+    #[test]
+    fn counting_never_stops_a_request() {
+        const ROUNDS: u128 = 100_000;
+        let in_flight = InFlight::new();
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let work = |account: u128| {
+            let (in_flight, ended) = (in_flight.clone(), ended.clone());
+            std::thread::spawn(move || {
+                let request = request(account, "a");
+                for _ in 0..ROUNDS {
+                    lead(&in_flight, &request).conclude(Conclusion::Reused);
+                }
+                ended.send("a request").unwrap();
+            });
+        };
+        work(1);
+        work(2);
+        let (counting, ended) = (in_flight.clone(), ended.clone());
+        std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                assert!(counting.counts().keys <= 2);
+            }
+            ended.send("counting").unwrap();
+        });
+        for _ in 0..3 {
+            let end = has_ended.recv_timeout(std::time::Duration::from_secs(60));
+            assert!(end.is_ok(), "a thread waits for ever");
+        }
+        assert_eq!(in_flight.counts().keys, 0);
     }
 }
