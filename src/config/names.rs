@@ -10,8 +10,11 @@ use super::{
     variables::VARIABLES,
 };
 
-/// Names from this length on may differ by two letters; shorter ones only by one.
+/// Names from this length on may differ by [`ALLOWED_MAX`] letters; shorter ones only by one.
 const LONG_NAME: usize = 10;
+
+/// Letters by which a name may differ from the one that was meant.
+const ALLOWED_MAX: usize = 2;
 
 /// Records every one of `names` that is nearly a variable of ours which is itself unset.
 pub(super) fn check(source: &Source<'_>, names: impl Iterator<Item = String>) {
@@ -26,11 +29,19 @@ pub(super) fn check(source: &Source<'_>, names: impl Iterator<Item = String>) {
 
 fn meant_by(source: &Source<'_>, name: &str) -> Option<&'static str> {
     let upper = name.to_uppercase();
+    let letters = upper.chars().count();
     let candidates = VARIABLES.iter().map(|variable| variable.name);
+    // Names whose lengths differ by more can't be near. This spares most comparisons.
+    let is_near = |known: &&str| known.len().abs_diff(letters) <= ALLOWED_MAX;
     let (distance, meant) = candidates
+        .filter(is_near)
         .map(|known| (osa_distance(&upper, known), known))
         .min()?;
-    let allowed = if meant.len() < LONG_NAME { 1 } else { 2 };
+    let allowed = if meant.len() < LONG_NAME {
+        1
+    } else {
+        ALLOWED_MAX
+    };
     // The name itself, and one whose neighbor is set: that neighbor wasn't misspelled.
     let is_other = name == meant || source.optional(meant).is_some();
     (distance <= allowed && !is_other).then_some(meant)

@@ -24,7 +24,7 @@ use crate::{database::Database, domain::logged_request::LoggedRequest, store};
 pub const QUEUED_MAX: usize = 4096;
 
 /// Rows of one transaction.
-const BATCH_ROWS: usize = 500;
+pub const BATCH_ROWS: usize = 500;
 
 /// Pause between two transactions, in which the next rows gather. A page of the console is as late.
 const GATHER: Duration = Duration::from_millis(50);
