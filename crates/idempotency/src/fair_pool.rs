@@ -178,7 +178,7 @@ impl FairPlaces {
     fn place_of(&self, account: Uuid) -> Place {
         Place {
             shares: Arc::clone(&self.shares),
-            account,
+            account: Some(account),
         }
     }
 }
@@ -187,16 +187,25 @@ impl FairPlaces {
 #[derive(Debug)]
 pub(crate) struct Place {
     shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
-    account: Uuid,
+    /// Whose it is. `None`: it was given back.
+    account: Option<Uuid>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let served = lock(&self.shares).give_back(self.account, Instant::now());
-        for (account, waiter) in served {
-            let shares = Arc::clone(&self.shares);
-            // One that no longer waits gives the place back here, by dropping it.
-            drop(waiter.send(Place { shares, account }));
+        // In a loop: behind a place may be thousands that wait no longer, and each gives it back.
+        let mut given_back = Vec::from_iter(self.account.take());
+        while let Some(account) = given_back.pop() {
+            let served = lock(&self.shares).give_back(account, Instant::now());
+            for (account, waiter) in served {
+                let place = Place {
+                    shares: Arc::clone(&self.shares),
+                    account: Some(account),
+                };
+                if let Err(mut unwanted) = waiter.send(place) {
+                    given_back.extend(unwanted.account.take());
+                }
+            }
         }
     }
 }
@@ -364,6 +373,8 @@ impl<W> Shares<W> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+    use std::{future::poll_fn, task::Poll};
+
     use super::*;
 
     const MALLORY: Uuid = Uuid::from_u128(1);
@@ -378,6 +389,22 @@ mod tests {
             shares.wait(MALLORY, number);
         }
         (shares, taken)
+    }
+
+    /// Each that gave up is served and gives back, on the stack of the thread that gave back first.
+    #[tokio::test]
+    async fn a_place_finds_its_way_past_any_number_that_wait_no_longer() {
+        let places = FairPlaces::new(1, 1);
+        let taken = places.take(MALLORY).await.unwrap();
+        for account in 0..20_000 {
+            let mut gives_up = Box::pin(places.take(Uuid::from_u128(account)));
+            assert!(poll_fn(|cx| Poll::Ready(gives_up.as_mut().poll(cx).is_pending())).await);
+        }
+        let mut waits = Box::pin(places.take(ALICE));
+        assert!(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await);
+        drop(taken);
+        drop(waits.await.unwrap());
+        assert_eq!(lock(&places.shares).taken, 0);
     }
 
     fn accounts<W>(served: &[(Uuid, W)]) -> Vec<Uuid> {
