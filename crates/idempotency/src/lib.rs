@@ -222,6 +222,7 @@ impl Idempotency {
         F: Future<Output = Conclusion> + Send + 'static,
     {
         let patience = Instant::now() + request.wait;
+        let mut is_held_elsewhere = false;
         loop {
             let (conclusion, shared) = match self.in_flight.join(&request) {
                 Place::Leader(leadership) => {
@@ -242,6 +243,8 @@ impl Idempotency {
                         Verdict::StartOver => continue,
                     }
                 }
+                // It waited for another replica, and others took its place here.
+                Place::OverLimit(_) if is_held_elsewhere => return Outcome::InUse,
                 Place::OverLimit(limit) => return self.shed(&request, limit).await,
             };
             match conclusion {
@@ -260,6 +263,7 @@ impl Idempotency {
                 Conclusion::Unfinished => return Outcome::Unfinished,
                 Conclusion::Failed(failure) => return Outcome::Failed(failure),
                 Conclusion::HeldElsewhere => {
+                    is_held_elsewhere = true;
                     let again = Instant::now() + jittered(RECLAIM_PAUSE);
                     if again >= patience || !self.in_flight.pause(again).await {
                         return Outcome::InUse;

@@ -2,8 +2,8 @@
 //!
 //! Promise: a request that is refused here was never claimed, so its key is as free as before, and it is
 //! told so within [`LOOK_UP_WAIT`], however the database is doing. Duplicates of a request in progress are
-//! not counted and still follow it, and completed keys are still replayed: that takes one read, on the
-//! connection that [`FairPool`](crate::FairPool) keeps from new work.
+//! not counted and still follow it. A key that has a record is still answered by it: that takes one read, on
+//! the connection that [`FairPool`](crate::FairPool) keeps from new work, and so many read at a time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,10 +16,10 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use crate::{Failure, Idempotency, Outcome, Request, claim};
+use crate::{Failure, Idempotency, Outcome, Request, claim, in_flight::Conclusion};
 
-/// How long a request that is to be refused looks whether its key is completed. Reads take less than a
-/// hundredth of it.
+/// How long a request that is to be refused looks for a record of its key. Reads take less than a hundredth of
+/// it.
 const LOOK_UP_WAIT: Duration = Duration::from_millis(100);
 
 /// Requests that look at a time. What comes beyond them is refused without a look.
@@ -56,7 +56,7 @@ pub enum InProgressLimit {
     All,
 }
 
-/// Who may look whether its key is completed. Cheap to clone; all clones are one.
+/// Who may look for a record of its key. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(crate) struct LookUps {
     places: Arc<Semaphore>,
@@ -95,7 +95,7 @@ impl LookUps {
 
 impl Idempotency {
     /// The same, with limits on the requests in progress. Beyond them a request is answered at once with a
-    /// [`Failure`] of the kind [`Unavailable`](crate::FailureKind::Unavailable), unless its key is completed.
+    /// [`Failure`] of the kind [`Unavailable`](crate::FailureKind::Unavailable), unless its key has a record.
     /// All clones count together, and each one keeps to the limits it has.
     #[must_use]
     pub fn limited_to(self, limits: InProgressLimits) -> Self {
@@ -107,7 +107,7 @@ impl Idempotency {
 
     /// Answers a request that met a limit: from its key's record, or else with a failure.
     pub(crate) async fn shed(&self, request: &Request, limit: InProgressLimit) -> Outcome {
-        if let Some(outcome) = self.stored_outcome(request).await {
+        if let Some(outcome) = self.recorded_outcome(request).await {
             return outcome;
         }
         self.pool.observer().shed(limit);
@@ -120,8 +120,8 @@ impl Idempotency {
         Outcome::Failed(failure)
     }
 
-    /// What the key's record says, if it is completed and the database tells in time.
-    async fn stored_outcome(&self, request: &Request) -> Option<Outcome> {
+    /// What the key's record says, if there is one and the database tells in time.
+    async fn recorded_outcome(&self, request: &Request) -> Option<Outcome> {
         let place = self.look_ups.begin()?;
         let (this, wanted) = (self.clone(), request.clone());
         let look = async move {
@@ -137,7 +137,17 @@ impl Idempotency {
         // In a task of its own, as all work: a client that leaves closes no connection.
         match self.runtime.spawn(look.in_current_span()).await {
             Ok(Ok(Ok(Some(claim::Found::Completed(record))))) => Outcome::of(request, record),
-            Ok(Ok(Ok(None | Some(claim::Found::Expired | claim::Found::Unfinished(_))))) => None,
+            // The first request may be at work elsewhere, or in doubt: to say that nothing was executed
+            // would be a guess.
+            Ok(Ok(Ok(Some(claim::Found::Unfinished(row))))) => {
+                let is_reused = matches!(row.compare(request).ok()?, Conclusion::Reused);
+                Some(if is_reused {
+                    Outcome::Reused
+                } else {
+                    Outcome::InUse
+                })
+            }
+            Ok(Ok(Ok(None | Some(claim::Found::Expired)))) => None,
             Ok(Ok(Err(_)) | Err(_)) | Err(_) => {
                 self.look_ups.pause();
                 None

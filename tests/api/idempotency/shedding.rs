@@ -8,10 +8,14 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::support::{
     accounts::client_of_account,
     checkouts::{checkout, stock},
-    harness::{Answer, Client, FORGETFUL, PATIENT, TestDatabase, TestServer, another_charge},
+    harness::{
+        Answer, Client, FORGETFUL, PATIENT, ServerProcess, TestDatabase, TestServer,
+        another_charge, charge, eventually,
+    },
     metrics::Scrape,
     pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
+    processor::Processor,
 };
 
 /// What is in progress, paused in the database.
@@ -153,6 +157,73 @@ async fn reads_have_a_connection_however_many_requests_wait_for_locks() {
         // Those that waited for a connection may have given up.
         let status = answer.await.unwrap().status.as_u16();
         assert!([201, 503].contains(&status), "{status}");
+    }
+}
+
+/// A record without an outcome belongs to a request that may have been executed.
+#[tokio::test]
+async fn of_a_key_in_doubt_no_refusal_says_that_it_was_not_begun() {
+    let processor = Processor::start().await;
+    let database = TestDatabase::create().await;
+    let mut pause = PausePoint::at(Stage::Claiming, &database, STUCK).await;
+    let url = processor.url();
+    let variables = with(&[("PROCESSOR_URL", &url), ("IN_PROGRESS_LIMIT", "1")]);
+    let server = TestServer::start_on(database, &variables).await;
+    let client = &server.client;
+    processor.set_fault(json!({"fault": "drop_after"})).await;
+    assert_eq!(client.charge("in-doubt").await.status, 503);
+    // The reconciler would end it.
+    let later = "UPDATE idempotency_leases SET recover_after = now() + interval '1 hour'";
+    let put_off = sqlx::query(later).execute(&server.database.pool).await;
+    assert_eq!(put_off.unwrap().rows_affected(), 1);
+
+    let stuck = send_stuck(client, "stuck-1");
+    pause.is_reached().await;
+    assert_is_shed(client, "key-1").await;
+    let same = client.charge("in-doubt").await;
+    assert_eq!(same.code(), "idempotency_key_in_use");
+    let reused = client.post("/charges", "in-doubt", &another_charge()).await;
+    assert_eq!(reused.code(), "idempotency_key_reused");
+    pause.release().await;
+    assert_eq!(stuck.await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn a_duplicate_that_waited_for_another_replica_is_told_so_when_its_place_is_taken() {
+    let database = TestDatabase::create().await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
+    let other = ServerProcess::start(&database, PATIENT);
+    let held = send_stuck(&other.client, "stuck-1");
+    pause.is_reached().await;
+
+    let server = TestServer::start_on(database, &with(&[("IN_PROGRESS_LIMIT", "1")])).await;
+    let client = server.client.clone();
+    let duplicate = tokio::spawn(async move {
+        client
+            .post_waiting(20, "/charges", "stuck-1", &charge())
+            .await
+    });
+    eventually("the duplicate waits for the other replica", || async {
+        let waiting =
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+        server.database.count(waiting).await > 0
+    })
+    .await;
+    // While the duplicate pauses between two looks, its place is free.
+    let client = server.client.clone();
+    let takes_the_place = tokio::spawn(async move {
+        loop {
+            let answer = client.charge("stuck-2").await;
+            if answer.status != 503 {
+                return answer;
+            }
+        }
+    });
+    pause.is_reached_by(2).await;
+    assert_eq!(duplicate.await.unwrap().code(), "idempotency_key_in_use");
+    pause.release().await;
+    for answer in [held, takes_the_place] {
+        assert_eq!(answer.await.unwrap().status, 201);
     }
 }
 
