@@ -3,11 +3,15 @@
 //! Promise: from the moment it is asked to stop, `/readyz` answers 503, and all waits for
 //! duplicates end. Requests that are executing finish within the drain limit.
 
-use std::{future::Future, net::TcpListener, sync::Arc};
+use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
 use actix_server::ServerHandle;
 use actix_web::{App as ActixApp, middleware::from_fn, web};
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+    time::{Instant, timeout_at},
+};
 use tracing_actix_web::TracingLogger;
 
 use crate::{
@@ -36,10 +40,14 @@ use crate::{
     },
     workers::{
         self,
+        request_log::Writing,
         webhook_delivery::{Delivery, DeliveryError},
         webhook_turns::SENDS_MAX,
     },
 };
+
+/// For the replies of requests that ended at the drain limit.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
 
 /// The server could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +127,7 @@ pub async fn serve(
     };
     let checkouts =
         checkouts(&idempotency, steps, config, observer).map_err(ServeError::Settings)?;
-    let mut reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
+    let reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
         batches,
@@ -149,7 +157,7 @@ pub async fn serve(
     let scraped = listeners.metrics;
     let scraped = scraped.map(|listener| serve_metrics(listener, &app, &metrics, config));
     let scraped = scraped.transpose()?;
-    let mut webhooks = Delivery::start(database, config, metrics.clone(), is_stopping)?;
+    let webhooks = Delivery::start(database, config, metrics.clone(), is_stopping)?;
 
     let server = http_server(listeners.api, app, metrics, config)?;
     let handle = server.handle();
@@ -163,25 +171,63 @@ pub async fn serve(
     stopping.send_replace(true);
     let drained = Instant::now() + config.drain_timeout;
     drain(&idempotency, drained).await;
-    handle.stop(true).await;
-    server.await.map_err(std::io::Error::other)??;
-    let _ = sweep.await;
-    // The webhook worker has been finishing since the requests began to drain.
-    if tokio::time::timeout_at(drained, webhooks.ended())
-        .await
-        .is_err()
-    {
-        tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
-    }
-    drop(webhooks);
-    if let Some(logging) = logging {
-        logging.end(drained).await;
-    }
-    while reconcilers.join_next().await.is_some() {}
+    let running = Running {
+        handle,
+        server,
+        webhooks,
+        request_log: logging,
+        sweep,
+        reconcilers,
+    };
+    running.end(drained).await?;
     if let Some(scraped) = scraped {
         scraped.stop(false).await;
     }
     Ok(())
+}
+
+/// What runs until the requests are drained.
+struct Running {
+    handle: ServerHandle,
+    server: JoinHandle<std::io::Result<()>>,
+    webhooks: Delivery,
+    request_log: Option<Writing>,
+    sweep: JoinHandle<()>,
+    reconcilers: JoinSet<()>,
+}
+
+impl Running {
+    /// Ends all of it. systemd and Kubernetes kill a process that takes much longer than its drain limit, so
+    /// there is one limit for everything.
+    async fn end(mut self, drained: Instant) -> std::io::Result<()> {
+        let ended = drained.max(Instant::now() + LAST_REPLIES);
+        let closing = async {
+            self.handle.stop(true).await;
+            self.server.await
+        };
+        match timeout_at(ended, closing).await {
+            Ok(closed) => closed.map_err(std::io::Error::other)??,
+            Err(_) => tracing::warn!("connections were open at the drain limit"),
+        }
+        // The webhook worker has been finishing since the requests began to drain.
+        if timeout_at(drained, self.webhooks.ended()).await.is_err() {
+            tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
+        }
+        drop(self.webhooks);
+        if let Some(request_log) = self.request_log {
+            request_log.end(ended).await;
+        }
+        let resting = async {
+            let _ = self.sweep.await;
+            while self.reconcilers.join_next().await.is_some() {}
+        };
+        if timeout_at(ended, resting).await.is_err() {
+            tracing::warn!(
+                "still recovering at the drain limit; another replica will, or the next start"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Counts only where metrics can be asked for.
@@ -222,7 +268,7 @@ fn serve_metrics(
 /// `/readyz` can answer 503. A request finishes even if its client has disconnected.
 async fn drain(idempotency: &Idempotency, limit: Instant) {
     idempotency.end_waits();
-    let drained = tokio::time::timeout_at(limit, idempotency.drained());
+    let drained = timeout_at(limit, idempotency.drained());
     if drained.await.is_err() {
         tracing::warn!(
             "requests still execute at the drain limit; they are rolled back, or continued later"

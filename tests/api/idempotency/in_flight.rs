@@ -373,3 +373,21 @@ async fn a_stop_ends_all_waits_with_409_and_finishes_what_executes() {
     assert_eq!(database.charges().await, 1);
     assert_eq!(database.records().await, 1);
 }
+
+/// The drain limit is what systemd and Kubernetes are set by: not half of the time that a stop takes.
+#[tokio::test]
+async fn a_stop_ends_soon_after_the_drain_limit_whatever_executes() {
+    let limit = [("DRAIN_TIMEOUT", "10s")];
+    let (server, pause, first) = stopped_at(Stage::Worked, "/charges", &limit).await;
+    let began = Instant::now();
+    let database = server.stop().await;
+    let took = began.elapsed();
+    assert!(
+        took >= Duration::from_secs(10),
+        "{took:?}: it gave up early"
+    );
+    assert!(took < Duration::from_secs(16), "{took:?}");
+    first.abort();
+    pause.release().await;
+    assert!(database.records().await <= 1);
+}
