@@ -5,7 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::Instant,
+};
 
 use crate::database::{Database, Unfit};
 
@@ -40,18 +43,25 @@ impl Readiness {
     /// Looks, unless that was done within the last second. Probes that come meanwhile wait for the
     /// same look.
     pub async fn check(&self) -> Result<(), Unfit> {
-        let mut last = self.last.lock().await;
+        let last = Arc::clone(&self.last).lock_owned().await;
         if let Some(Look { at, found }) = *last
             && at.elapsed() < READINESS_AGE_MAX
         {
             return found;
         }
-        let looking = tokio::time::timeout(READINESS_LIMIT, self.database.check());
-        let found = looking.await.unwrap_or(Err(Unfit::Unreachable));
-        *last = Some(Look {
-            at: Instant::now(),
-            found,
-        });
-        found
+        // In a task of its own: a probe whose client has gone would end without an answer for the next,
+        // and its read would go on.
+        let looking = tokio::spawn(look(self.database.clone(), last));
+        looking.await.unwrap_or(Err(Unfit::Unreachable))
     }
+}
+
+async fn look(database: Database, mut last: OwnedMutexGuard<Option<Look>>) -> Result<(), Unfit> {
+    let looking = tokio::time::timeout(READINESS_LIMIT, database.check());
+    let found = looking.await.unwrap_or(Err(Unfit::Unreachable));
+    *last = Some(Look {
+        at: Instant::now(),
+        found,
+    });
+    found
 }
