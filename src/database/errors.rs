@@ -49,8 +49,7 @@ pub enum StartError {
     /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
-         crash could lose charges that were acknowledged, or a retry not see them. Set \
-         {setting}={needed} on the server, and let a connection pooler pass startup options on"
+         crash could lose charges that were acknowledged. Set {setting}={needed} on the server"
     )]
     Unsafe {
         /// The setting's name.
@@ -72,6 +71,11 @@ pub enum StartError {
     /// A schema from elsewhere, or a half-applied one.
     #[error("the schema could not be brought up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
+    /// A server that can't be written to.
+    #[error(
+        "the database is a standby, which can't be written to. Set DATABASE_URL to the primary"
+    )]
+    Standby,
     /// Not migrated, and not allowed to.
     #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
     SchemaNotCurrent,

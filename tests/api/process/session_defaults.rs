@@ -2,8 +2,8 @@
 
 use std::{
     os::unix::{fs::MetadataExt, process::CommandExt},
-    path::PathBuf,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -21,7 +21,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::support::{
-    harness::{TestDatabase, config, eventually},
+    harness::{TestDatabase, TestServer, config, eventually},
     program::signal,
 };
 
@@ -60,34 +60,75 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
     }
 }
 
+/// The program of a PostgreSQL that runs on the data in a folder.
+fn program_of(folder: &Path) -> PathBuf {
+    let pid = std::fs::read_to_string(folder.join("pgdata/postmaster.pid")).unwrap();
+    std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap()
+}
+
+/// Starts it again on that data, with a setting.
+fn start_on(folder: &Path, program: &Path, setting: &str) -> Child {
+    let data = folder.join("pgdata");
+    let owner = std::fs::metadata(&data).unwrap();
+    let socket_folder = folder.join("run");
+    Command::new(program)
+        .uid(owner.uid())
+        .gid(owner.gid())
+        .arg("-D")
+        .arg(&data)
+        .args(["-c", setting, "-c", "listen_addresses=", "-c"])
+        .arg(format!(
+            "unix_socket_directories={}",
+            socket_folder.display()
+        ))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
+    let folder = std::env::temp_dir().join(format!("charge-once-standby-{}", Uuid::now_v7()));
+    std::fs::create_dir(&folder).unwrap();
+    let settings = embedded::settings(folder.clone(), None);
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
+    let (url, program) = (postgres.url(), program_of(&folder));
+    let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
+    let server = TestServer::start_on(TestDatabase { url, pool }, &[]).await;
+    assert_eq!(server.client.get("/readyz").await.status, 200);
+    postgres.stop().await.unwrap();
+
+    std::fs::write(folder.join("pgdata/standby.signal"), "").unwrap();
+    let mut standby = start_on(&folder, &program, "hot_standby=on");
+    eventually("readiness says that it is a standby", || async {
+        let answer = server.client.get("/readyz").await;
+        let told = String::from_utf8_lossy(&answer.body).into_owned();
+        answer.status == 503 && told.contains("The database is a standby")
+    })
+    .await;
+    let refused = Database::connect(&server.database.url, &config(&[])).await;
+    let message = refused.expect_err("the start is refused").to_string();
+    assert!(
+        message.contains("Set DATABASE_URL to the primary"),
+        "{message}"
+    );
+    signal(&standby, Signal::SIGINT);
+    standby.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[tokio::test]
 async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     let folder = std::env::temp_dir().join(format!("charge-once-forgets-{}", Uuid::now_v7()));
     std::fs::create_dir(&folder).unwrap();
     let settings = embedded::settings(folder.clone(), None);
     let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-    let (url, data) = (postgres.url(), folder.join("pgdata"));
-    let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
-    let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
+    let (url, program) = (postgres.url(), program_of(&folder));
     postgres.stop().await.unwrap();
 
     // Servers that don't wait for the disk, or don't repair torn pages, start on that data.
-    let owner = std::fs::metadata(&data).unwrap();
-    let socket_folder = folder.join("run");
     for careless in ["fsync=off", "full_page_writes=off"] {
-        let mut forgetful = Command::new(&program)
-            .uid(owner.uid())
-            .gid(owner.gid())
-            .arg("-D")
-            .arg(&data)
-            .args(["-c", careless, "-c", "listen_addresses=", "-c"])
-            .arg(format!(
-                "unix_socket_directories={}",
-                socket_folder.display()
-            ))
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut forgetful = start_on(&folder, &program, careless);
         eventually("the server answers", || async {
             sqlx::PgConnection::connect(&url).await.is_ok()
         })
