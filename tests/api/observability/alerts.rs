@@ -274,10 +274,15 @@ async fn a_refund_is_refused(server: &TestServer, processor: &Processor) {
     assert_eq!(sending.await.unwrap().code(), "service_unavailable");
 }
 
-/// A row stays locked that every client wants to change, the pool is small, and connections die.
+/// A row stays locked that every client wants to change, the pool is small, more clients come than may, and
+/// connections die.
 async fn a_row_is_locked(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
-    let variables = [("POOL_CONNECTIONS", "2"), ("POOL_WAIT", "300ms")];
+    let variables = [
+        ("POOL_CONNECTIONS", "2"),
+        ("POOL_WAIT", "300ms"),
+        ("IN_PROGRESS_LIMIT_PER_ACCOUNT", "10"),
+    ];
     let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
     let id = server.client.charge("key-1").await.id();
     let pool = server.database.pool.clone();
@@ -289,6 +294,7 @@ async fn a_row_is_locked(trouble: &mut Trouble) {
         "ChargeOncePoolSaturated",
         "ChargeOnceConnectionsDiscarded",
         "ChargeOnceLockTimeouts",
+        "ChargeOnceRequestsShed",
     ];
     trouble.at("charge-once-locked", &[&scraper], &alerts);
     for _ in 0..12 {
