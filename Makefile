@@ -59,7 +59,7 @@ browser-test: ## charge a card from Swagger UI and from the console, in Chromium
 	@scripts/browser-test
 
 .PHONY: check
-check: ## run everything that CI runs, about 15 minutes
+check: ## run everything that CI runs, 20 to 40 minutes
 	@bash .ci/run
 
 # How long each profile lasts, and what drives data and faults. CI and people choose their own.

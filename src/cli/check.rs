@@ -111,12 +111,11 @@ async fn record(database: &Database, checked: &[Checked], limit: Duration) {
     };
     let complaint = match tokio::time::timeout(limit, recording).await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(error)) => format!("{error}. The role needs INSERT and UPDATE on last_check"),
         Err(_) => "the database did not answer in time".to_owned(),
     };
     say(&format!(
-        "the metrics of the servers won't show this check: {complaint}. The role needs INSERT and \
-         UPDATE on last_check"
+        "the metrics of the servers won't show this check: {complaint}"
     ));
 }
 

@@ -26,7 +26,10 @@ pub(super) fn limits(
     };
     let per_account = per_account.unwrap_or(half);
     if per_account > in_all && per_account != usize::MAX {
-        return source.bad(PER_ACCOUNT, format!("at most {IN_ALL}, or 0"));
+        return source.bad(
+            PER_ACCOUNT,
+            format!("at most {IN_ALL}, which is {in_all}, or 0"),
+        );
     }
     Some(InProgressLimits {
         per_account,

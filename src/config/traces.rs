@@ -77,13 +77,15 @@ impl Traces {
 fn url(source: &Source<'_>, endpoint: &str) -> Option<String> {
     let url = Url::parse(endpoint.trim()).ok().filter(|url| {
         let is_http = ["http", "https"].contains(&url.scheme());
-        is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()
+        // A password in it would not be sent: OTEL_EXPORTER_OTLP_HEADERS is the way.
+        let is_bare = url.username().is_empty() && url.password().is_none();
+        is_http && is_bare && url.has_host() && url.query().is_none() && url.fragment().is_none()
     });
     match url {
         Some(url) => Some(format!("{}/v1/traces", url.as_str().trim_end_matches('/'))),
         None => source.bad(
             ENDPOINT,
-            "a collector's URL without /v1/traces, such as http://127.0.0.1:4318",
+            "a collector's URL without user, password or /v1/traces, such as http://127.0.0.1:4318",
         ),
     }
 }
@@ -236,6 +238,7 @@ mod tests {
             (ENDPOINT, "127.0.0.1:4318"),
             (ENDPOINT, "grpc://127.0.0.1:4317"),
             (ENDPOINT, "http://127.0.0.1:4318?tenant=1"),
+            (ENDPOINT, "http://user:secret@127.0.0.1:4318"),
             (PROTOCOL, "grpc"),
             (PROTOCOL, "http/json"),
             (HEADERS, "authorization"),

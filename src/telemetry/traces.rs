@@ -58,7 +58,8 @@ const SENT_TOGETHER: usize = 512;
 /// The longest that a span waits for others to be sent with.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest that the collector may take to answer, repeated attempts included.
+/// The longest that the collector may take to answer. The library tries again within the same time, so that
+/// sending takes less than twice as long.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that the end of the process waits for the last spans to be sent.

@@ -146,7 +146,8 @@ impl Faults {
 
     /// The waiting faults, and the number of delayed requests.
     pub(super) fn show(&self) -> (Vec<FaultRule>, u32) {
-        (self.lock().clone(), *self.delaying.borrow())
+        let waiting = self.lock().clone();
+        (waiting, *self.delaying.borrow())
     }
 
     /// Removes all faults and ends every delay.
