@@ -46,7 +46,7 @@ use crate::{
     },
 };
 
-/// For the replies of requests that ended at the drain limit.
+/// How long replies may take that are written when the drain limit is reached.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 
 /// The server could not be set up, or stopped with an error.
@@ -197,8 +197,8 @@ struct Running {
 }
 
 impl Running {
-    /// Ends all of it. systemd and Kubernetes kill a process that takes much longer than its drain limit, so
-    /// there is one limit for everything.
+    /// Ends all of it by `drained`, the drain limit, or [`LAST_REPLIES`] from now if that is later. systemd and
+    /// Kubernetes kill a process that takes much longer.
     async fn end(mut self, drained: Instant) -> std::io::Result<()> {
         let ended = drained.max(Instant::now() + LAST_REPLIES);
         let closing = async {
@@ -217,13 +217,13 @@ impl Running {
         if let Some(request_log) = self.request_log {
             request_log.end(ended).await;
         }
-        let resting = async {
+        let workers = async {
             let _ = self.sweep.await;
             while self.reconcilers.join_next().await.is_some() {}
         };
-        if timeout_at(ended, resting).await.is_err() {
+        if timeout_at(ended, workers).await.is_err() {
             tracing::warn!(
-                "still recovering at the drain limit; another replica will, or the next start"
+                "still sweeping or recovering at the drain limit; another process goes on with it"
             );
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::Schema;
 pub enum Unfit {
     /// It can't be reached, or doesn't answer in time.
     Unreachable,
-    /// The server is a standby, which can't be written to: a failover has led here, or away from here.
+    /// The server is a standby, which can't be written to. After a failover, an address may lead to one.
     Standby,
     /// A migration of this build is missing.
     SchemaNotCurrent,

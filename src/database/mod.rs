@@ -383,7 +383,11 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
                     | ErrorKind::UnexpectedEof
             );
     }
-    // admin_shutdown, crash_shutdown and cannot_connect_now.
+    is_restarting(error)
+}
+
+/// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or cannot_connect_now.
+fn is_restarting(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(|error| error.code())

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
 
-use super::StartError;
+use super::{StartError, is_restarting};
 use crate::idempotency::{self, SessionLimits};
 
 /// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could give one
@@ -56,13 +56,9 @@ async fn is_own_session(
         let mut other = PgConnection::connect_with(options).await?;
         match sqlx::raw_sql("BEGIN").execute(&mut other).await {
             Ok(_) => {}
-            // With pool_mode = statement, PgBouncer refuses transactions. PostgreSQL refuses no BEGIN, but
-            // it may be ending the session: class 57.
-            Err(sqlx::Error::Database(error))
-                if !error.code().is_some_and(|code| code.starts_with("57")) =>
-            {
-                return Ok(false);
-            }
+            Err(error) if is_restarting(&error) => return Err(error),
+            // With pool_mode = statement, PgBouncer refuses transactions.
+            Err(sqlx::Error::Database(_)) => return Ok(false),
             Err(error) => return Err(error),
         }
         let theirs = mark_of(&mut other).await?;

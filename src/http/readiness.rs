@@ -49,13 +49,14 @@ impl Readiness {
         {
             return found;
         }
-        // In a task of its own: a probe whose client has gone would end without an answer for the next,
-        // and its read would go on.
+        // In a task of its own. A client that resets its connection ends its handler: the read would go on,
+        // nothing would be noted, and the next probe would read again.
         let looking = tokio::spawn(look(self.database.clone(), last));
         looking.await.unwrap_or(Err(Unfit::Unreachable))
     }
 }
 
+/// Looks at the database, and notes what it found.
 async fn look(database: Database, mut last: OwnedMutexGuard<Option<Look>>) -> Result<(), Unfit> {
     let looking = tokio::time::timeout(READINESS_LIMIT, database.check());
     let found = looking.await.unwrap_or(Err(Unfit::Unreachable));

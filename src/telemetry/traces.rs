@@ -58,8 +58,8 @@ const SENT_TOGETHER: usize = 512;
 /// The longest that a span waits for others to be sent with.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest that the collector may take to answer. The library tries again within the same time, so that
-/// sending takes less than twice as long.
+/// The longest that the collector may take to answer an attempt. The library begins further attempts within the
+/// same time, so sending can take almost twice as long.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that the end of the process waits for the last spans to be sent.

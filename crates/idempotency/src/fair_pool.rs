@@ -165,7 +165,7 @@ impl FairPlaces {
         let waiting = {
             let mut shares = lock(&self.shares);
             if shares.take(account, Instant::now()) {
-                return Ok(self.place_of(account));
+                return Ok(Place::of(&self.shares, account));
             }
             let (sender, waiting) = oneshot::channel();
             shares.wait(account, sender);
@@ -173,13 +173,6 @@ impl FairPlaces {
         };
         // Every sender is kept until it is served.
         waiting.await.map_err(|_| sqlx::Error::PoolClosed)
-    }
-
-    fn place_of(&self, account: Uuid) -> Place {
-        Place {
-            shares: Arc::clone(&self.shares),
-            account: Some(account),
-        }
     }
 }
 
@@ -191,21 +184,29 @@ pub(crate) struct Place {
     account: Option<Uuid>,
 }
 
+impl Place {
+    fn of(shares: &Arc<Mutex<Shares<oneshot::Sender<Self>>>>, account: Uuid) -> Self {
+        Self {
+            shares: Arc::clone(shares),
+            account: Some(account),
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        // In a loop: behind a place may be thousands that wait no longer, and each gives it back.
-        let mut given_back = Vec::from_iter(self.account.take());
-        while let Some(account) = given_back.pop() {
+        // A loop and no recursion: the next thousands in the queue may have given up, and each of them
+        // gives its place back too.
+        let mut unwanted = Vec::new();
+        let mut next = self.account.take();
+        while let Some(account) = next {
             let served = lock(&self.shares).give_back(account, Instant::now());
             for (account, waiter) in served {
-                let place = Place {
-                    shares: Arc::clone(&self.shares),
-                    account: Some(account),
-                };
-                if let Err(mut unwanted) = waiter.send(place) {
-                    given_back.extend(unwanted.account.take());
+                if let Err(mut place) = waiter.send(Self::of(&self.shares, account)) {
+                    unwanted.extend(place.account.take());
                 }
             }
+            next = unwanted.pop();
         }
     }
 }
@@ -373,7 +374,7 @@ impl<W> Shares<W> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-    use std::{future::poll_fn, task::Poll};
+    use std::{future::poll_fn, pin::Pin, task::Poll};
 
     use super::*;
 
@@ -391,17 +392,24 @@ mod tests {
         (shares, taken)
     }
 
-    /// Each that gave up is served and gives back, on the stack of the thread that gave back first.
+    async fn begins_to_wait(
+        taking: &mut Pin<Box<impl Future<Output = Result<Place, sqlx::Error>>>>,
+    ) {
+        let is_pending = poll_fn(|cx| Poll::Ready(taking.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending, "it has a place");
+    }
+
+    /// A waiter that gave up gives its place back as soon as it is served. Thousands in a row must not nest on
+    /// one stack.
     #[tokio::test]
     async fn a_place_finds_its_way_past_any_number_that_wait_no_longer() {
         let places = FairPlaces::new(1, 1);
         let taken = places.take(MALLORY).await.unwrap();
         for account in 0..20_000 {
-            let mut gives_up = Box::pin(places.take(Uuid::from_u128(account)));
-            assert!(poll_fn(|cx| Poll::Ready(gives_up.as_mut().poll(cx).is_pending())).await);
+            begins_to_wait(&mut Box::pin(places.take(Uuid::from_u128(account)))).await;
         }
         let mut waits = Box::pin(places.take(ALICE));
-        assert!(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await);
+        begins_to_wait(&mut waits).await;
         drop(taken);
         drop(waits.await.unwrap());
         assert_eq!(lock(&places.shares).taken, 0);

@@ -598,21 +598,24 @@ mod tests {
                 for _ in 0..ROUNDS {
                     lead(&in_flight, &request).conclude(Conclusion::Reused);
                 }
-                ended.send("a request").unwrap();
+                ended.send(()).unwrap();
             });
         };
         work(1);
         work(2);
-        let (counting, ended) = (in_flight.clone(), ended.clone());
+        let counting = in_flight.clone();
         std::thread::spawn(move || {
             for _ in 0..ROUNDS {
                 assert!(counting.counts().keys <= 2);
             }
-            ended.send("counting").unwrap();
+            ended.send(()).unwrap();
         });
         for _ in 0..3 {
             let end = has_ended.recv_timeout(std::time::Duration::from_secs(60));
-            assert!(end.is_ok(), "a thread waits forever");
+            assert!(
+                end.is_ok(),
+                "a thread waits forever, or has panicked: {end:?}"
+            );
         }
         assert_eq!(in_flight.counts().keys, 0);
     }

@@ -243,7 +243,7 @@ impl Idempotency {
                         Verdict::StartOver => continue,
                     }
                 }
-                // It waited for another replica, and others took its place here.
+                // The request waited for another process, and others took its place here.
                 Place::OverLimit(_) if is_held_elsewhere => return Outcome::InUse,
                 Place::OverLimit(limit) => return self.shed(&request, limit).await,
             };

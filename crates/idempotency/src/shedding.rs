@@ -2,8 +2,9 @@
 //!
 //! Promise: a request that is refused here was never claimed, so its key is as free as before, and it is
 //! told so within [`LOOK_UP_WAIT`], however the database is doing. Duplicates of a request in progress are
-//! not counted and still follow it. A key that has a record is still answered by it: that takes one read, on
-//! the connection that [`FairPool`](crate::FairPool) keeps from new work, and so many read at a time.
+//! not counted and still follow it. A key that has a record is still answered by it. That takes one read, on
+//! the connection that [`FairPool`](crate::FairPool) keeps from new work, and [`LOOK_UPS_MAX`] requests read at
+//! a time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -139,14 +140,13 @@ impl Idempotency {
             Ok(Ok(Ok(Some(claim::Found::Completed(record))))) => Outcome::of(request, record),
             // The first request may be at work elsewhere, or in doubt: to say that nothing was executed
             // would be a guess.
-            Ok(Ok(Ok(Some(claim::Found::Unfinished(row))))) => {
-                let is_reused = matches!(row.compare(request).ok()?, Conclusion::Reused);
-                Some(if is_reused {
-                    Outcome::Reused
-                } else {
-                    Outcome::InUse
-                })
-            }
+            Ok(Ok(Ok(Some(claim::Found::Unfinished(row))))) => match row.compare(request).ok()? {
+                Conclusion::Reused => Some(Outcome::Reused),
+                Conclusion::Unfinished => Some(Outcome::InUse),
+                Conclusion::Stored { .. } | Conclusion::HeldElsewhere | Conclusion::Failed(_) => {
+                    None
+                }
+            },
             Ok(Ok(Ok(None | Some(claim::Found::Expired)))) => None,
             Ok(Ok(Err(_)) | Err(_)) | Err(_) => {
                 self.look_ups.pause();

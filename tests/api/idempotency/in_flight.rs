@@ -374,7 +374,7 @@ async fn a_stop_ends_all_waits_with_409_and_finishes_what_executes() {
     assert_eq!(database.records().await, 1);
 }
 
-/// The drain limit is what systemd and Kubernetes are set by: not half of the time that a stop takes.
+/// systemd and Kubernetes kill a process that takes much longer than its drain limit.
 #[tokio::test]
 async fn a_stop_ends_soon_after_the_drain_limit_whatever_executes() {
     let limit = [("DRAIN_TIMEOUT", "10s")];

@@ -274,8 +274,8 @@ async fn a_refund_is_refused(server: &TestServer, processor: &Processor) {
     assert_eq!(sending.await.unwrap().code(), "service_unavailable");
 }
 
-/// A row stays locked that every client wants to change, the pool is small, more clients come than may, and
-/// connections die.
+/// A row stays locked that every client wants to change, the pool is small, the account has more requests in
+/// progress than its limit allows, and connections die.
 async fn a_row_is_locked(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
     let variables = [

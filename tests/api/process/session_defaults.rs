@@ -18,11 +18,10 @@ use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, UnixStream},
 };
-use uuid::Uuid;
 
 use crate::support::{
     harness::{TestDatabase, TestServer, config, eventually},
-    program::signal,
+    program::{scratch, signal},
 };
 
 #[tokio::test]
@@ -60,14 +59,17 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
     }
 }
 
-/// The program of a PostgreSQL that runs on the data in a folder.
-fn program_of(folder: &Path) -> PathBuf {
+/// A PostgreSQL on data in a folder, and its program.
+async fn start_in(folder: &Path) -> (EmbeddedPostgres, PathBuf) {
+    let settings = embedded::settings(folder.to_owned(), None);
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
     let pid = std::fs::read_to_string(folder.join("pgdata/postmaster.pid")).unwrap();
-    std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap()
+    let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
+    (postgres, program)
 }
 
-/// Starts it again on that data, with a setting.
-fn start_on(folder: &Path, program: &Path, setting: &str) -> Child {
+/// Starts its program again on that data, with a setting.
+fn start_again(folder: &Path, program: &Path, setting: &str) -> Child {
     let data = folder.join("pgdata");
     let owner = std::fs::metadata(&data).unwrap();
     let socket_folder = folder.join("run");
@@ -88,18 +90,16 @@ fn start_on(folder: &Path, program: &Path, setting: &str) -> Child {
 
 #[tokio::test]
 async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
-    let folder = std::env::temp_dir().join(format!("charge-once-standby-{}", Uuid::now_v7()));
-    std::fs::create_dir(&folder).unwrap();
-    let settings = embedded::settings(folder.clone(), None);
-    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-    let (url, program) = (postgres.url(), program_of(&folder));
+    let folder = scratch();
+    let (postgres, program) = start_in(folder.path()).await;
+    let url = postgres.url();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
     let server = TestServer::start_on(TestDatabase { url, pool }, &[]).await;
     assert_eq!(server.client.get("/readyz").await.status, 200);
     postgres.stop().await.unwrap();
 
-    std::fs::write(folder.join("pgdata/standby.signal"), "").unwrap();
-    let mut standby = start_on(&folder, &program, "hot_standby=on");
+    std::fs::write(folder.path().join("pgdata/standby.signal"), "").unwrap();
+    let mut standby = start_again(folder.path(), &program, "hot_standby=on");
     eventually("readiness says that it is a standby", || async {
         let answer = server.client.get("/readyz").await;
         let told = String::from_utf8_lossy(&answer.body).into_owned();
@@ -114,21 +114,18 @@ async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
     );
     signal(&standby, Signal::SIGINT);
     standby.wait().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[tokio::test]
 async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
-    let folder = std::env::temp_dir().join(format!("charge-once-forgets-{}", Uuid::now_v7()));
-    std::fs::create_dir(&folder).unwrap();
-    let settings = embedded::settings(folder.clone(), None);
-    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-    let (url, program) = (postgres.url(), program_of(&folder));
+    let folder = scratch();
+    let (postgres, program) = start_in(folder.path()).await;
+    let url = postgres.url();
     postgres.stop().await.unwrap();
 
     // Servers that don't wait for the disk, or don't repair torn pages, start on that data.
     for careless in ["fsync=off", "full_page_writes=off"] {
-        let mut forgetful = start_on(&folder, &program, careless);
+        let mut forgetful = start_again(folder.path(), &program, careless);
         eventually("the server answers", || async {
             sqlx::PgConnection::connect(&url).await.is_ok()
         })
@@ -141,7 +138,6 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
         let remedy = format!("Set {} on the server", careless.replace("off", "on"));
         assert!(message.contains(&remedy), "{message}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A network that cuts the first connections after so many bytes of PostgreSQL's, and no later one.
