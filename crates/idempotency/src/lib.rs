@@ -135,12 +135,12 @@ impl Idempotency {
         let pool = pool.into();
         let waiting = usize::try_from(pool.pool().options().get_max_connections() / 2)?.max(1);
         Ok(Self {
+            look_ups: LookUps::by(pool.clone()),
             pool,
             retention: PgInterval::try_from(settings.retention)?,
             settings,
             in_flight: InFlight::new(),
             patient_claims: Arc::new(Semaphore::new(waiting)),
-            look_ups: LookUps::new(),
             runtime: Handle::current(),
         })
     }

@@ -2,29 +2,36 @@
 //!
 //! Promise: a request that is refused here was never claimed, so its key is as free as before, and it is
 //! told so within [`LOOK_UP_WAIT`], however the database is doing. Duplicates of a request in progress are
-//! not counted and still follow it. A key that has a record is still answered by it. That takes one read, on
-//! the connection that [`FairPool`](crate::FairPool) keeps from new work, and [`LOOK_UPS_MAX`] requests read at
-//! a time.
+//! not counted and still follow it. A key that has a record is still answered by it. One task reads the
+//! records, many with one statement, on one connection: [`FairPool`] keeps one from new work.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{mpsc, oneshot},
     time::{Instant, timeout},
 };
-use tracing::Instrument;
+use uuid::Uuid;
 
-use crate::{Failure, Idempotency, Outcome, Request, claim, in_flight::Conclusion};
+use crate::{
+    Failure, FairPool, Idempotency, NO_ACCOUNT, Outcome, Request,
+    claim::{self, Found},
+    in_flight::Conclusion,
+};
 
-/// How long a request that is to be refused looks for a record of its key. Reads take less than a hundredth of
-/// it.
-const LOOK_UP_WAIT: Duration = Duration::from_millis(100);
+/// How long a request that is to be refused waits for what a record of its key says. Reads take less than a
+/// hundredth of it.
+const LOOK_UP_WAIT: Duration = Duration::from_millis(250);
 
-/// Requests that look at a time. What comes beyond them is refused without a look.
-const LOOK_UPS_MAX: usize = 32;
+/// Requests whose records are read with one statement. A record has a reply of some kilobytes at most.
+const BATCH_REQUESTS: usize = 128;
+
+/// Requests that wait for the next statement. What comes beyond them is refused without a look.
+const WAITING_MAX: usize = 2_048;
 
 /// How long no request looks after a look without an answer: the database is slower than its clients' patience,
 /// and each look that is cut off costs a connection.
@@ -57,41 +64,111 @@ pub enum InProgressLimit {
     All,
 }
 
-/// Who may look for a record of its key. Cheap to clone; all clones are one.
+/// Hands requests to the task that looks for their records. Cheap to clone; the task ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct LookUps {
-    places: Arc<Semaphore>,
+    waiting: mpsc::Sender<LookUp>,
     none_until: Arc<Mutex<Option<Instant>>>,
 }
 
+/// A request, and where its outcome goes, if its key's record tells one.
+struct LookUp {
+    request: Request,
+    answer: oneshot::Sender<Option<Outcome>>,
+}
+
 impl LookUps {
-    pub(crate) fn new() -> Self {
+    /// Looks for records by connections of `pool`. Panics outside a Tokio runtime.
+    pub(crate) fn by(pool: FairPool) -> Self {
+        let (waiting, asked) = mpsc::channel(WAITING_MAX);
+        let none_until = Arc::default();
+        let reader = Reader {
+            pool,
+            asked,
+            none_until: Arc::clone(&none_until),
+        };
+        tokio::spawn(reader.read_all());
         Self {
-            places: Arc::new(Semaphore::new(LOOK_UPS_MAX)),
-            none_until: Arc::default(),
+            waiting,
+            none_until,
         }
     }
 
-    /// `None`: refuse the request without a look.
-    fn begin(&self) -> Option<OwnedSemaphorePermit> {
-        let none_until = *self
-            .none_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if none_until.is_some_and(|until| Instant::now() < until) {
+    /// What the key's record says, if there is one and the database tells in time.
+    async fn recorded_outcome(&self, request: &Request) -> Option<Outcome> {
+        let paused_until = *lock(&self.none_until);
+        if paused_until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
-        Arc::clone(&self.places).try_acquire_owned().ok()
+        let (answer, answered) = oneshot::channel();
+        let request = request.clone();
+        self.waiting.try_send(LookUp { request, answer }).ok()?;
+        timeout(LOOK_UP_WAIT, answered).await.ok()?.ok()?
+    }
+}
+
+/// The task that looks for records.
+struct Reader {
+    pool: FairPool,
+    asked: mpsc::Receiver<LookUp>,
+    none_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Reader {
+    /// Reads until no request can ask any more. While it reads, the next requests gather.
+    async fn read_all(mut self) {
+        let mut batch = Vec::new();
+        while self.asked.recv_many(&mut batch, BATCH_REQUESTS).await > 0 {
+            // A request that waits no longer needs no answer.
+            batch.retain(|look_up: &LookUp| !look_up.answer.is_closed());
+            let by_key: HashMap<_, _> = batch
+                .iter()
+                .map(|LookUp { request, .. }| (request.entry_id(), request))
+                .collect();
+            let wanted: Vec<_> = by_key.into_values().collect();
+            let found = match timeout(LOOK_UP_WAIT, self.read(&wanted)).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(_)) | Err(_) => {
+                    *lock(&self.none_until) = Some(Instant::now() + NO_LOOK_UPS_FOR);
+                    HashMap::new()
+                }
+            };
+            for LookUp { request, answer } in batch.drain(..) {
+                let id = (request.account_id, request.key.as_str().to_owned());
+                let outcome = found.get(&id).and_then(|found| outcome_of(&request, found));
+                drop(answer.send(outcome));
+            }
+        }
     }
 
-    /// One had no answer.
-    fn pause(&self) {
-        let until = Instant::now() + NO_LOOK_UPS_FOR;
-        *self
-            .none_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(until);
+    async fn read(
+        &self,
+        wanted: &[&Request],
+    ) -> Result<HashMap<(Uuid, String), Found>, sqlx::Error> {
+        let mut connection = self.pool.acquire(NO_ACCOUNT).await?;
+        let found = claim::read_all(&mut connection, wanted).await?;
+        connection.release();
+        Ok(found)
     }
+}
+
+/// What a record says about a request that is not begun. `None`: nothing, the request was never executed.
+fn outcome_of(request: &Request, found: &Found) -> Option<Outcome> {
+    match found {
+        Found::Completed(record) => Outcome::of(request, Arc::clone(record)),
+        // The first request may be at work elsewhere, or in doubt: to say that nothing was executed
+        // would be a guess.
+        Found::Unfinished(row) => match row.compare(request).ok()? {
+            Conclusion::Reused => Some(Outcome::Reused),
+            Conclusion::Unfinished => Some(Outcome::InUse),
+            Conclusion::Stored { .. } | Conclusion::HeldElsewhere | Conclusion::Failed(_) => None,
+        },
+        Found::Expired => None,
+    }
+}
+
+fn lock(none_until: &Mutex<Option<Instant>>) -> std::sync::MutexGuard<'_, Option<Instant>> {
+    none_until.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Idempotency {
@@ -108,7 +185,7 @@ impl Idempotency {
 
     /// Answers a request that met a limit: from its key's record, or else with a failure.
     pub(crate) async fn shed(&self, request: &Request, limit: InProgressLimit) -> Outcome {
-        if let Some(outcome) = self.recorded_outcome(request).await {
+        if let Some(outcome) = self.look_ups.recorded_outcome(request).await {
             return outcome;
         }
         self.pool.observer().shed(limit);
@@ -119,39 +196,5 @@ impl Idempotency {
         let failure = Failure::unavailable(cause);
         tracing::warn!(request_id = request.request_id, %cause, "not begun");
         Outcome::Failed(failure)
-    }
-
-    /// What the key's record says, if there is one and the database tells in time.
-    async fn recorded_outcome(&self, request: &Request) -> Option<Outcome> {
-        let place = self.look_ups.begin()?;
-        let (this, wanted) = (self.clone(), request.clone());
-        let look = async move {
-            let _place = place;
-            let reading = async {
-                let mut connection = this.pool.acquire(wanted.account_id).await?;
-                let found = claim::read(&mut connection, &wanted).await?;
-                connection.release();
-                Ok::<_, sqlx::Error>(found)
-            };
-            timeout(LOOK_UP_WAIT, reading).await
-        };
-        // In a task of its own, as all work: a client that leaves closes no connection.
-        match self.runtime.spawn(look.in_current_span()).await {
-            Ok(Ok(Ok(Some(claim::Found::Completed(record))))) => Outcome::of(request, record),
-            // The first request may be at work elsewhere, or in doubt: to say that nothing was executed
-            // would be a guess.
-            Ok(Ok(Ok(Some(claim::Found::Unfinished(row))))) => match row.compare(request).ok()? {
-                Conclusion::Reused => Some(Outcome::Reused),
-                Conclusion::Unfinished => Some(Outcome::InUse),
-                Conclusion::Stored { .. } | Conclusion::HeldElsewhere | Conclusion::Failed(_) => {
-                    None
-                }
-            },
-            Ok(Ok(Ok(None | Some(claim::Found::Expired)))) => None,
-            Ok(Ok(Err(_)) | Err(_)) | Err(_) => {
-                self.look_ups.pause();
-                None
-            }
-        }
     }
 }

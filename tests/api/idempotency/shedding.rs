@@ -115,6 +115,36 @@ async fn beyond_the_limits_requests_are_refused_at_once_while_replays_and_reads_
     }
 }
 
+/// A client that lost many replies asks for all of them again.
+#[tokio::test]
+async fn beyond_the_limits_hundreds_of_duplicates_are_replayed_together() {
+    const KEYS: usize = 20;
+    const DUPLICATES: usize = 300;
+    let database = TestDatabase::create().await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
+    let variables = with(&[FORGETFUL, ("IN_PROGRESS_LIMIT", "1")]);
+    let server = TestServer::start_on(database, &variables).await;
+    let client = &server.client;
+    let mut originals = Vec::new();
+    for number in 0..KEYS {
+        originals.push(client.charge(&format!("done-{number}")).await);
+    }
+    let stuck = send_stuck(client, "stuck-1");
+    pause.is_reached().await;
+    let mut replays = JoinSet::new();
+    for number in (0..KEYS).cycle().take(DUPLICATES) {
+        let client = client.clone();
+        replays.spawn(async move { (number, client.charge(&format!("done-{number}")).await) });
+    }
+    while let Some(replay) = replays.join_next().await {
+        let (number, replay) = replay.unwrap();
+        replay.assert_replays(&originals[number]);
+    }
+    assert_is_shed(client, "key-1").await;
+    pause.release().await;
+    assert_eq!(stuck.await.unwrap().status, 201);
+}
+
 #[tokio::test]
 async fn a_refusal_is_at_once_when_the_database_says_nothing() {
     let database = TestDatabase::create().await;
