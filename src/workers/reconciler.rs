@@ -6,9 +6,13 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time::MissedTickBehavior,
+};
 
-use crate::idempotency::{ExternalEffect, Phases};
+use crate::idempotency::{ExternalEffect, Failure, Phases};
 
 /// Pause between two looks for abandoned operations: short against a lease, cheap by its index.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,54 +25,60 @@ const AT_A_TIME_MAX: usize = 4;
 pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut recovering = JoinSet::new();
     loop {
+        // What is cut off at the end is in doubt, like after a crash, and taken over later.
         tokio::select! {
             _ = ticks.tick() => {}
-            _ = stopping.wait_for(|stopping| *stopping) => return,
-        }
-        // One that is cut off here is in doubt, like after a crash, and taken over later.
-        tokio::select! {
-            () = look(&phases) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => return,
-        }
-    }
-}
-
-/// One task looks. Only if it finds something do several go to work.
-async fn look<E: ExternalEffect>(phases: &Phases<E>) {
-    match phases.is_any_abandoned().await {
-        Ok(true) => recover_all(phases).await,
-        Ok(false) => {}
-        Err(failure) => {
-            let cause = failure.cause;
-            tracing::warn!(kind = E::KIND, %cause, "the reconciler failed; it will look again");
-        }
-    }
-}
-
-/// Several at a time, each in a task of its own: a processor that is silent about one operation
-/// holds up no other, and a panic ends nothing but its task.
-async fn recover_all<E: ExternalEffect>(phases: &Phases<E>) {
-    let mut tasks = JoinSet::new();
-    for _ in 0..AT_A_TIME_MAX {
-        let phases = phases.clone();
-        tasks.spawn(async move {
-            loop {
-                match phases.recover_one().await {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(failure) => {
-                        let cause = failure.cause;
-                        tracing::warn!(kind = E::KIND, %cause, "the reconciler failed; it will look again");
-                        return;
-                    }
-                }
+            Some(ended) = recovering.join_next() => {
+                log_panic(ended);
+                continue;
             }
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(panicked) = ended {
-            tracing::error!(%panicked, "taking an operation over panicked");
+            _ = stopping.wait_for(|stopping| *stopping) => return,
         }
+        tokio::select! {
+            () = look(&phases, &mut recovering) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+    }
+}
+
+/// One task looks. Only if it finds something do several go to work, as many as the ones at work leave room
+/// for: a processor that is silent about one operation holds up no other.
+async fn look<E: ExternalEffect>(phases: &Phases<E>, recovering: &mut JoinSet<()>) {
+    let room = AT_A_TIME_MAX.saturating_sub(recovering.len());
+    if room == 0 {
+        return;
+    }
+    match phases.is_any_abandoned().await {
+        Ok(true) => {
+            for _ in 0..room {
+                recovering.spawn(recover(phases.clone()));
+            }
+        }
+        Ok(false) => {}
+        Err(failure) => log(E::KIND, &failure),
+    }
+}
+
+/// Takes over one operation after the other, until none is left.
+async fn recover<E: ExternalEffect>(phases: Phases<E>) {
+    loop {
+        match phases.recover_one().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(failure) => return log(E::KIND, &failure),
+        }
+    }
+}
+
+fn log(kind: &str, Failure { cause, .. }: &Failure) {
+    tracing::warn!(kind, %cause, "the reconciler failed; it will look again");
+}
+
+/// A panic ends nothing but its task.
+fn log_panic(ended: Result<(), JoinError>) {
+    if let Err(panicked) = ended {
+        tracing::error!(%panicked, "taking an operation over panicked");
     }
 }

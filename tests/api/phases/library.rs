@@ -3,10 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use charge_once::idempotency::{
-    CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, SweepPace, sweep,
+use charge_once::{
+    idempotency::{
+        CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, SweepPace, sweep,
+    },
+    workers::reconciler,
 };
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use uuid::Uuid;
 
 use crate::support::{
@@ -357,6 +360,35 @@ async fn the_reconciler_goes_on_for_a_client_that_never_comes_back() {
     assert_eq!((record.reply.status, replayed), (201, true));
     let calls = world.network.calls();
     assert_eq!(calls, vec![calls[0]; 2]);
+}
+
+/// A far side that is silent about one operation.
+#[tokio::test]
+async fn the_reconciler_waits_for_no_operation_before_it_takes_over_the_next() {
+    let world = World::new().await;
+    let leave_in_doubt = async |key: &str| {
+        world.network.will(&[Far::DropsBefore]);
+        let mut request = request("A", Duration::ZERO);
+        request.key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+        let outcome = world.replica().run(request, Start { refuses: false }).await;
+        assert!(is_failed(&outcome));
+        let over = "UPDATE idempotency_leases SET leased_until = now(), recover_after = now()
+                     WHERE key = $1";
+        let over = sqlx::query(over).bind(key).execute(&world.database.pool);
+        assert_eq!(over.await.unwrap().rows_affected(), 1);
+    };
+    leave_in_doubt("silent").await;
+    world.network.will(&[Far::ExecutesLater]);
+    let (stop, stopping) = watch::channel(false);
+    let reconciler = tokio::spawn(reconciler::run(world.replica(), stopping));
+    world.network.is_asked(2).await;
+    leave_in_doubt("answered").await;
+    eventually("the second operation is completed", || async {
+        world.counts().await == (2, 1, 1)
+    })
+    .await;
+    stop.send(true).unwrap();
+    reconciler.await.unwrap();
 }
 
 #[tokio::test]
