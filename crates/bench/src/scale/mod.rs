@@ -55,7 +55,7 @@ pub(crate) struct Scale {
     #[arg(long, default_value = "1GB")]
     shared_buffers: String,
     /// Measured rounds of each request. One round before them is not counted.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 9)]
     rounds: u64,
     /// Expired records for the sweep.
     #[arg(long, default_value_t = 200_000)]
@@ -84,6 +84,7 @@ struct Side {
     service: Service,
     connection: PgConnection,
     requests: Vec<(Series, Pages)>,
+    claim: Watched,
 }
 
 impl Scale {
@@ -91,15 +92,18 @@ impl Scale {
         let mut big = self.start(&self.folder).await?;
         let mut baseline = self.start(&self.baseline).await?;
         for round in 0..=self.rounds {
+            // In turns: the second of two may find the machine warmer.
+            let mut order = match round % 2 {
+                0 => [&mut big, &mut baseline],
+                _ => [&mut baseline, &mut big],
+            };
             for place in 0..OPERATIONS.len() {
-                // In turns: the second of two may find the machine warmer.
-                let order = match round % 2 {
-                    0 => [&mut big, &mut baseline],
-                    _ => [&mut baseline, &mut big],
-                };
-                for side in order {
+                for side in &mut order {
                     side.round(round, place).await?;
                 }
+            }
+            for side in order {
+                side.claims(round).await?;
             }
             eprintln!("round {round} of {}", self.rounds);
         }
@@ -137,6 +141,7 @@ impl Scale {
             service,
             connection,
             requests: OPERATIONS.iter().map(|_| Default::default()).collect(),
+            claim: Watched::new(Statement::Claim),
         })
     }
 
@@ -159,12 +164,11 @@ impl Scale {
             service,
             mut connection,
             requests,
+            claim,
         } = side;
         let rows = thousands(shape.rows);
         eprintln!("{rows} rows: the reconciler");
         let look = statements::watch(Statement::Look, LOOKS, &mut connection).await?;
-        eprintln!("{rows} rows: webhooks");
-        let claim = webhooks::measure(&mut connection).await?;
         service.stop().await?;
 
         eprintln!("{rows} rows: the sweep");
@@ -202,6 +206,16 @@ impl Scale {
 }
 
 impl Side {
+    /// Measures the claims of webhook deliveries. Round 0 is for warming up.
+    async fn claims(&mut self, round: u64) -> anyhow::Result<()> {
+        let mut warming_up = Watched::new(Statement::Claim);
+        let watched = match round {
+            0 => &mut warming_up,
+            _ => &mut self.claim,
+        };
+        webhooks::measure(&self.shape, watched, &mut self.connection).await
+    }
+
     /// Measures one operation, by its place in the list. Round 0 is for warming up.
     async fn round(&mut self, round: u64, place: usize) -> anyhow::Result<()> {
         let operation = OPERATIONS.get(place).context("an operation")?;

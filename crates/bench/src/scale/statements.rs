@@ -74,7 +74,7 @@ impl Statement {
 }
 
 impl Watched {
-    /// From zero: call [`reset`] before.
+    /// Nothing yet.
     pub(crate) fn new(statement: Statement) -> Self {
         Self {
             statement,
@@ -82,6 +82,12 @@ impl Watched {
             ns_per_call: Vec::new(),
             ns_per_row: Vec::new(),
         }
+    }
+
+    /// Forgets all counts of the server, and goes on from there.
+    pub(crate) async fn begin(&mut self, connection: &mut PgConnection) -> anyhow::Result<()> {
+        self.counted = Counted::default();
+        reset(connection).await
     }
 
     /// Reads what was counted since the last look.
@@ -118,8 +124,8 @@ pub(crate) async fn watch(
     calls: i64,
     connection: &mut PgConnection,
 ) -> anyhow::Result<Watched> {
-    reset(connection).await?;
     let mut watched = Watched::new(statement);
+    watched.begin(connection).await?;
     let until = Instant::now() + WATCH_LIMIT;
     while watched.counted.calls < calls {
         ensure!(

@@ -1,4 +1,4 @@
-//! Webhook deliveries: what a claim takes while a hundredth of the rows is pending.
+//! Webhook deliveries: what a claim takes while many others are pending.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,29 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::statements::{self, Statement, Watched};
+use super::statements::Watched;
 use crate::data::{FAR_FUTURE, Shape};
 
-/// Claims that are measured: fewer than are pending in the smallest database.
-const CLAIMS: i64 = 500;
+/// Deliveries that are due together, the same number in every database: fewer than are pending in the
+/// smallest one.
+const DUE: i64 = 1_000;
 
-/// Time until the pending deliveries are due: enough to clear away what making them due left behind.
-const DUE_IN: Duration = Duration::from_secs(15);
+/// Time until they are due: enough to clear away what making them due left behind.
+const DUE_IN: Duration = Duration::from_secs(8);
 
-/// How long the claims may take after that.
-const CLAIMS_LIMIT: Duration = Duration::from_secs(60);
+/// How long it may take after that until all are delivered.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Pause between two looks: some claims.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Makes the pending deliveries due, and measures the claims of the worker that sends them.
-pub(crate) async fn measure(connection: &mut PgConnection) -> anyhow::Result<Watched> {
+/// Makes pending deliveries due, at random, and watches the claims of the worker that sends them. Makes the
+/// deliveries what they were, once all are delivered.
+pub(crate) async fn measure(
+    shape: &Shape,
+    watched: &mut Watched,
+    connection: &mut PgConnection,
+) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
     let receiver = tokio::spawn(receive(listener));
@@ -34,14 +40,23 @@ pub(crate) async fn measure(connection: &mut PgConnection) -> anyhow::Result<Wat
         .execute(&mut *connection)
         .await?;
     let due = Instant::now() + DUE_IN;
-    sqlx::query(
+    let made_due = sqlx::query(
         "UPDATE webhook_deliveries
             SET ready = false, next_attempt_at = now() + $1 * interval '1 second'
-          WHERE status = 'pending'",
+          WHERE (account_id, id) IN (SELECT account_id, id FROM webhook_deliveries
+                                      WHERE status = 'pending'
+                                      ORDER BY md5(id::text)
+                                      LIMIT $2)",
     )
     .bind(i64::try_from(DUE_IN.as_secs())?)
+    .bind(DUE)
     .execute(&mut *connection)
-    .await?;
+    .await?
+    .rows_affected();
+    ensure!(
+        made_due == DUE.unsigned_abs(),
+        "only {made_due} deliveries are pending"
+    );
     sqlx::raw_sql("VACUUM (ANALYZE) webhook_deliveries")
         .execute(&mut *connection)
         .await?;
@@ -50,23 +65,33 @@ pub(crate) async fn measure(connection: &mut PgConnection) -> anyhow::Result<Wat
         "the deliveries were due before they could be vacuumed"
     );
     tokio::time::sleep_until(due.into()).await;
-    statements::reset(connection).await?;
-    let mut watched = Watched::new(Statement::Claim);
-    let until = Instant::now() + CLAIMS_LIMIT;
-    while watched.counted.rows < CLAIMS {
+    watched.begin(connection).await?;
+    let until = Instant::now() + DELIVERY_LIMIT;
+    while watched.counted.rows < DUE || is_any_due(connection).await? {
         ensure!(
             Instant::now() < until,
-            "only {} deliveries were claimed in {CLAIMS_LIMIT:?}",
+            "{} deliveries were claimed in {DELIVERY_LIMIT:?}, and not all of them were made",
             watched.counted.rows
         );
         tokio::time::sleep(LOOK_INTERVAL).await;
         watched.look(connection).await?;
     }
     receiver.abort();
-    Ok(watched)
+    restore(shape, connection).await
 }
 
-/// Makes the deliveries what they were. Only while no service runs.
+/// Whether a delivery is due, or under way.
+async fn is_any_due(connection: &mut PgConnection) -> anyhow::Result<bool> {
+    let due = sqlx::query_scalar(
+        "SELECT EXISTS (
+            SELECT FROM webhook_deliveries
+             WHERE status = 'pending' AND next_attempt_at < to_timestamp($1::bigint / 1000000))",
+    )
+    .bind(FAR_FUTURE.cast_signed());
+    Ok(due.fetch_one(connection).await?)
+}
+
+/// Makes the deliveries what they were. Only while none of them is under way.
 pub(crate) async fn restore(shape: &Shape, connection: &mut PgConnection) -> anyhow::Result<()> {
     sqlx::query(
         "UPDATE webhook_deliveries
