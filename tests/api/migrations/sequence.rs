@@ -137,6 +137,10 @@ const LATER: &[(&str, &str)] = &[
         "migrations/0025_last_check.sql",
         "5a39a335ea49c421a4c1585f37ec31d92f28b2ac2461bf72b731e9555311e24a",
     ),
+    (
+        "migrations/0026_drop_webhook_deliveries_by_endpoint_and_next_attempt.sql",
+        "df738feb6a77b7d51ed128aad55467217dddc2c1aefdb45caca8a527345a3fc4",
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.
