@@ -99,7 +99,7 @@ check-long: ## test what takes too long for CI: features one by one, the SDK for
 # Where the databases of measurements are kept: on a disk, in a folder that PostgreSQL's user can enter.
 BENCH_FOLDER ?= /var/tmp/charge-once-bench
 ROWS ?= 1000000
-# PostgreSQL's memory for pages, of each of the two databases that are compared.
+# PostgreSQL's memory for the pages of the large database.
 SHARED_BUFFERS ?= 1GB
 BENCH = CHARGE_ONCE=$(CARGO_TARGET_DIR)/dist/charge-once $(CARGO_TARGET_DIR)/dist/bench
 

@@ -39,6 +39,9 @@ const MEASURABLE_DAYS: u64 = 365;
 /// Looks of the reconciler that are measured: it looks every second.
 const LOOKS: i64 = 20;
 
+/// PostgreSQL's memory for the pages of the small one: all of them fit several times.
+const BASELINE_BUFFERS: &str = "1GB";
+
 /// Compares two databases.
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
@@ -51,7 +54,7 @@ pub(crate) struct Scale {
     /// The program under test.
     #[arg(long, env = "CHARGE_ONCE")]
     program: PathBuf,
-    /// PostgreSQL's memory for pages, of each of the two.
+    /// PostgreSQL's memory for the pages of the large one.
     #[arg(long, default_value = "1GB")]
     shared_buffers: String,
     /// Measured rounds of each request. One round before them is not counted.
@@ -89,8 +92,8 @@ struct Side {
 
 impl Scale {
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
-        let mut big = self.start(&self.folder).await?;
-        let mut baseline = self.start(&self.baseline).await?;
+        let mut big = self.start(&self.folder, &self.shared_buffers).await?;
+        let mut baseline = self.start(&self.baseline, BASELINE_BUFFERS).await?;
         for round in 0..=self.rounds {
             // In turns: the second of two may find the machine warmer.
             let mut order = match round % 2 {
@@ -114,7 +117,7 @@ impl Scale {
         table::write_report(&self.output, &report)
     }
 
-    async fn start(&self, folder: &Path) -> anyhow::Result<Side> {
+    async fn start(&self, folder: &Path, shared_buffers: &str) -> anyhow::Result<Side> {
         let shape = Shape::read(folder)?;
         let age = UNIX_EPOCH.elapsed()?.as_secs() - shape.until_micros / 1_000_000;
         ensure!(
@@ -122,7 +125,7 @@ impl Scale {
             "the keys in {} have expired: make it again",
             folder.display()
         );
-        let parameters = Parameters::for_measuring(&self.shared_buffers).with_statements();
+        let parameters = Parameters::for_measuring(shared_buffers).with_statements();
         let postgres = Postgres::start(folder, parameters).await?;
         service::migrate(&self.program, postgres.url()).await?;
         let mut connection = postgres.connect().await?;
@@ -195,8 +198,8 @@ impl Scale {
             .fetch_one(&mut side.connection)
             .await?;
         Ok(format!(
-            "{} cores; PostgreSQL {version} with shared_buffers {}, fsync on and pg_stat_statements; \
-             {CONNECTIONS} connections; {} rounds in turns, medians; {} expired records",
+            "{} cores; PostgreSQL {version} with shared_buffers {} and {BASELINE_BUFFERS}, fsync on and \
+             pg_stat_statements; {CONNECTIONS} connections; {} rounds in turns, medians; {} expired records",
             std::thread::available_parallelism()?,
             self.shared_buffers,
             self.rounds,

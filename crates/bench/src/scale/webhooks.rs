@@ -25,7 +25,7 @@ const DELIVERY_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks: some claims.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Makes pending deliveries due, at random, and watches the claims of the worker that sends them. Makes the
+/// Makes the newest pending deliveries due, and watches the claims of the worker that sends them. Makes the
 /// deliveries what they were, once all are delivered.
 pub(crate) async fn measure(
     shape: &Shape,
@@ -45,7 +45,7 @@ pub(crate) async fn measure(
             SET ready = false, next_attempt_at = now() + $1 * interval '1 second'
           WHERE (account_id, id) IN (SELECT account_id, id FROM webhook_deliveries
                                       WHERE status = 'pending'
-                                      ORDER BY md5(id::text)
+                                      ORDER BY event_id DESC
                                       LIMIT $2)",
     )
     .bind(i64::try_from(DUE_IN.as_secs())?)
