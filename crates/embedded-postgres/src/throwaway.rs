@@ -17,8 +17,14 @@ use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{EmbeddedPostgres, Settings};
 
-/// Many tests run at a time, and each may have several servers with a pool of their own.
-const CONNECTIONS: &str = "300";
+/// What the server is started with.
+const PARAMETERS: [(&str, &str); 2] = [
+    // Many tests run at a time, and each may have several servers with a pool of their own.
+    ("max_connections", "300"),
+    // Each test has a database of its own, which lives for seconds. Autovacuum would visit all of them once
+    // a minute: with hundreds it starts ten processes a second.
+    ("autovacuum", "off"),
+];
 
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
 /// `tokio::sync::OnceCell` for all tests of a process.
@@ -77,7 +83,8 @@ async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
     std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
     watch_over(&folder)?;
     let mut settings = Settings::new(name, folder.join("data"));
-    settings.parameters = vec![("max_connections".into(), CONNECTIONS.into())];
+    let parameters = PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    settings.parameters = parameters.to_vec();
     let postgres = EmbeddedPostgres::start(settings).await?;
     Ok(Throwaway { postgres })
 }
