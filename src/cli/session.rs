@@ -3,7 +3,7 @@
 //! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
 //! ends gracefully when it is told to stop; everything else ends at once.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use futures_util::FutureExt;
@@ -21,6 +21,10 @@ use crate::{
 
 /// The message of a command that was stopped before it was done.
 const STOPPED_EARLY: &str = "stopped before it was done";
+
+/// How long the end of the process waits for tasks that can't be interrupted: the system resolves a host's
+/// name for as long as it likes.
+const LAST_TASKS: Duration = Duration::from_secs(1);
 
 /// Resolves when the process is told to stop.
 pub(super) type Stop = Pin<Box<dyn Future<Output = ()>>>;
@@ -100,6 +104,7 @@ fn block_on(
     if let Some(export) = export {
         export.end();
     }
+    runtime.shutdown_timeout(LAST_TASKS);
     outcome
 }
 
