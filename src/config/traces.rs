@@ -6,9 +6,11 @@ use reqwest::{
     header::{HeaderName, HeaderValue},
 };
 
-use super::source::Source;
+use super::source::{ConfigError, Source};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// The standard's variable for traces alone, with a whole URL.
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
@@ -44,6 +46,14 @@ impl Traces {
     /// `Some(None)` where none are sent. The other variables then belong to other programs.
     pub(super) fn read(source: &Source<'_>) -> Option<Option<Self>> {
         let Some(endpoint) = source.optional(ENDPOINT) else {
+            // Traces are wanted, and none would be sent.
+            if source.optional(TRACES_ENDPOINT).is_some() {
+                source.record(ConfigError::Name {
+                    name: TRACES_ENDPOINT.to_owned(),
+                    meant: ENDPOINT,
+                });
+                return None;
+            }
             return Some(None);
         };
         let url = url(source, &endpoint);
@@ -176,6 +186,16 @@ mod tests {
         assert!(read(&[]).unwrap().is_none());
         let of_others = [(PROTOCOL, "grpc"), (SAMPLER, "xray"), (ENDPOINT, " ")];
         assert!(read(&of_others).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_endpoint_for_traces_alone_is_not_passed_over() {
+        let traces_only = (TRACES_ENDPOINT, "http://127.0.0.1:4318/v1/traces");
+        let errors = read(&[traces_only]).unwrap_err();
+        let expected = "unknown variable OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; did you mean \
+                        OTEL_EXPORTER_OTLP_ENDPOINT?";
+        assert_eq!(errors.to_string(), expected);
+        assert!(read(&[traces_only, COLLECTOR]).unwrap().is_some());
     }
 
     #[test]
