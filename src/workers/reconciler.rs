@@ -44,8 +44,11 @@ pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Rece
 }
 
 /// One task looks. Only if it finds something do several go to work, as many as the ones at work leave room
-/// for: a processor that is silent about one operation holds up no other.
+/// for: a processor that is silent about fewer than [`AT_A_TIME_MAX`] operations holds up no other.
 async fn look<E: ExternalEffect>(phases: &Phases<E>, recovering: &mut JoinSet<()>) {
+    while let Some(ended) = recovering.try_join_next() {
+        log_panic(ended);
+    }
     let room = AT_A_TIME_MAX.saturating_sub(recovering.len());
     if room == 0 {
         return;

@@ -38,6 +38,9 @@ const SPARING: usize = 4;
 /// Whose connections those are that no account asked for: workers' and strangers'.
 pub const NO_ACCOUNT: Uuid = Uuid::nil();
 
+/// Whose connection reads the records of refused requests, of all accounts: it waits behind no worker.
+pub(crate) const LOOK_UPS: Uuid = Uuid::max();
+
 /// A pool whose connections are dealt to accounts. Cheap to clone; all clones share the pool.
 #[derive(Debug, Clone)]
 pub struct FairPool {
@@ -326,7 +329,7 @@ impl<W> Shares<W> {
 
     /// Remembers that an account asked. What no account asked for leaves an account alone.
     fn note(&mut self, account: Uuid, now: Instant) {
-        if account == NO_ACCOUNT {
+        if [NO_ACCOUNT, LOOK_UPS].contains(&account) {
             return;
         }
         if let Some((latest, at)) = self.latest

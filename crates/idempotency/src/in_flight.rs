@@ -227,13 +227,13 @@ impl InFlight {
             }
             Entry::Occupied(mut occupied) => {
                 let entry = occupied.get_mut();
-                let of_account = seats_by_account.entry(request.account_id).or_default();
+                let of_account = seats_by_account.get(&request.account_id).copied();
                 let is_free = entry.seats.load(Ordering::Relaxed) < SEATS_PER_KEY
-                    && *of_account < SEATS_PER_ACCOUNT
+                    && of_account.unwrap_or_default() < SEATS_PER_ACCOUNT
                     && *seats < SEATS;
                 let seat = is_free.then(|| {
                     entry.seats.fetch_add(1, Ordering::Relaxed);
-                    *of_account += 1;
+                    *seats_by_account.entry(request.account_id).or_default() += 1;
                     *seats += 1;
                     Seat {
                         in_flight: self.clone(),
@@ -420,22 +420,24 @@ impl Follower {
         }
         let progress = self.progress.borrow().clone();
         match progress {
-            Progress::Done(conclusion) => self.judge(conclusion, Instant::now() < patience),
+            Progress::Done(conclusion) => self.judge(conclusion),
             Progress::Recorded if !same_request => Verdict::Share(Conclusion::Reused),
             Progress::Claiming | Progress::Executing | Progress::Recorded => Verdict::InUse,
         }
     }
 
     /// The table of what a leader's end means for a duplicate.
-    fn judge(&self, conclusion: Conclusion, time_left: bool) -> Verdict {
+    fn judge(&self, conclusion: Conclusion) -> Verdict {
         match conclusion {
             // Another request with the key of a committed record: reuse, known for certain.
             Conclusion::Stored { .. } | Conclusion::Unfinished if !self.same_request => {
                 Verdict::Share(Conclusion::Reused)
             }
-            Conclusion::Stored { .. } | Conclusion::Unfinished => Verdict::Share(conclusion),
-            Conclusion::HeldElsewhere if time_left => Verdict::StartOver,
-            Conclusion::HeldElsewhere => Verdict::InUse,
+            // What is held elsewhere is held from every request here, and each of them pauses before it asks
+            // again: a thousand that begin again at once would ask without a pause.
+            Conclusion::Stored { .. } | Conclusion::Unfinished | Conclusion::HeldElsewhere => {
+                Verdict::Share(conclusion)
+            }
             Conclusion::Reused | Conclusion::Failed(_) if self.same_request => {
                 Verdict::Share(conclusion)
             }
@@ -556,6 +558,22 @@ mod tests {
         let state = in_flight.lock();
         assert!(state.entries.is_empty() && state.counted_by_account.is_empty());
         assert!(state.seats_by_account.is_empty() && (state.counted, state.seats) == (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_follower_of_what_is_held_elsewhere_pauses_like_its_leader() {
+        let in_flight = InFlight::new();
+        let leader = lead(&in_flight, &request(1, "a"));
+        let Place::Follower(follower) = in_flight.join(&request(1, "a")) else {
+            panic!("it leads");
+        };
+        leader.conclude(Conclusion::HeldElsewhere);
+        let long = Instant::now() + std::time::Duration::from_secs(60);
+        let verdict = follower.follow(long, long).await;
+        assert!(
+            matches!(verdict, Verdict::Share(Conclusion::HeldElsewhere)),
+            "{verdict:?}"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Promise: a request that is refused here was never claimed, so its key is as free as before, and it is
 //! told so within [`LOOK_UP_WAIT`], however the database is doing. Duplicates of a request in progress are
 //! not counted and still follow it. A key that has a record is still answered by it. One task reads the
-//! records, many with one statement, on one connection: [`FairPool`] keeps one from new work.
+//! records, many with one statement, on one connection at a time: [`FairPool`] keeps one from new work.
 
 use std::{
     collections::HashMap,
@@ -18,8 +18,9 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    Failure, FairPool, Idempotency, NO_ACCOUNT, Outcome, Request,
+    Failure, FairPool, Idempotency, Outcome, Request,
     claim::{self, Found},
+    fair_pool::LOOK_UPS,
     in_flight::Conclusion,
 };
 
@@ -27,10 +28,10 @@ use crate::{
 /// hundredth of it.
 const LOOK_UP_WAIT: Duration = Duration::from_millis(250);
 
-/// Requests whose records are read with one statement. A record has a reply of some kilobytes at most.
-const BATCH_REQUESTS: usize = 128;
+/// Requests whose records are read with one statement: few, because a reply may have a hundred kilobytes.
+const BATCH_REQUESTS: usize = 32;
 
-/// Requests that wait for the next statement. What comes beyond them is refused without a look.
+/// Requests that wait for their statement. What comes beyond them is refused without a look.
 const WAITING_MAX: usize = 2_048;
 
 /// How long no request looks after a look without an answer: the database is slower than its clients' patience,
@@ -114,6 +115,9 @@ struct Reader {
     none_until: Arc<Mutex<Option<Instant>>>,
 }
 
+/// Records by account and key.
+type Records = HashMap<(Uuid, String), Found>;
+
 impl Reader {
     /// Reads until no request can ask any more. While it reads, the next requests gather.
     async fn read_all(mut self) {
@@ -121,17 +125,20 @@ impl Reader {
         while self.asked.recv_many(&mut batch, BATCH_REQUESTS).await > 0 {
             // A request that waits no longer needs no answer.
             batch.retain(|look_up: &LookUp| !look_up.answer.is_closed());
+            if batch.is_empty() {
+                continue;
+            }
             let by_key: HashMap<_, _> = batch
                 .iter()
-                .map(|LookUp { request, .. }| (request.entry_id(), request))
+                .map(|LookUp { request, .. }| (request.entry_id(), request.clone()))
                 .collect();
-            let wanted: Vec<_> = by_key.into_values().collect();
-            let found = match timeout(LOOK_UP_WAIT, self.read(&wanted)).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(_)) | Err(_) => {
-                    *lock(&self.none_until) = Some(Instant::now() + NO_LOOK_UPS_FOR);
-                    HashMap::new()
-                }
+            let reading = read(self.pool.clone(), by_key.into_values().collect());
+            // In a task of its own: a panic fails these look-ups, and not all that come after them.
+            let found = match tokio::spawn(timeout(LOOK_UP_WAIT, reading)).await {
+                Ok(Ok(Ok(found))) => found,
+                Ok(Ok(Err(error))) => self.pause(&error.to_string()),
+                Ok(Err(_)) => self.pause("no answer in time"),
+                Err(panicked) => self.pause(&panicked.to_string()),
             };
             for LookUp { request, answer } in batch.drain(..) {
                 let id = (request.account_id, request.key.as_str().to_owned());
@@ -141,15 +148,21 @@ impl Reader {
         }
     }
 
-    async fn read(
-        &self,
-        wanted: &[&Request],
-    ) -> Result<HashMap<(Uuid, String), Found>, sqlx::Error> {
-        let mut connection = self.pool.acquire(NO_ACCOUNT).await?;
-        let found = claim::read_all(&mut connection, wanted).await?;
-        connection.release();
-        Ok(found)
+    /// Lets no request look for a while, and refuses those that wait for it. Nothing was found.
+    fn pause(&mut self, cause: &str) -> Records {
+        *lock(&self.none_until) = Some(Instant::now() + NO_LOOK_UPS_FOR);
+        // Without an answer, a request is told that there is none.
+        while self.asked.try_recv().is_ok() {}
+        tracing::warn!(%cause, "refused requests are not looked up for a moment");
+        Records::new()
     }
+}
+
+async fn read(pool: FairPool, wanted: Vec<Request>) -> Result<Records, sqlx::Error> {
+    let mut connection = pool.acquire(LOOK_UPS).await?;
+    let found = claim::read_all(&mut connection, &wanted.iter().collect::<Vec<_>>()).await?;
+    connection.release();
+    Ok(found)
 }
 
 /// What a record says about a request that is not begun. `None`: nothing, the request was never executed.
