@@ -130,6 +130,11 @@ fn queries() -> Vec<(String, String)> {
                 .replace("$__rate_interval", "10s")
                 .replace("$job", JOB)
                 .replace("$instance", ".*");
+            // What is shown where there is nothing would hide that a name is wrong. No alert has to fire.
+            let expression = match expression.strip_suffix(" or vector(0)") {
+                Some(data) if !data.contains("ALERTS") => data.to_owned(),
+                _ => expression,
+            };
             // A group of a regular expression, and no variable.
             let rest = expression.replace("${1}", "");
             assert!(!rest.contains('$'), "{title}: {expression}");

@@ -342,10 +342,7 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
     };
     assert_eq!(healthy(address), Some(0));
     assert!(postgres_runs(&data_dir));
-    let mut server = ServerProcess {
-        client: Client::new(address.parse().unwrap()),
-        child,
-    };
+    let mut server = ServerProcess::of(Client::new(address.parse().unwrap()), child);
     signal(&server.child, Signal::SIGTERM);
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");

@@ -131,7 +131,7 @@ pub fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
     }
     let address = banner[0].rsplit("http://").next().unwrap().parse().unwrap();
     let client = Client::new(address);
-    (ServerProcess { client, child }, banner.join("\n"))
+    (ServerProcess::of(client, child), banner.join("\n"))
 }
 
 pub fn signal(process: &Child, signal: Signal) {

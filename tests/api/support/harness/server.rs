@@ -1,7 +1,8 @@
 //! The server: inside the test's process, or as a process of its own.
 
 use std::{
-    io::{BufRead, BufReader},
+    fs::File,
+    io::{BufRead, BufReader, Read, Seek},
     net::{SocketAddr, TcpListener},
     process::{Child, ChildStdout, Command, Stdio},
 };
@@ -10,6 +11,7 @@ use charge_once::{
     database::Database,
     server::{self, Listeners},
 };
+use tempfile::tempfile;
 use tokio::sync::oneshot;
 
 use super::{API_KEY, Client, TestDatabase, config, shortcuts};
@@ -113,15 +115,38 @@ impl TestServer {
     }
 }
 
+/// The API key and the card numbers that tests send.
+const SECRETS: [&str; 5] = [
+    API_KEY,
+    "4242424242424242",
+    "4111111111111111",
+    "4000000000000002",
+    "5555555555554444",
+];
+
 /// The server as a process of its own, for kill -9 and for several replicas.
 pub struct ServerProcess {
     pub client: Client,
     pub child: Child,
+    /// Its log, where no test reads it.
+    log: Option<File>,
 }
 
 impl ServerProcess {
     pub fn start(database: &TestDatabase, variables: &[(&str, &str)]) -> Self {
-        Self::start_logging_to(Stdio::null(), database, variables)
+        let log = tempfile().unwrap();
+        let mut server = Self::start_logging_to(log.try_clone().unwrap(), database, variables);
+        server.log = Some(log);
+        server
+    }
+
+    /// A process that was started already, and its client.
+    pub fn of(client: Client, child: Child) -> Self {
+        Self {
+            client,
+            child,
+            log: None,
+        }
     }
 
     /// With its log, which goes to standard error, somewhere.
@@ -143,7 +168,7 @@ impl ServerProcess {
     ) -> Self {
         let mut child = spawn(command, log, database, variables);
         let client = Client::new(Banner::of(&mut child).address("charge-once "));
-        Self { client, child }
+        Self::of(client, child)
     }
 
     /// By another command, and with `METRICS_ADDRESS` among the variables: the second client asks there.
@@ -157,7 +182,7 @@ impl ServerProcess {
         let mut banner = Banner::of(&mut child);
         let client = Client::new(banner.address("charge-once "));
         let scraper = Client::new(banner.address("  Metrics "));
-        (Self { client, child }, scraper)
+        (Self::of(client, child), scraper)
     }
 
     /// With metrics at `address`.
@@ -182,6 +207,22 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(log) = self.log.take()
+            && !std::thread::panicking()
+        {
+            assert_tells_no_secret(log);
+        }
+    }
+}
+
+/// Whatever a test sends, no log has an API key or a card number.
+fn assert_tells_no_secret(mut log: File) {
+    let mut text = Vec::new();
+    log.rewind().unwrap();
+    log.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text);
+    for secret in SECRETS {
+        assert!(!text.contains(secret), "{secret} is in the log: {text}");
     }
 }
 
