@@ -4,13 +4,14 @@ use std::process::Command;
 
 use charge_once::{
     domain::ids::{ChargeId, CheckoutId, EventId, OrderId, RefundId},
-    store::invariants::INVARIANTS,
+    store::invariants::{INVARIANTS, Invariant},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::support::{
     checkouts::{checkout, checkout_of, stock},
+    documents::read,
     harness::{Client, TestDatabase, TestServer, eventually},
     program::{printed_by, run, text},
     world::World,
@@ -101,6 +102,22 @@ async fn everything_holds_after_requests_of_every_kind() {
 }
 
 /// Each fault is one that a constraint would refuse, or that no request of this program makes.
+#[test]
+fn every_invariant_is_documented_and_no_other() {
+    let page = read("docs/reliability.md");
+    let section = page
+        .split("## ")
+        .find(|section| section.starts_with("What always holds"));
+    let documented: Vec<_> = section
+        .expect("a section")
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(str::to_owned)
+        .collect();
+    let row = |one: &Invariant| format!("| `{}` | {} |", one.name, one.promise);
+    assert_eq!(documented, INVARIANTS.iter().map(row).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn each_invariant_finds_what_was_planted_by_hand() {
     let server = TestServer::start().await;
