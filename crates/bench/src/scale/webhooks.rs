@@ -64,8 +64,8 @@ pub(crate) async fn measure(
         Instant::now() < due,
         "the deliveries were due before they could be vacuumed"
     );
-    tokio::time::sleep_until(due.into()).await;
     watched.begin(connection).await?;
+    tokio::time::sleep_until(due.into()).await;
     let until = Instant::now() + DELIVERY_LIMIT;
     while watched.counted.rows < DUE || is_any_due(connection).await? {
         ensure!(
