@@ -18,7 +18,10 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
-use crate::{Failure, IdempotencyKey, InProgressLimit, InProgressLimits, Record, Request};
+use crate::{
+    Failure, IdempotencyKey, InProgressLimit, InProgressLimits, RECLAIM_PAUSE, Record, Request,
+    jittered,
+};
 
 /// Followers of one key with a seat; a client with more retries in the air than this is broken.
 ///
@@ -74,6 +77,8 @@ pub(crate) enum Verdict {
     Share(Conclusion),
     /// Answer that the key is in use.
     InUse,
+    /// Another process had the key a moment ago: begin again.
+    AskAgain,
     /// The leader's end says nothing about this request: begin again.
     StartOver,
 }
@@ -420,7 +425,14 @@ impl Follower {
         }
         let progress = self.progress.borrow().clone();
         match progress {
-            Progress::Done(conclusion) => self.judge(conclusion),
+            Progress::Done(conclusion) => {
+                let verdict = self.judge(conclusion);
+                // A thousand that begin again at once would ask without a pause.
+                if matches!(verdict, Verdict::AskAgain) && !self.pause(patience).await {
+                    return Verdict::InUse;
+                }
+                verdict
+            }
             Progress::Recorded if !same_request => Verdict::Share(Conclusion::Reused),
             Progress::Claiming | Progress::Executing | Progress::Recorded => Verdict::InUse,
         }
@@ -433,16 +445,25 @@ impl Follower {
             Conclusion::Stored { .. } | Conclusion::Unfinished if !self.same_request => {
                 Verdict::Share(Conclusion::Reused)
             }
-            // What is held elsewhere is held from every request here, and each of them pauses before it asks
-            // again: a thousand that begin again at once would ask without a pause.
-            Conclusion::Stored { .. } | Conclusion::Unfinished | Conclusion::HeldElsewhere => {
-                Verdict::Share(conclusion)
-            }
+            Conclusion::Stored { .. } | Conclusion::Unfinished => Verdict::Share(conclusion),
+            Conclusion::HeldElsewhere => Verdict::AskAgain,
             Conclusion::Reused | Conclusion::Failed(_) if self.same_request => {
                 Verdict::Share(conclusion)
             }
             // What went wrong for the leader's request says nothing about a different one.
             Conclusion::Reused | Conclusion::Failed(_) => Verdict::StartOver,
+        }
+    }
+
+    /// Pauses as its leader does, with its seat. `false`: there is no time for it, or the process is stopping.
+    async fn pause(&mut self, patience: Instant) -> bool {
+        let again = Instant::now() + jittered(RECLAIM_PAUSE);
+        if again >= patience {
+            return false;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(again) => true,
+            _ = self.stopping.wait_for(|stopping| *stopping) => false,
         }
     }
 
@@ -561,19 +582,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_follower_of_what_is_held_elsewhere_pauses_like_its_leader() {
+    async fn a_follower_of_what_is_held_elsewhere_pauses_with_its_seat() {
         let in_flight = InFlight::new();
         let leader = lead(&in_flight, &request(1, "a"));
         let Place::Follower(follower) = in_flight.join(&request(1, "a")) else {
             panic!("it leads");
         };
         leader.conclude(Conclusion::HeldElsewhere);
-        let long = Instant::now() + std::time::Duration::from_secs(60);
-        let verdict = follower.follow(long, long).await;
-        assert!(
-            matches!(verdict, Verdict::Share(Conclusion::HeldElsewhere)),
-            "{verdict:?}"
-        );
+        let (began, long) = (Instant::now(), Instant::now() + RECLAIM_PAUSE * 600);
+        let mut following = std::pin::pin!(follower.follow(long, long));
+        let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut following).await;
+        assert!(at_once.is_err(), "{at_once:?}");
+        assert_eq!(in_flight.counts().waiters, 1);
+        let verdict = following.await;
+        assert!(matches!(verdict, Verdict::AskAgain), "{verdict:?}");
+        assert!(began.elapsed() >= RECLAIM_PAUSE / 2);
     }
 
     #[test]

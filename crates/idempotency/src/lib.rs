@@ -240,6 +240,10 @@ impl Idempotency {
                     match followed.instrument(waiting).await {
                         Verdict::Share(conclusion) => (conclusion, true),
                         Verdict::InUse => return Outcome::InUse,
+                        Verdict::AskAgain => {
+                            is_held_elsewhere = true;
+                            continue;
+                        }
                         Verdict::StartOver => continue,
                     }
                 }
