@@ -4,9 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once::{
-    idempotency::{
-        CallOutcome, Failure, IdempotencyKey, Inspected, Outcome, Phases, SweepPace, sweep,
-    },
+    idempotency::{CallOutcome, Failure, Inspected, Outcome, Phases, SweepPace, sweep},
     workers::reconciler,
 };
 use tokio::{sync::watch, task::JoinSet};
@@ -321,10 +319,7 @@ async fn an_operation_that_can_not_be_read_keeps_no_other_from_its_turn() {
     let world = World::new().await;
     world.network.will(&[Far::DropsBefore, Far::DropsBefore]);
     for key in ["unreadable", "readable"] {
-        let mut request = request("A", Duration::ZERO);
-        request.key = IdempotencyKey::parse(key.as_bytes()).unwrap();
-        let outcome = world.replica().run(request, Start { refuses: false }).await;
-        assert!(is_failed(&outcome));
+        assert!(is_failed(&world.ask_with_key(key).await));
     }
     sqlx::query("DELETE FROM far_operations WHERE id = $1")
         .bind(world.network.calls()[0])
@@ -368,10 +363,7 @@ async fn the_reconciler_waits_for_no_operation_before_it_takes_over_the_next() {
     let world = World::new().await;
     let leave_in_doubt = async |key: &str| {
         world.network.will(&[Far::DropsBefore]);
-        let mut request = request("A", Duration::ZERO);
-        request.key = IdempotencyKey::parse(key.as_bytes()).unwrap();
-        let outcome = world.replica().run(request, Start { refuses: false }).await;
-        assert!(is_failed(&outcome));
+        assert!(is_failed(&world.ask_with_key(key).await));
         let over = "UPDATE idempotency_leases SET leased_until = now(), recover_after = now()
                      WHERE key = $1";
         let over = sqlx::query(over).bind(key).execute(&world.database.pool);

@@ -101,7 +101,6 @@ async fn everything_holds_after_requests_of_every_kind() {
     assert!(told.ends_with(&all), "{told}");
 }
 
-/// Each fault is one that a constraint would refuse, or that no request of this program makes.
 #[test]
 fn every_invariant_is_documented_and_no_other() {
     let page = read("docs/reliability.md");
@@ -118,6 +117,7 @@ fn every_invariant_is_documented_and_no_other() {
     assert_eq!(documented, INVARIANTS.iter().map(row).collect::<Vec<_>>());
 }
 
+/// Each fault is one that a constraint would refuse, or that no request of this program makes.
 #[tokio::test]
 async fn each_invariant_finds_what_was_planted_by_hand() {
     let server = TestServer::start().await;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
-    Phases, Rejection, Reply,
+    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, IdempotencyKey,
+    LeaseSettings, Outcome, Phases, Rejection, Reply, Request,
 };
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -222,6 +222,16 @@ impl World {
         self.replica()
             .run(request("A", Duration::ZERO), Start { refuses: false })
             .await
+    }
+
+    /// One request with a key of its own, of a replica of its own.
+    pub async fn ask_with_key(&self, key: &str) -> Outcome {
+        let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+        let request = Request {
+            key,
+            ..request("A", Duration::ZERO)
+        };
+        self.replica().run(request, Start { refuses: false }).await
     }
 
     /// Sends the request in the background.
