@@ -18,7 +18,11 @@ use anyhow::bail;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{data::BigData, run::Run, scale::Scale};
+use crate::{
+    data::BigData,
+    run::Run,
+    scale::{Expiry, Scale},
+};
 
 /// Measures charge-once.
 #[derive(Debug, Parser)]
@@ -29,6 +33,8 @@ enum Command {
     BigData(BigData),
     /// Measures the same work on a large and on a small database, and compares them.
     Scale(Scale),
+    /// Measures what requests notice while a large part of all keys expires, again and again.
+    Expiry(Expiry),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -54,6 +60,7 @@ async fn carry_out(command: &Command) -> anyhow::Result<()> {
         Command::Run(run) => run.run().await,
         Command::BigData(big_data) => big_data.run().await,
         Command::Scale(scale) => scale.run().await,
+        Command::Expiry(expiry) => expiry.run().await,
     }
 }
 

@@ -1,8 +1,10 @@
-//! `bench scale`: the same work on a large and on a small database.
+//! `bench scale`: the same work on a large and on a small database. `bench expiry`: what requests notice
+//! while a large part of all keys expires.
 //!
-//! Promise: both are measured in the same minutes, in turns, so that what else the machine does hits
-//! both. Afterwards the data is what it was, so that it can be measured again.
+//! Promise: both databases are measured in the same minutes, in turns, so that what else the machine does
+//! hits both. Afterwards the data is what it was, so that it can be measured again.
 
+mod expiry;
 mod operations;
 mod report;
 mod statements;
@@ -18,6 +20,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use sqlx::PgConnection;
 
+pub(crate) use self::expiry::Expiry;
 use self::{
     operations::{CONNECTIONS, OPERATIONS},
     statements::{Pages, Statement, Watched},
@@ -118,25 +121,10 @@ impl Scale {
     }
 
     async fn start(&self, folder: &Path, shared_buffers: &str) -> anyhow::Result<Side> {
-        let shape = Shape::read(folder)?;
-        let age = UNIX_EPOCH.elapsed()?.as_secs() - shape.until_micros / 1_000_000;
-        ensure!(
-            age < MEASURABLE_DAYS * 24 * 3_600,
-            "the keys in {} have expired: make it again",
-            folder.display()
-        );
-        let parameters = Parameters::for_measuring(shared_buffers).with_statements();
-        let postgres = Postgres::start(folder, parameters).await?;
-        service::migrate(&self.program, postgres.url()).await?;
-        let mut connection = postgres.connect().await?;
-        statements::begin(&mut connection).await?;
-        // What an interrupted measurement left.
-        restore(&shape, &mut connection).await?;
-        warm(&mut connection).await?;
-        statements::reset(&mut connection).await?;
+        let (shape, postgres, connection) = open(folder, &self.program, shared_buffers).await?;
         // From memory, a third of the small database's keys would be replayed.
         let from_tables = [("REPLAY_CACHE", "0")];
-        let service = self.start_service(folder, &postgres, &from_tables).await?;
+        let service = start_service(&self.program, folder, &postgres, &from_tables).await?;
         Ok(Side {
             folder: folder.to_owned(),
             shape,
@@ -146,16 +134,6 @@ impl Scale {
             requests: OPERATIONS.iter().map(|_| Default::default()).collect(),
             claim: Watched::new(Statement::Claim),
         })
-    }
-
-    async fn start_service(
-        &self,
-        folder: &Path,
-        postgres: &Postgres,
-        variables: &[(&str, &str)],
-    ) -> anyhow::Result<Service> {
-        let log = folder.join("service.log");
-        Service::start(&self.program, postgres.url(), log, variables).await
     }
 
     /// Measures the workers, and leaves the data as it was.
@@ -175,8 +153,7 @@ impl Scale {
         service.stop().await?;
 
         eprintln!("{rows} rows: the sweep");
-        let often = [("EXPIRY_SWEEP_INTERVAL", "1s")];
-        let service = self.start_service(&folder, &postgres, &often).await?;
+        let service = start_service(&self.program, &folder, &postgres, &sweep::OFTEN).await?;
         let target = target(&service, &postgres)?;
         let swept = sweep::measure(shape, &target, self.expired, &mut connection).await?;
         service.stop().await?;
@@ -239,6 +216,41 @@ impl Side {
         }
         Ok(())
     }
+}
+
+/// Starts the PostgreSQL of a folder that `bench big-data` filled, with its pages in memory.
+async fn open(
+    folder: &Path,
+    program: &Path,
+    shared_buffers: &str,
+) -> anyhow::Result<(Shape, Postgres, PgConnection)> {
+    let shape = Shape::read(folder)?;
+    let age = UNIX_EPOCH.elapsed()?.as_secs() - shape.until_micros / 1_000_000;
+    ensure!(
+        age < MEASURABLE_DAYS * 24 * 3_600,
+        "the keys in {} have expired: make it again",
+        folder.display()
+    );
+    let parameters = Parameters::for_measuring(shared_buffers).with_statements();
+    let postgres = Postgres::start(folder, parameters).await?;
+    service::migrate(program, postgres.url()).await?;
+    let mut connection = postgres.connect().await?;
+    statements::begin(&mut connection).await?;
+    // What an interrupted measurement left.
+    restore(&shape, &mut connection).await?;
+    warm(&mut connection).await?;
+    statements::reset(&mut connection).await?;
+    Ok((shape, postgres, connection))
+}
+
+async fn start_service(
+    program: &Path,
+    folder: &Path,
+    postgres: &Postgres,
+    variables: &[(&str, &str)],
+) -> anyhow::Result<Service> {
+    let log = folder.join("service.log");
+    Service::start(program, postgres.url(), log, variables).await
 }
 
 fn target(service: &Service, postgres: &Postgres) -> anyhow::Result<Target> {

@@ -19,15 +19,29 @@ use crate::{
     data::{Shape, random},
     load::{Call, Until},
     measure::Target,
-    stats::per_second,
+    stats::{per_second, thousands},
 };
 
 /// Charges in one window without a sweep.
 const REQUESTS: u64 = 4_000;
 
-/// How long the sweep may take to begin, and to end.
+/// The service's settings for a sweep that is measured.
+pub(crate) const OFTEN: [(&str, &str); 1] = [("EXPIRY_SWEEP_INTERVAL", "1s")];
+
+/// How long the sweep may take to begin.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
-const END_LIMIT: Duration = Duration::from_secs(600);
+
+/// How long the sweep of a few records may take.
+const SHORT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A sweep that removes fewer records in a second is given up: one tenth of what two cores reach.
+const LEAST_PER_SECOND: u64 = 1_000;
+
+/// How often a long sweep is told about.
+const TELL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Stored records that are copied, again and again. They are held in memory meanwhile.
+const COPIED: i64 = 100_000;
 
 /// What was measured of one sweep.
 #[derive(Debug)]
@@ -41,6 +55,17 @@ pub(crate) struct Swept {
     pub(crate) creates_during: u64,
 }
 
+/// What one sweep took, and left for requests.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    /// The sweep's statement.
+    pub(crate) statement: Watched,
+    /// Records removed in a second.
+    pub(crate) rows_per_second: u64,
+    /// Charges in a second.
+    pub(crate) creates: u64,
+}
+
 /// Adds so many records that are expired already, and measures the service that sweeps them.
 pub(crate) async fn measure(
     shape: Shape,
@@ -49,11 +74,37 @@ pub(crate) async fn measure(
     connection: &mut PgConnection,
 ) -> anyhow::Result<Swept> {
     let fixed = Until::Count(REQUESTS);
-    let before = target.measure(CONNECTIONS, &fixed, creates(shape, 1));
-    let before = before.await?.per_second();
-
-    statements::reset(connection).await?;
+    let before = creates_per_second(shape, target, &fixed, 1).await?;
     add_expired(expired, connection).await?;
+    let during = sweep(shape, target, expired, 2, connection).await?;
+    let after = creates_per_second(shape, target, &fixed, 3).await?;
+    Ok(Swept {
+        rows_per_second: during.rows_per_second,
+        statement: during.statement,
+        creates_without: before.midpoint(after),
+        creates_during: during.creates,
+    })
+}
+
+/// Charges that the service makes in a second. `window` is another one for each load of a run.
+pub(crate) async fn creates_per_second(
+    shape: Shape,
+    target: &Target,
+    until: &Until,
+    window: u64,
+) -> anyhow::Result<u64> {
+    let sample = target.measure(CONNECTIONS, until, creates(shape, window));
+    Ok(sample.await?.per_second())
+}
+
+/// Makes charges for as long as the service sweeps so many records, which were just added.
+pub(crate) async fn sweep(
+    shape: Shape,
+    target: &Target,
+    expired: u64,
+    window: u64,
+    connection: &mut PgConnection,
+) -> anyhow::Result<Sweep> {
     let mut watched = Watched::new(Statement::Sweep);
     let removed = |watched: &Watched| watched.counted.rows.unsigned_abs();
     let until = Instant::now() + BEGIN_LIMIT;
@@ -66,33 +117,37 @@ pub(crate) async fn measure(
         watched.look(connection).await?;
     }
 
+    let limit = SHORT_LIMIT + Duration::from_secs(expired / LEAST_PER_SECOND);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Until::Stopped(Arc::clone(&stop));
     let (began, first) = (Instant::now(), removed(&watched));
     let watching = async {
+        let mut told = began;
         let mut looked = Ok(());
-        while looked.is_ok() && removed(&watched) < expired && began.elapsed() < END_LIMIT {
+        while looked.is_ok() && removed(&watched) < expired && began.elapsed() < limit {
+            if told.elapsed() > TELL_INTERVAL {
+                let (removed, expired) = (thousands(removed(&watched)), thousands(expired));
+                eprintln!("swept {removed} of {expired}");
+                told = Instant::now();
+            }
             tokio::time::sleep(LOOK_INTERVAL).await;
             looked = watched.look(connection).await;
         }
         stop.store(true, Ordering::Relaxed);
         looked.map(|()| began.elapsed())
     };
-    let loading = target.measure(CONNECTIONS, &stopped, creates(shape, 2));
-    let (during, took) = tokio::join!(loading, watching);
+    let loading = creates_per_second(shape, target, &stopped, window);
+    let (creates, took) = tokio::join!(loading, watching);
     let took = took?;
     ensure!(
         removed(&watched) >= expired,
         "the sweep removed {} of {expired} records in {took:?}",
         removed(&watched)
     );
-    let after = target.measure(CONNECTIONS, &fixed, creates(shape, 3));
-    let after = after.await?.per_second();
-    Ok(Swept {
+    Ok(Sweep {
         rows_per_second: per_second(removed(&watched) - first, took),
         statement: watched,
-        creates_without: before.midpoint(after),
-        creates_during: during?.per_second(),
+        creates: creates?,
     })
 }
 
@@ -102,13 +157,15 @@ fn creates(shape: Shape, window: u64) -> impl Fn(u64) -> Call + Send + Sync + 's
 
 /// Copies of stored records, of all accounts and with keys of their own. They lie together at the end
 /// of the table, as records that expire together do.
-async fn add_expired(rows: u64, connection: &mut PgConnection) -> anyhow::Result<()> {
+/// PostgreSQL counts statements from here.
+pub(crate) async fn add_expired(rows: u64, connection: &mut PgConnection) -> anyhow::Result<()> {
+    statements::reset(connection).await?;
     let mut tx = connection.begin().await?;
     let added = sqlx::query(
         "WITH stored AS MATERIALIZED (
              SELECT * FROM idempotency_keys
               WHERE status IS NOT NULL AND created_at < now() - interval '1 day'
-              LIMIT $1
+              LIMIT least($1, $2)
          )
          INSERT INTO idempotency_keys
                 (account_id, key, fingerprint_version, fingerprint, method, path, request_id, label,
@@ -120,6 +177,7 @@ async fn add_expired(rows: u64, connection: &mut PgConnection) -> anyhow::Result
           LIMIT $1",
     )
     .bind(i64::try_from(rows)?)
+    .bind(COPIED)
     .execute(&mut *tx)
     .await?;
     ensure!(

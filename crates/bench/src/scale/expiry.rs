@@ -1,0 +1,207 @@
+//! `bench expiry`: charges while millions of keys expire at once and are swept, and what that leaves of
+//! the table.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use clap::Args;
+use sqlx::PgConnection;
+
+use super::{open, operations::CONNECTIONS, restore, start_service, sweep, target};
+use crate::{
+    load::Until,
+    stats::{ratio, thousands},
+    table::{self, Table},
+};
+
+/// Charges are made for so long without a sweep, before the first one and after each.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// How long autovacuum may take to come and to end: it looks every minute.
+const VACUUM_LIMIT: Duration = Duration::from_secs(600);
+
+/// Pause between two looks at what autovacuum has done.
+const VACUUM_POLL: Duration = Duration::from_secs(1);
+
+/// Lets keys expire.
+#[derive(Debug, Args)]
+pub(crate) struct Expiry {
+    /// A database made by `bench big-data`.
+    #[arg(long)]
+    folder: PathBuf,
+    /// The program under test.
+    #[arg(long, env = "CHARGE_ONCE")]
+    program: PathBuf,
+    /// PostgreSQL's memory for pages.
+    #[arg(long, default_value = "1GB")]
+    shared_buffers: String,
+    /// Records that expire at once.
+    #[arg(long, default_value_t = 5_000_000)]
+    expired: u64,
+    /// How often that happens. The table may grow in the first round only.
+    #[arg(long, default_value_t = 2)]
+    rounds: u64,
+    /// Where the table is written.
+    #[arg(long, default_value = "target/bench/expiry.md")]
+    output: PathBuf,
+}
+
+/// The table of keys and its indexes, in bytes.
+#[derive(Debug, Clone, Copy, sqlx::FromRow)]
+struct Size {
+    table: i64,
+    indexes: i64,
+}
+
+/// What one round was like.
+#[derive(Debug)]
+struct Round {
+    rows_per_second: u64,
+    creates_without: u64,
+    creates_during: u64,
+    /// With the expired records, and after autovacuum.
+    full: Size,
+    vacuumed: Size,
+}
+
+impl Expiry {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let opened = open(&self.folder, &self.program, &self.shared_buffers).await?;
+        let (shape, postgres, mut connection) = opened;
+        let (program, folder) = (&self.program, &self.folder);
+        let service = start_service(program, folder, &postgres, &sweep::OFTEN).await?;
+        let target = target(&service, &postgres)?;
+        let first = size(&mut connection).await?;
+        let quiet = Until::For(QUIET);
+
+        let mut rounds = Vec::new();
+        let mut before = sweep::creates_per_second(shape, &target, &quiet, 1).await?;
+        for round in 1..=self.rounds {
+            eprintln!(
+                "round {round} of {}: {} records",
+                self.rounds,
+                thousands(self.expired)
+            );
+            sweep::add_expired(self.expired, &mut connection).await?;
+            let full = size(&mut connection).await?;
+            let (expired, window) = (self.expired, 2 * round);
+            let swept = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
+            eprintln!("round {round} of {}: autovacuum", self.rounds);
+            wait_for_vacuum(&mut connection).await?;
+            let vacuumed = size(&mut connection).await?;
+            let after = sweep::creates_per_second(shape, &target, &quiet, window + 1).await?;
+            rounds.push(Round {
+                rows_per_second: swept.rows_per_second,
+                creates_without: before.midpoint(after),
+                creates_during: swept.creates,
+                full,
+                vacuumed,
+            });
+            before = after;
+        }
+        service.stop().await?;
+        eprintln!("removing what was added");
+        restore(&shape, &mut connection).await?;
+        drop(connection);
+        postgres.stop().await?;
+        let about = format!(
+            "{} rows, shared_buffers {}, {CONNECTIONS} connections; at first the table had {}, and its indexes {}",
+            thousands(shape.rows),
+            self.shared_buffers,
+            megabytes(first.table),
+            megabytes(first.indexes),
+        );
+        let report = format!("{about}\n\n{}", markdown(&rounds, self.expired));
+        table::write_report(&self.output, &report)
+    }
+}
+
+fn markdown(rounds: &[Round], expired: u64) -> String {
+    let head = [
+        &*format!("{} records expire", thousands(expired)),
+        "removed per second",
+        "charges per second without",
+        "during the sweep",
+        "left for charges",
+        "table, full",
+        "indexes, full",
+        "table, vacuumed",
+        "indexes, vacuumed",
+    ];
+    let mut table = Table::new(&head);
+    for (number, round) in (1..).zip(rounds) {
+        table.row(vec![
+            format!("round {number}"),
+            thousands(round.rows_per_second),
+            thousands(round.creates_without),
+            thousands(round.creates_during),
+            ratio(round.creates_during, round.creates_without),
+            megabytes(round.full.table),
+            megabytes(round.full.indexes),
+            megabytes(round.vacuumed.table),
+            megabytes(round.vacuumed.indexes),
+        ]);
+    }
+    table.to_markdown()
+}
+
+/// `1,234 MB`.
+fn megabytes(bytes: i64) -> String {
+    format!("{} MB", thousands(bytes.unsigned_abs() >> 20))
+}
+
+async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
+    let size = sqlx::query_as(
+        "SELECT pg_table_size('idempotency_keys') AS \"table\",
+                pg_indexes_size('idempotency_keys') AS indexes",
+    );
+    Ok(size.fetch_one(connection).await?)
+}
+
+/// Returns when autovacuum has ended that began after the last removal.
+async fn wait_for_vacuum(connection: &mut PgConnection) -> anyhow::Result<()> {
+    let until = Instant::now() + VACUUM_LIMIT;
+    let done = "SELECT NOT EXISTS (SELECT FROM pg_stat_progress_vacuum
+                                    WHERE relid = 'idempotency_keys'::regclass)
+                       AND n_dead_tup < n_live_tup / 50
+                  FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'";
+    while !sqlx::query_scalar::<_, bool>(done)
+        .fetch_one(&mut *connection)
+        .await?
+    {
+        ensure!(
+            Instant::now() < until,
+            "autovacuum has not removed what is dead within {VACUUM_LIMIT:?}"
+        );
+        tokio::time::sleep(VACUUM_POLL).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_a_row() {
+        let size = |table, indexes| Size { table, indexes };
+        let round = Round {
+            rows_per_second: 9_000,
+            creates_without: 2_000,
+            creates_during: 1_900,
+            full: size(3 << 30, 1 << 30),
+            vacuumed: size(3 << 30, 1 << 29),
+        };
+        let table = markdown(&[round], 5_000_000);
+        assert!(table.contains("| 5,000,000 records expire |"), "{table}");
+        let row = "| round 1                  |              9,000 |";
+        assert!(table.contains(row), "{table}");
+        assert!(
+            table.contains(" 0.95× |    3,072 MB |      1,024 MB |"),
+            "{table}"
+        );
+    }
+}
