@@ -49,11 +49,12 @@ pub(crate) struct Expiry {
     output: PathBuf,
 }
 
-/// The table of keys and its indexes, in bytes.
+/// How large the table of keys is.
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
 struct Size {
-    table: i64,
-    indexes: i64,
+    records: i64,
+    /// With its indexes.
+    bytes: i64,
 }
 
 /// What one round was like.
@@ -62,9 +63,8 @@ struct Round {
     rows_per_second: u64,
     creates_without: u64,
     creates_during: u64,
-    /// With the expired records, and after autovacuum.
+    /// With the expired records.
     full: Size,
-    vacuumed: Size,
 }
 
 impl Expiry {
@@ -91,14 +91,12 @@ impl Expiry {
             let swept = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
             eprintln!("round {round} of {}: autovacuum", self.rounds);
             wait_for_vacuum(&mut connection).await?;
-            let vacuumed = size(&mut connection).await?;
             let after = sweep::creates_per_second(shape, &target, &quiet, window + 1).await?;
             rounds.push(Round {
                 rows_per_second: swept.rows_per_second,
                 creates_without: before.midpoint(after),
                 creates_during: swept.creates,
                 full,
-                vacuumed,
             });
             before = after;
         }
@@ -108,55 +106,53 @@ impl Expiry {
         drop(connection);
         postgres.stop().await?;
         let about = format!(
-            "{} rows, shared_buffers {}, {CONNECTIONS} connections; at first the table had {}, and its indexes {}",
+            "{} rows, shared_buffers {}, {CONNECTIONS} connections",
             thousands(shape.rows),
             self.shared_buffers,
-            megabytes(first.table),
-            megabytes(first.indexes),
         );
-        let report = format!("{about}\n\n{}", markdown(&rounds, self.expired));
+        let report = format!("{about}\n\n{}", markdown(first, &rounds, self.expired));
         table::write_report(&self.output, &report)
     }
 }
 
-fn markdown(rounds: &[Round], expired: u64) -> String {
+fn markdown(first: Size, rounds: &[Round], expired: u64) -> String {
     let head = [
         &*format!("{} records expire", thousands(expired)),
         "removed per second",
         "charges per second without",
         "during the sweep",
         "left for charges",
-        "table, full",
-        "indexes, full",
-        "table, vacuumed",
-        "indexes, vacuumed",
+        "records at most",
+        "MB with indexes",
+        "bytes per record",
     ];
     let mut table = Table::new(&head);
+    let cells = |size: Size| {
+        let (records, bytes) = (size.records.unsigned_abs(), size.bytes.unsigned_abs());
+        [records, bytes >> 20, bytes / records.max(1)].map(thousands)
+    };
+    let mut before = vec!["before".to_owned()];
+    before.resize(5, String::new());
+    before.extend(cells(first));
+    table.row(before);
     for (number, round) in (1..).zip(rounds) {
-        table.row(vec![
+        let mut row = vec![
             format!("round {number}"),
             thousands(round.rows_per_second),
             thousands(round.creates_without),
             thousands(round.creates_during),
             ratio(round.creates_during, round.creates_without),
-            megabytes(round.full.table),
-            megabytes(round.full.indexes),
-            megabytes(round.vacuumed.table),
-            megabytes(round.vacuumed.indexes),
-        ]);
+        ];
+        row.extend(cells(round.full));
+        table.row(row);
     }
     table.to_markdown()
 }
 
-/// `1,234 MB`.
-fn megabytes(bytes: i64) -> String {
-    format!("{} MB", thousands(bytes.unsigned_abs() >> 20))
-}
-
 async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
     let size = sqlx::query_as(
-        "SELECT pg_table_size('idempotency_keys') AS \"table\",
-                pg_indexes_size('idempotency_keys') AS indexes",
+        "SELECT count(*) AS records, pg_total_relation_size('idempotency_keys') AS bytes
+           FROM idempotency_keys",
     );
     Ok(size.fetch_one(connection).await?)
 }
@@ -187,21 +183,22 @@ mod tests {
 
     #[test]
     fn a_round_is_a_row() {
-        let size = |table, indexes| Size { table, indexes };
+        let size = |records, bytes| Size { records, bytes };
         let round = Round {
             rows_per_second: 9_000,
             creates_without: 2_000,
             creates_during: 1_900,
-            full: size(3 << 30, 1 << 30),
-            vacuumed: size(3 << 30, 1 << 29),
+            full: size(2_000_000, 3 << 30),
         };
-        let table = markdown(&[round], 5_000_000);
-        assert!(table.contains("| 5,000,000 records expire |"), "{table}");
-        let row = "| round 1                  |              9,000 |";
-        assert!(table.contains(row), "{table}");
-        assert!(
-            table.contains(" 0.95× |    3,072 MB |      1,024 MB |"),
-            "{table}"
+        let expected = "\
+| 5,000,000 records expire | removed per second | charges per second without | during the sweep | left for charges | records at most | MB with indexes | bytes per record |
+|--------------------------|-------------------:|---------------------------:|-----------------:|-----------------:|----------------:|----------------:|-----------------:|
+| before                   |                    |                            |                  |                  |       1,000,000 |           1,024 |            1,073 |
+| round 1                  |              9,000 |                      2,000 |            1,900 |            0.95× |       2,000,000 |           3,072 |            1,610 |
+";
+        assert_eq!(
+            markdown(size(1_000_000, 1 << 30), &[round], 5_000_000),
+            expected
         );
     }
 }
