@@ -74,8 +74,8 @@ metrics! {
          4xx), `reused` (the key is another request's), `in_use`, `failed` (not executed), `unknown` (503, and \
          perhaps executed), and `taken_over` (ended what an earlier request had begun).";
     CLAIM_SECONDS = "charge_once_idempotency_claim_duration_seconds", Kind::Histogram(STEP_SECONDS), [],
-        "From BEGIN to the claim of a key, of requests that have a transaction of their own. The wait for \
-         another process that holds the key is part of it.";
+        "From BEGIN to the claim of a key. Each request counts, also where many share a transaction. The wait \
+         for another process that holds the key is part of it.";
     CLAIM_TIMEOUTS = "charge_once_idempotency_claim_timeouts_total", Kind::Counter, [],
         "Claims that waited as long as they may for a process that holds the key.";
     ROW_TIMEOUTS = "charge_once_row_lock_timeouts_total", Kind::Counter, [],

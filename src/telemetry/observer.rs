@@ -44,6 +44,10 @@ impl Observer for Metrics {
 }
 
 impl BatchObserver for Metrics {
+    fn claimed_batch(&self, requests: usize, took: Duration) {
+        self.claim_seconds.record_many(took, requests);
+    }
+
     fn ended_batch(&self, requests: usize, took: Duration, committed: bool) {
         self.batch_size.record(value(requests));
         self.batch_seconds.record(took);

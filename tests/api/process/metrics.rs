@@ -9,6 +9,7 @@ use std::{
 use charge_once::telemetry::catalog::{METRICS, PROCESS_METRICS, markdown_table};
 use regex::Regex;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::{
     checkouts::{checkout, checkout_with, stock},
@@ -322,6 +323,22 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
             assert!(!line.contains(secret), "{secret}: {line}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_claim_of_each_request_counts_where_many_share_a_transaction() {
+    let database = TestDatabase::create().await;
+    let (server, scraper) = TestServer::start_with_metrics(database, &[("BATCH", "on")]).await;
+    let mut charging = JoinSet::new();
+    for number in 0..20 {
+        let client = server.client.clone();
+        charging.spawn(async move { client.charge(&format!("key-{number}")).await.status });
+    }
+    assert_eq!(charging.join_all().await, [201; 20]);
+    let scrape = Scrape::of(&scraper).await;
+    assert!(scrape.value("charge_once_batch_requests_sum") > 1.0);
+    let claims = scrape.value("charge_once_idempotency_claim_duration_seconds_count");
+    assert_eq!(claims, 20.0, "{}", scrape.text);
 }
 
 #[tokio::test]

@@ -185,8 +185,10 @@ impl Batch {
             .iter()
             .map(|one| (&one.member.request, &one.decision.reply))
             .collect();
+        let since = Instant::now();
         let claimed = claims::insert(tx, &claiming, &self.idempotency.retention);
         let mut claimed = claimed.instrument(trace_span!("claim")).await?;
+        self.observer.claimed_batch(decided.len(), since.elapsed());
 
         let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for Decided { member, decision } in decided {
