@@ -4,6 +4,7 @@
 
 use std::io::IsTerminal;
 
+use serde_json::{Value, json};
 use sqlx::Connection;
 use uuid::Uuid;
 
@@ -13,7 +14,10 @@ use crate::{
     config::Config,
     database::Database,
     domain::{api_key::last4, ids::AccountId},
-    store::{self, api_keys::hash},
+    store::{
+        self,
+        api_keys::{ApiKey, hash},
+    },
 };
 
 /// The account of the embedded mode.
@@ -32,7 +36,11 @@ pub enum Command {
         account: String,
     },
     /// Lists all keys, without their secret parts.
-    List,
+    List {
+        /// Prints one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
     /// Revokes a key, read from standard input so that it stays out of the shell's history.
     Revoke,
 }
@@ -51,7 +59,9 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 ))
             })
         }
-        Command::List => session::once(&config, async |database| list(database).await),
+        Command::List { json } => {
+            session::once(&config, async move |database| list(database, json).await)
+        }
         Command::Revoke => {
             let key = read_key()?;
             session::once(&config, async |database| {
@@ -75,8 +85,12 @@ fn read_key() -> Result<String, BoxError> {
     Ok(line.trim().to_owned())
 }
 
-async fn list(database: &Database) -> Result<(), BoxError> {
+async fn list(database: &Database, json: bool) -> Result<(), BoxError> {
     let keys = list_keys(database).await?;
+    if json {
+        let keys: Value = keys.iter().map(as_json).collect();
+        return print(&json!({"api_keys": keys}).to_string());
+    }
     if keys.is_empty() {
         say("there are no API keys; make one with: charge-once api-key create");
     }
@@ -90,6 +104,15 @@ async fn list(database: &Database) -> Result<(), BoxError> {
         ))?;
     }
     Ok(())
+}
+
+fn as_json(key: &ApiKey) -> Value {
+    json!({
+        "last4": key.last4,
+        "account": key.account,
+        "created_at": key.created_at,
+        "revoked_at": key.revoked_at,
+    })
 }
 
 /// A key could not be made, listed or revoked.
@@ -155,7 +178,7 @@ pub(super) async fn account_named(database: &Database, name: &str) -> Result<Acc
 }
 
 /// Every key with its account. Only hashes of the keys are stored.
-pub async fn list_keys(database: &Database) -> Result<Vec<store::api_keys::ApiKey>, AccountsError> {
+pub async fn list_keys(database: &Database) -> Result<Vec<ApiKey>, AccountsError> {
     let mut connection = database.connect_aside().await?;
     Ok(store::api_keys::list(&mut connection).await?)
 }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{BoxError, print, say, session};
@@ -71,7 +72,11 @@ const DECLINED: Decline = Decline {
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Lists the operations that wait for an answer, and refused refunds that checkouts wait for.
-    List,
+    List {
+        /// Prints one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
     /// Resolves one that is at least an hour old, after you have asked the processor's operator for
     /// its outcome.
     ///
@@ -105,7 +110,9 @@ pub enum OperationOutcome {
 pub(super) fn run(command: Command) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     match command {
-        Command::List => session::once(&config, async |database| show(database).await),
+        Command::List { json } => {
+            session::once(&config, async move |database| show(database, json).await)
+        }
         Command::Resolve { id, outcome, by } => {
             if by.trim().is_empty() || by.chars().count() > NAME_MAX_CHARS {
                 return Err("--by must have 1 to 100 characters".into());
@@ -128,11 +135,15 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
     }
 }
 
-async fn show(database: &Database) -> Result<(), BoxError> {
+async fn show(database: &Database, json: bool) -> Result<(), BoxError> {
+    let waiting = list(database).await?;
+    if json {
+        return print(&as_json(&waiting).to_string());
+    }
     let Waiting {
         unfinished,
         refused,
-    } = list(database).await?;
+    } = waiting;
     if unfinished.is_empty() && refused.is_empty() {
         say("no operations are in flight");
     }
@@ -153,6 +164,33 @@ async fn show(database: &Database) -> Result<(), BoxError> {
         ))?;
     }
     Ok(())
+}
+
+fn as_json(waiting: &Waiting) -> Value {
+    let unfinished = waiting.unfinished.iter().map(|operation| {
+        json!({
+            "operation": operation.id,
+            "account": operation.account.to_string(),
+            "kind": operation.verb,
+            "charge": operation.charge.to_string(),
+            "created_at": operation.created_at,
+            "in_doubt": operation.in_doubt,
+            "takeovers": operation.takeovers,
+        })
+    });
+    let refused = waiting.refused.iter().map(|refund| {
+        json!({
+            "operation": refund.operation,
+            "account": refund.account.to_string(),
+            "charge": refund.charge.to_string(),
+            "created_at": refund.created_at,
+            "checkout": refund.checkout.to_string(),
+        })
+    });
+    json!({
+        "operations": unfinished.collect::<Value>(),
+        "refused_refunds": refused.collect::<Value>(),
+    })
 }
 
 /// A manual resolution of an operation.

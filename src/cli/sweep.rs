@@ -22,8 +22,8 @@ pub struct Arguments {
     /// Removes nothing, and prints what would be removed now.
     #[arg(long)]
     dry_run: bool,
-    /// With --dry-run: prints one JSON document.
-    #[arg(long, requires = "dry_run")]
+    /// Prints one JSON document.
+    #[arg(long)]
     json: bool,
     /// With --dry-run: how long counting may take, from 1s to 24h.
     #[arg(long, value_name = "DURATION", default_value = "10m", requires = "dry_run",
@@ -36,23 +36,39 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
         return count(arguments);
     }
     let config = Config::from_env()?;
+    let json = arguments.json;
     session::once(&config.clone(), async move |database| {
         // A person waits for it: no rests.
         let mut sweep = Sweep::new(database.clone(), &config, 0);
+        let tell = |line: &str| match json {
+            true => Ok(()),
+            false => print(line),
+        };
         let keys = sweep.keys().await?;
-        print(&format!("Removed {keys} expired idempotency keys."))?;
+        tell(&format!("Removed {keys} expired idempotency keys."))?;
         let closed = sweep.test_accounts(Instant::now() + ROUND_MAX).await?;
         if closed.accounts > 0 {
-            print(&format!(
+            tell(&format!(
                 "Closed {} test accounts that ended.",
                 closed.accounts
             ))?;
         }
         let removed = sweep.old_rows(Instant::now() + ROUND_MAX).await?;
-        print(&format!(
+        sweep.disconnect().await;
+        tell(&format!(
             "Removed {} events, {} operations and {} logged requests that are older than they are kept.",
             removed.events, removed.operations, removed.requests
-        ))
+        ))?;
+        if json {
+            print(&as_json(&Sweepable {
+                keys: keys.try_into()?,
+                test_accounts: closed.accounts.try_into()?,
+                events: removed.events.try_into()?,
+                operations: removed.operations.try_into()?,
+                requests: removed.requests.try_into()?,
+            }))?;
+        }
+        Ok(())
     })
 }
 
@@ -68,27 +84,33 @@ fn count(arguments: &Arguments) -> Result<(), BoxError> {
         let counting = aside::look(database, arguments.timeout, async |snapshot| {
             Ok(sweepable::count(snapshot, kept).await?)
         });
+        let counted = counting.await?;
+        if arguments.json {
+            return print(&as_json(&counted));
+        }
         let Sweepable {
             keys,
             test_accounts,
             events,
             operations,
             requests,
-        } = counting.await?;
-        if arguments.json {
-            let counted = json!({
-                "idempotency_keys": keys,
-                "test_accounts": test_accounts,
-                "events": events,
-                "operations": operations,
-                "logged_requests": requests,
-            });
-            return print(&counted.to_string());
-        }
+        } = counted;
         print(&format!(
             "A sweep would remove {keys} expired idempotency keys, close {test_accounts} test \
              accounts, and remove {events} events, {operations} operations and {requests} logged \
              requests that are older than they are kept."
         ))
     })
+}
+
+/// What was removed, or would be: the same document for both.
+fn as_json(counted: &Sweepable) -> String {
+    let document = json!({
+        "idempotency_keys": counted.keys,
+        "test_accounts": counted.test_accounts,
+        "events": counted.events,
+        "operations": counted.operations,
+        "logged_requests": counted.requests,
+    });
+    document.to_string()
 }

@@ -93,6 +93,15 @@ async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
         about.contains("create_charge") && about.contains("in doubt"),
         "{about}"
     );
+    let output = operations(&world.database, &["list", "--json"]).output();
+    let list: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let [operation] = list["operations"].as_array().unwrap().as_slice() else {
+        panic!("{list}");
+    };
+    assert_eq!(operation["operation"], id.to_string());
+    assert_eq!(operation["kind"], "create_charge");
+    assert_eq!(operation["in_doubt"], true);
+    assert_eq!(list["refused_refunds"], json!([]));
     (world, id)
 }
 

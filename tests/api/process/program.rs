@@ -10,6 +10,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::Value;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::support::{
@@ -136,6 +137,14 @@ async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revoca
     let list = printed_by(&["api-key", "list"], &variables);
     assert!(list.contains("shop") && list.contains(&key[key.len() - 4..]));
     assert!(!list.contains(key) && !list.contains(API_KEY), "{list}");
+    let list = printed_by(&["api-key", "list", "--json"], &variables);
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let of_shop = |key: &&Value| key["account"] == "shop";
+    let listed = list["api_keys"].as_array().unwrap().iter().find(of_shop);
+    let listed = listed.unwrap();
+    assert_eq!(listed["last4"], key[key.len() - 4..]);
+    assert_eq!(listed["revoked_at"], Value::Null);
+    assert!(!list.to_string().contains(key), "{list}");
 
     let mut revoke = program(&["api-key", "revoke"], &variables)
         .stdin(Stdio::piped())
