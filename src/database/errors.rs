@@ -34,7 +34,8 @@ pub enum StartError {
     #[error(
         "a connection pooler in front of the database shares sessions among clients: the prepared \
          statements, locks and time limits of one would be another's. With PgBouncer, set \
-         pool_mode = session for this database, or connect without the pooler"
+         pool_mode = session for this database, or connect without the pooler; the prepared statements \
+         of its version 1.21 alone are not enough"
     )]
     SharedSessions,
     /// A pooler that drops what connections ask for.

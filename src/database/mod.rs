@@ -172,14 +172,13 @@ impl Database {
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
         if config.migrate_on_start {
-            self.migrate().await?;
+            self.migrate_on(&mut connection).await?;
         }
         let is_current = fitness::schema_is_current(&mut connection, self.schema).await;
-        if is_current.map_err(StartError::Unreachable)? {
-            Ok(())
-        } else {
-            Err(StartError::SchemaNotCurrent)
+        if !is_current.map_err(StartError::Unreachable)? {
+            return Err(StartError::SchemaNotCurrent);
         }
+        connection.close().await.map_err(StartError::Unreachable)
     }
 
     /// The pool that requests share.
@@ -227,10 +226,15 @@ impl Database {
 
     /// Applies what is missing of the schema. Replicas that start together take turns.
     pub async fn migrate(&self) -> Result<(), StartError> {
-        let mut connection = self
-            .connect_aside()
-            .await
-            .map_err(StartError::Unreachable)?;
+        let connection = self.connect_aside().await;
+        let mut connection = connection.map_err(StartError::Unreachable)?;
+        self.migrate_on(&mut connection).await?;
+        connection.close().await.map_err(StartError::Unreachable)
+    }
+
+    /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take turns, and
+    /// has no time limits.
+    async fn migrate_on(&self, connection: &mut PgConnection) -> Result<(), StartError> {
         // A migration may take longer than any request is allowed to, and so may the wait for
         // another replica that is migrating.
         for setting in [
@@ -241,14 +245,14 @@ impl Database {
             "SET client_min_messages = warning",
         ] {
             sqlx::raw_sql(setting)
-                .execute(&mut connection)
+                .execute(&mut *connection)
                 .await
                 .map_err(StartError::Unreachable)?;
         }
         for set in self.schema {
-            migrations::apply(set.migrator, &mut connection).await?;
+            migrations::apply(set.migrator, connection).await?;
         }
-        connection.close().await.map_err(StartError::Unreachable)
+        Ok(())
     }
 
     /// Whether a replica can serve from this database now. What holds at the start may change long

@@ -72,6 +72,7 @@ pub async fn run(
             () = sweeping => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
+        sweep.disconnect().await;
     }
 }
 
@@ -128,9 +129,11 @@ fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
     }
 }
 
-/// What a sweep removes, and how.
+/// What a sweep removes, and how. Its parts share a connection, one after the other.
 pub struct Sweep {
     database: Database,
+    /// That of the last part, unless it failed.
+    connection: Option<PgConnection>,
     deadline: Duration,
     rest: u32,
     retention: Retention,
@@ -142,6 +145,7 @@ impl Sweep {
         let deadline = config.timeouts.database_deadline;
         Self {
             database,
+            connection: None,
             deadline,
             rest,
             retention: Retention::new(config.retention, deadline, rest),
@@ -149,24 +153,24 @@ impl Sweep {
     }
 
     /// Removes expired idempotency keys, and returns how many there were.
-    pub async fn keys(&self) -> Result<u64, sqlx::Error> {
+    pub async fn keys(&mut self) -> Result<u64, sqlx::Error> {
         let pace = SweepPace {
             batch_deadline: self.deadline,
             rest: self.rest,
         };
         let mut connection = self.connect().await?;
         let removed = idempotency::sweep(&mut connection, pace).await?;
-        connection.close().await?;
+        self.connection = Some(connection);
         Ok(removed)
     }
 
     /// Removes what test accounts that have ended leave behind, until `until`. The next call goes on where
     /// this one stopped.
-    pub async fn test_accounts(&self, until: Instant) -> Result<Closed, sqlx::Error> {
+    pub async fn test_accounts(&mut self, until: Instant) -> Result<Closed, sqlx::Error> {
         let mut connection = self.connect().await?;
         let (deadline, rest) = (self.deadline, self.rest);
         let closed = test_accounts::close_ended(&mut connection, deadline, rest, until).await?;
-        connection.close().await?;
+        self.connection = Some(connection);
         Ok(closed)
     }
 
@@ -174,11 +178,22 @@ impl Sweep {
     pub async fn old_rows(&mut self, until: Instant) -> Result<Removed, sqlx::Error> {
         let mut connection = self.connect().await?;
         let removed = self.retention.go_on(&mut connection, until).await?;
-        connection.close().await?;
+        self.connection = Some(connection);
         Ok(removed)
     }
 
-    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
+    /// Ends the session, if one is left, until the next part.
+    pub async fn disconnect(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // It has nothing left to do: whether the end is answered tells nothing.
+            let _ = timeout(self.deadline, connection.close()).await;
+        }
+    }
+
+    async fn connect(&mut self) -> Result<PgConnection, sqlx::Error> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
         let connecting = timeout(self.deadline, self.database.connect_aside());
         connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }

@@ -115,7 +115,7 @@ async fn an_ended_account_is_refused_and_loses_everything_but_its_row() {
                           WHERE test_until IS NOT NULL)";
     let tests = database.count(tests).await;
 
-    let sweep = sweep(database).await;
+    let mut sweep = sweep(database).await;
     assert_eq!(
         sweep.test_accounts(later()).await.unwrap(),
         Closed::default()
@@ -181,7 +181,7 @@ async fn a_large_account_goes_in_batches_and_what_was_interrupted_goes_on() {
     assert!(database.charges().await > 1300);
     end(database, "11 minutes").await;
 
-    let sweep = sweep(database).await;
+    let mut sweep = sweep(database).await;
     // A table that is locked for longer than a statement waits, in the middle.
     let mut tx = database.pool.begin().await.unwrap();
     sqlx::raw_sql("LOCK TABLE orders")
@@ -222,7 +222,7 @@ async fn replicas_share_the_work_and_leave_an_account_with_a_key_in_flight() {
     .await
     .unwrap();
     end(database, "11 minutes").await;
-    let (one, other) = (sweep(database).await, sweep(database).await);
+    let (mut one, mut other) = (sweep(database).await, sweep(database).await);
     let mut closed = 0;
     while closed < 2 {
         let (one, other) = tokio::join!(one.test_accounts(later()), other.test_accounts(later()));
