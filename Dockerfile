@@ -66,7 +66,8 @@ COPY --from=build /image /
 ENV PATH=/usr/local/bin
 
 ARG COMMIT
-ARG VERSION
+# That of Cargo.toml.
+ARG VERSION=0.2.0
 LABEL org.opencontainers.image.title="charge-once" \
       org.opencontainers.image.description="A payments API in which a retried request never charges twice" \
       org.opencontainers.image.source="https://github.com/charge-once/charge-once" \

@@ -411,6 +411,22 @@ fn the_image_s_first_layer_has_every_manifest() {
 }
 
 #[test]
+fn the_version_is_the_same_everywhere() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (file, line) in [
+        ("Dockerfile", format!("\nARG VERSION={version}\n")),
+        (
+            "deploy/kubernetes/kustomization.yaml",
+            format!("newTag: \"{version}\"\n"),
+        ),
+        ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        ("docs/releasing.md", format!(" v{version}\n")),
+    ] {
+        assert!(read(file).contains(&line), "{file} lacks {line:?}");
+    }
+}
+
+#[test]
 fn the_client_knows_the_service_by_its_replies_only() {
     let tree = Command::new(env!("CARGO"))
         .args([
