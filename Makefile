@@ -42,6 +42,11 @@ test-alone: ## run the tests of the API again, with a transaction for each reque
 	@scripts/install-prometheus
 	TEST_SHORTCUTS=off cargo test --locked --test api
 
+.PHONY: pgbouncer-test
+pgbouncer-test: ## run the tests of keys and of resources again, with PgBouncer between server and database
+	@scripts/install-postgres
+	TEST_THROUGH=pgbouncer cargo test --locked --test api -- idempotency:: resources:: pgbouncer
+
 .PHONY: alert-test
 alert-test: ## make the fault of every alert, and see the alert fire in Prometheus
 	@scripts/install-postgres
@@ -92,6 +97,7 @@ check-long: ## test what takes too long for CI: features one by one, the SDK for
 	    --features "$$feature" || exit 1; \
 	done
 	@tests/sdk/run rust
+	@scripts/sbom $(CARGO_TARGET_DIR)/charge-once.cdx.json
 	@$(MAKE) fuzz SECONDS=60
 	@$(MAKE) torture SECONDS=180
 	@$(MAKE) torture-bugs

@@ -1,33 +1,30 @@
 //! Behind PgBouncer: in session mode everything works, and in any other the start refuses.
 
 use serde_json::json;
+use sqlx::AssertSqlSafe;
 use tokio::task::JoinSet;
 
 use crate::support::{
     harness::{
-        Client, ServerProcess, TestDatabase, another_charge, charge, every_connection_is_clean,
+        Client, ServerProcess, TestDatabase, TestServer, another_charge, charge,
+        every_connection_is_clean,
     },
     pause_point::{PausePoint, Stage},
-    pgbouncer::{IGNORES_OPTIONS, PgBouncer},
+    pgbouncer::{self, IGNORES_OPTIONS, PINNED, POOLED_ROLE, PgBouncer},
     processor::Processor,
     program::{printed_by, run, text},
 };
 
-/// What every session has where PgBouncer drops what connections ask for.
-const PINNED: &str = r#"
-    DO $$ BEGIN EXECUTE format(
-        'ALTER DATABASE %1$I SET synchronous_commit = on;
-         ALTER DATABASE %1$I SET default_transaction_isolation = "read committed";
-         ALTER DATABASE %1$I SET default_transaction_read_only = off;
-         ALTER DATABASE %1$I SET statement_timeout = 3000;
-         ALTER DATABASE %1$I SET lock_timeout = 1000;
-         ALTER DATABASE %1$I SET idle_in_transaction_session_timeout = 6000',
-        current_database()); END $$"#;
-
+/// A database whose sessions have what PgBouncer drops.
 async fn pinned() -> TestDatabase {
     let database = TestDatabase::create().await;
-    let pin = sqlx::raw_sql(PINNED);
-    pin.execute(&database.pool).await.unwrap();
+    for setting in PINNED {
+        let pin = format!(
+            "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$"
+        );
+        let pin = sqlx::raw_sql(AssertSqlSafe(pin));
+        pin.execute(&database.pool).await.unwrap();
+    }
     database
 }
 
@@ -153,4 +150,22 @@ async fn settings_that_pgbouncer_drops_or_refuses_are_named() {
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains(expected), "{told}");
     }
+}
+
+/// `make pgbouncer-test` runs the core suite so: it must not go past PgBouncer unnoticed.
+#[tokio::test]
+async fn servers_connect_through_pgbouncer_if_the_run_asks_for_that() {
+    let server = TestServer::start().await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    let users = "SELECT DISTINCT usename::text FROM pg_stat_activity
+                  WHERE datname = current_database() AND application_name = 'charge-once'";
+    let users: Vec<String> = sqlx::query_scalar(users)
+        .fetch_all(&server.database.pool)
+        .await
+        .unwrap();
+    let expected = match pgbouncer::is_wanted() {
+        true => POOLED_ROLE,
+        false => "charge_once",
+    };
+    assert_eq!(users, [expected]);
 }

@@ -1,4 +1,4 @@
-//! A real PgBouncer in front of a test's database.
+//! A real PgBouncer in front of databases.
 
 use std::{
     fs,
@@ -6,11 +6,12 @@ use std::{
         fs::{MetadataExt, chown},
         process::CommandExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
 };
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
 use tempfile::TempDir;
 
 use crate::support::{
@@ -23,6 +24,78 @@ const PROGRAM: &str = "/usr/sbin/pgbouncer";
 
 /// What it must be told for sqlx, and for what charge-once asks of each connection.
 pub const IGNORES_OPTIONS: &str = "ignore_startup_parameters = extra_float_digits, options";
+
+/// What sessions must have by themselves where PgBouncer drops what connections ask for, with the default
+/// limits.
+pub const PINNED: [&str; 6] = [
+    "synchronous_commit = on",
+    "default_transaction_isolation = 'read committed'",
+    "default_transaction_read_only = off",
+    "statement_timeout = 3000",
+    "lock_timeout = 1000",
+    "idle_in_transaction_session_timeout = 6000",
+];
+
+/// The variables that make other limits.
+const LIMITS: [&str; 2] = ["STATEMENT_TIMEOUT", "IDLE_IN_TRANSACTION_TIMEOUT"];
+
+/// PostgreSQL's role for servers whose connections go through PgBouncer because the whole run's do. Only it
+/// has the pinned settings: tests hold locks for longer.
+pub const POOLED_ROLE: &str = "through_pgbouncer";
+
+/// The folder of the socket that all servers of this run connect to.
+static OF_THE_RUN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Whether all servers of this run shall connect through PgBouncer: `TEST_THROUGH=pgbouncer`.
+pub fn is_wanted() -> bool {
+    std::env::var("TEST_THROUGH").as_deref() == Ok("pgbouncer")
+}
+
+/// Puts one in front of all databases of a PostgreSQL, until this process ends.
+pub async fn start_for_the_run(url: &str, pool: &PgPool) {
+    let role = format!("CREATE ROLE {POOLED_ROLE} SUPERUSER LOGIN;");
+    let settings = PINNED.map(|setting| format!("ALTER ROLE {POOLED_ROLE} SET {setting};"));
+    sqlx::raw_sql(AssertSqlSafe(role + &settings.concat()))
+        .execute(pool)
+        .await
+        .unwrap();
+    let databases =
+        |host: &str, port: u16| format!("* = host={host} port={port} user={POOLED_ROLE}");
+    // Hundreds of databases, each for a moment: their connections must not stay.
+    let settings = format!("{IGNORES_OPTIONS}\nserver_idle_timeout = 1");
+    let (child, folder) = spawn(url, databases, "session", &settings).await;
+    let folder = folder.keep();
+    OF_THE_RUN.set(folder.join("pgbouncer")).unwrap();
+    // A static is never dropped. The kernel closes the shell's standard input when this process ends.
+    let script = r#"read -r _; kill "$1"; rm -rf "$2""#;
+    let watchdog = Command::new("sh")
+        .args(["-c", script, "watchdog", &child.id().to_string()])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::mem::forget(watchdog);
+}
+
+/// The URL by which a server with these variables reaches a database: through the run's PgBouncer if there
+/// is one, and if the server has the limits of its role.
+pub fn url_for(url: &str, variables: &[(&str, &str)]) -> String {
+    let has_limits = |(name, _): &(&str, &str)| LIMITS.contains(name);
+    match OF_THE_RUN.get() {
+        Some(folder) if !variables.iter().any(has_limits) => {
+            let options: PgConnectOptions = url.parse().unwrap();
+            url_in(folder, options.get_database().unwrap())
+        }
+        Some(_) | None => url.to_owned(),
+    }
+}
+
+fn url_in(folder: &Path, database: &str) -> String {
+    format!(
+        "postgres://charge_once@localhost:6432/{database}?host={}",
+        folder.display()
+    )
+}
 
 /// A process that ends with the test.
 pub struct PgBouncer {
@@ -42,46 +115,61 @@ impl PgBouncer {
             return None;
         }
         let options: PgConnectOptions = database.url.parse().unwrap();
-        let socket = options.get_socket().unwrap();
-        let (name, port) = (options.get_database().unwrap(), options.get_port());
-        let folder = scratch();
-        let own = folder.path().join("pgbouncer");
-        fs::create_dir(&own).unwrap();
-        let ini = own.join("pgbouncer.ini");
-        let (host, here) = (socket.display(), own.display());
-        let configuration = format!(
-            "[databases]\n\
-             {name} = host={host} port={port} user=charge_once\n\
-             [pgbouncer]\n\
-             listen_addr =\n\
-             unix_socket_dir = {here}\n\
-             auth_type = any\n\
-             pool_mode = {mode}\n\
-             default_pool_size = 40\n\
-             max_client_conn = 100\n\
-             {setting}\n"
-        );
-        fs::write(&ini, configuration).unwrap();
-        // It refuses to run as root, and only PostgreSQL's own user may enter the folder of its socket.
-        let owner = fs::metadata(socket).unwrap();
-        chown(&own, Some(owner.uid()), Some(owner.gid())).unwrap();
-        let child = Command::new(PROGRAM)
-            .uid(owner.uid())
-            .gid(owner.gid())
-            .arg("-q")
-            .arg(&ini)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let listens_at = own.join(".s.PGSQL.6432");
-        eventually("PgBouncer listens", || async { listens_at.exists() }).await;
+        let name = options.get_database().unwrap();
+        let databases =
+            |host: &str, port: u16| format!("{name} = host={host} port={port} user=charge_once");
+        let (child, folder) = spawn(&database.url, databases, mode, setting).await;
         Some(Self {
-            url: format!("postgres://charge_once@localhost:6432/{name}?host={here}"),
+            url: url_in(&folder.path().join("pgbouncer"), name),
             child,
             _folder: folder,
         })
     }
+}
+
+/// Starts it in front of what `databases` makes of the socket's folder and port.
+async fn spawn(
+    url: &str,
+    databases: impl Fn(&str, u16) -> String,
+    mode: &str,
+    settings: &str,
+) -> (Child, TempDir) {
+    let options: PgConnectOptions = url.parse().unwrap();
+    let socket = options.get_socket().unwrap();
+    let folder = scratch();
+    let own = folder.path().join("pgbouncer");
+    fs::create_dir(&own).unwrap();
+    let ini = own.join("pgbouncer.ini");
+    let databases = databases(socket.to_str().unwrap(), options.get_port());
+    let here = own.display();
+    let configuration = format!(
+        "[databases]\n\
+         {databases}\n\
+         [pgbouncer]\n\
+         listen_addr =\n\
+         unix_socket_dir = {here}\n\
+         auth_type = any\n\
+         pool_mode = {mode}\n\
+         default_pool_size = 40\n\
+         max_client_conn = 500\n\
+         {settings}\n"
+    );
+    fs::write(&ini, configuration).unwrap();
+    // It refuses to run as root, and only PostgreSQL's own user may enter the folder of its socket.
+    let owner = fs::metadata(socket).unwrap();
+    chown(&own, Some(owner.uid()), Some(owner.gid())).unwrap();
+    let child = Command::new(PROGRAM)
+        .uid(owner.uid())
+        .gid(owner.gid())
+        .arg("-q")
+        .arg(&ini)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let listens_at = own.join(".s.PGSQL.6432");
+    eventually("PgBouncer listens", || async { listens_at.exists() }).await;
+    (child, folder)
 }
 
 impl Drop for PgBouncer {

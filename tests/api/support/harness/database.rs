@@ -7,6 +7,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::{API_KEY, config, eventually};
+use crate::support::pgbouncer;
 
 /// The migrated database that others are copied from.
 const TEMPLATE: &str = "template_charge_once";
@@ -17,10 +18,12 @@ static POSTGRES: OnceCell<Throwaway> = OnceCell::const_new();
 async fn start_postgres() -> Throwaway {
     let postgres = Throwaway::start("charge_once").await.unwrap();
     let template = postgres.create_database(TEMPLATE, "template0").await;
-    let database = Database::connect(&template.unwrap(), &config(&[]))
-        .await
-        .unwrap();
+    let template = template.unwrap();
+    let database = Database::connect(&template, &config(&[])).await.unwrap();
     ensure_dev_key(&database, API_KEY).await.unwrap();
+    if pgbouncer::is_wanted() {
+        pgbouncer::start_for_the_run(&template, database.pool()).await;
+    }
     database.pool().close().await;
     postgres
 }

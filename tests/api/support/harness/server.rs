@@ -15,6 +15,7 @@ use tempfile::tempfile;
 use tokio::sync::oneshot;
 
 use super::{API_KEY, Client, TestDatabase, config, shortcuts};
+use crate::support::pgbouncer;
 
 /// The server inside the test's process.
 pub struct TestServer {
@@ -35,7 +36,7 @@ impl TestServer {
     }
 
     pub async fn start_on(database: TestDatabase, variables: &[(&str, &str)]) -> Self {
-        let url = database.url.clone();
+        let url = pgbouncer::url_for(&database.url, variables);
         Self::start_through(database, &url, variables).await
     }
 
@@ -54,7 +55,7 @@ impl TestServer {
         database: TestDatabase,
         variables: &[(&str, &str)],
     ) -> (Self, Client) {
-        let url = database.url.clone();
+        let url = pgbouncer::url_for(&database.url, variables);
         Self::start_with_metrics_through(database, &url, variables).await
     }
 
@@ -234,7 +235,7 @@ fn spawn(
 ) -> Child {
     command
         .env("BIND_ADDRESS", "127.0.0.1:0")
-        .env("DATABASE_URL", &database.url)
+        .env("DATABASE_URL", pgbouncer::url_for(&database.url, variables))
         .env("DEV_API_KEY", API_KEY)
         .envs(shortcuts())
         .env("RUST_LOG", "warn")
