@@ -101,17 +101,18 @@ impl Expiry {
             before = after;
         }
         service.stop().await?;
-        eprintln!("removing what was added");
-        restore(&shape, &mut connection).await?;
-        drop(connection);
-        postgres.stop().await?;
         let about = format!(
             "{} rows, shared_buffers {}, {CONNECTIONS} connections",
             thousands(shape.rows),
             self.shared_buffers,
         );
         let report = format!("{about}\n\n{}", markdown(first, &rounds, self.expired));
-        table::write_report(&self.output, &report)
+        table::write_report(&self.output, &report)?;
+        eprintln!("removing what was added");
+        restore(&shape, &mut connection).await?;
+        drop(connection);
+        postgres.stop().await?;
+        Ok(())
     }
 }
 
