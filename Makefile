@@ -43,7 +43,7 @@ test-alone: ## run the tests of the API again, with a transaction for each reque
 	TEST_SHORTCUTS=off cargo test --locked --test api
 
 .PHONY: pgbouncer-test
-pgbouncer-test: ## run the tests of keys and of resources again, with PgBouncer between server and database
+pgbouncer-test: ## run the tests of keys and resources again, behind PgBouncer where servers have the default limits
 	@scripts/install-postgres
 	TEST_THROUGH=pgbouncer cargo test --locked --test api -- idempotency:: resources:: pgbouncer
 
@@ -130,6 +130,12 @@ scale: bench-programs ## compare what work costs on ROWS=1000000 and on 100,000 
 	@$(BENCH) big-data --rows $(ROWS) --folder $(BENCH_FOLDER)/$(ROWS)
 	@$(BENCH) scale --folder $(BENCH_FOLDER)/$(ROWS) --baseline $(BENCH_FOLDER)/100000 \
 	  --shared-buffers $(SHARED_BUFFERS)
+
+.PHONY: expiry
+EXPIRED ?= 1000000
+expiry: bench-programs ## measure charges while EXPIRED=1000000 of ROWS=1000000 keys are swept, twice
+	@$(BENCH) big-data --rows $(ROWS) --folder $(BENCH_FOLDER)/$(ROWS)
+	@$(BENCH) expiry --folder $(BENCH_FOLDER)/$(ROWS) --shared-buffers $(SHARED_BUFFERS) --expired $(EXPIRED)
 
 .PHONY: neighbors
 neighbors: bench-programs ## measure what an account notices of a busy neighbor, and of strangers: needs wrk

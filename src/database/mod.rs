@@ -178,7 +178,9 @@ impl Database {
         if !is_current.map_err(StartError::Unreachable)? {
             return Err(StartError::SchemaNotCurrent);
         }
-        connection.close().await.map_err(StartError::Unreachable)
+        // All is done: whether the end of the session is answered tells nothing.
+        let _ = connection.close().await;
+        Ok(())
     }
 
     /// The pool that requests share.
@@ -232,8 +234,7 @@ impl Database {
         connection.close().await.map_err(StartError::Unreachable)
     }
 
-    /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take turns, and
-    /// has no time limits.
+    /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take turns.
     async fn migrate_on(&self, connection: &mut PgConnection) -> Result<(), StartError> {
         // A migration may take longer than any request is allowed to, and so may the wait for
         // another replica that is migrating.
@@ -252,6 +253,10 @@ impl Database {
         for set in self.schema {
             migrations::apply(set.migrator, connection).await?;
         }
+        sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout")
+            .execute(connection)
+            .await
+            .map_err(StartError::Unreachable)?;
         Ok(())
     }
 

