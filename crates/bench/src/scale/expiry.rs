@@ -10,7 +10,7 @@ use anyhow::ensure;
 use clap::Args;
 use sqlx::PgConnection;
 
-use super::{open, operations::CONNECTIONS, restore, start_service, sweep, target};
+use super::{Swept, open, operations::CONNECTIONS, restore, start_service, sweep, target};
 use crate::{
     load::Until,
     stats::{ratio, thousands},
@@ -60,9 +60,7 @@ struct Size {
 /// What one round was like.
 #[derive(Debug)]
 struct Round {
-    rows_per_second: u64,
-    creates_without: u64,
-    creates_during: u64,
+    swept: Swept,
     /// With the expired records.
     full: Size,
 }
@@ -88,16 +86,15 @@ impl Expiry {
             sweep::add_expired(self.expired, &mut connection).await?;
             let full = size(&mut connection).await?;
             let (expired, window) = (self.expired, 2 * round);
-            let swept = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
+            let during = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
             eprintln!("round {round} of {}: autovacuum", self.rounds);
             wait_for_vacuum(&mut connection).await?;
             let after = sweep::creates_per_second(shape, &target, &quiet, window + 1).await?;
-            rounds.push(Round {
-                rows_per_second: swept.rows_per_second,
+            let swept = Swept {
+                during,
                 creates_without: before.midpoint(after),
-                creates_during: swept.creates,
-                full,
-            });
+            };
+            rounds.push(Round { swept, full });
             before = after;
         }
         service.stop().await?;
@@ -135,15 +132,19 @@ fn markdown(first: Size, rounds: &[Round], expired: u64) -> String {
     before.resize(5, String::new());
     before.extend(cells(first));
     table.row(before);
-    for (number, round) in (1..).zip(rounds) {
+    for (number, Round { swept, full }) in (1..).zip(rounds) {
+        let Swept {
+            during,
+            creates_without,
+        } = swept;
         let mut row = vec![
             format!("round {number}"),
-            thousands(round.rows_per_second),
-            thousands(round.creates_without),
-            thousands(round.creates_during),
-            ratio(round.creates_during, round.creates_without),
+            thousands(during.rows_per_second),
+            thousands(*creates_without),
+            thousands(during.creates),
+            ratio(during.creates, *creates_without),
         ];
-        row.extend(cells(round.full));
+        row.extend(cells(*full));
         table.row(row);
     }
     table.to_markdown()
@@ -179,15 +180,26 @@ async fn wait_for_vacuum(connection: &mut PgConnection) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            statements::{Statement, Watched},
+            sweep::Sweep,
+        },
+        *,
+    };
 
     #[test]
     fn a_round_is_a_row() {
         let size = |records, bytes| Size { records, bytes };
         let round = Round {
-            rows_per_second: 9_000,
-            creates_without: 2_000,
-            creates_during: 1_900,
+            swept: Swept {
+                during: Sweep {
+                    statement: Watched::new(Statement::Sweep),
+                    rows_per_second: 9_000,
+                    creates: 1_900,
+                },
+                creates_without: 2_000,
+            },
             full: size(2_000_000, 3 << 30),
         };
         let expected = "\

@@ -103,7 +103,7 @@ fn workers(big: &Measured, baseline: &Measured) -> Table {
     let mut table = Table::new(&head);
     let statements: [(&str, Figure); 3] = [
         ("sweep: statement µs per record", |one| {
-            one.swept.statement.ns_per_row()
+            one.swept.during.statement.ns_per_row()
         }),
         ("reconciler's look: statement µs", |one| {
             one.look.ns_per_call()
@@ -124,13 +124,13 @@ fn workers(big: &Measured, baseline: &Measured) -> Table {
     }
     let rates: [(&str, Figure); 3] = [
         ("sweep: records removed per second", |one| {
-            one.swept.rows_per_second
+            one.swept.during.rows_per_second
         }),
         ("charges per second without a sweep", |one| {
             one.swept.creates_without
         }),
         ("charges per second during the sweep", |one| {
-            one.swept.creates_during
+            one.swept.during.creates
         }),
     ];
     for (name, rate) in rates {
@@ -142,7 +142,7 @@ fn workers(big: &Measured, baseline: &Measured) -> Table {
             ratio(big, baseline),
         ]);
     }
-    let kept = |one: &Measured| ratio(one.swept.creates_during, one.swept.creates_without);
+    let kept = |one: &Measured| ratio(one.swept.during.creates, one.swept.creates_without);
     table.row(vec![
         "throughput that the sweep leaves".to_owned(),
         kept(baseline),

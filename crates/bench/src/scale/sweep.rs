@@ -43,16 +43,12 @@ const TELL_INTERVAL: Duration = Duration::from_secs(30);
 /// Stored records that are copied, again and again. They are held in memory meanwhile.
 const COPIED: i64 = 100_000;
 
-/// What was measured of one sweep.
+/// One sweep, beside the service without it.
 #[derive(Debug)]
 pub(crate) struct Swept {
-    /// The sweep's statement.
-    pub(crate) statement: Watched,
-    /// Records removed in a second, while charges were made.
-    pub(crate) rows_per_second: u64,
-    /// Charges in a second, without the sweep before and after, and during it.
+    pub(crate) during: Sweep,
+    /// Charges in a second, before the sweep and after it.
     pub(crate) creates_without: u64,
-    pub(crate) creates_during: u64,
 }
 
 /// What one sweep took, and left for requests.
@@ -79,10 +75,8 @@ pub(crate) async fn measure(
     let during = sweep(shape, target, expired, 2, connection).await?;
     let after = creates_per_second(shape, target, &fixed, 3).await?;
     Ok(Swept {
-        rows_per_second: during.rows_per_second,
-        statement: during.statement,
+        during,
         creates_without: before.midpoint(after),
-        creates_during: during.creates,
     })
 }
 
