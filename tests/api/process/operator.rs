@@ -458,8 +458,8 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
     assert!(!shown.to_string().contains(&secret));
 }
 
-#[tokio::test]
-async fn a_dry_run_counts_what_the_sweep_then_removes() {
+/// A database with three expired keys, and two events that are older than they are kept.
+async fn with_old_rows() -> TestDatabase {
     let server = TestServer::start().await;
     for key in ["key-1", "key-2", "key-3"] {
         assert_eq!(server.client.charge(key).await.status, 201);
@@ -472,25 +472,40 @@ async fn a_dry_run_counts_what_the_sweep_then_removes() {
                       id = ('00000000-0000-7000-8000-' || right(id::text, 12))::uuid
                 WHERE idempotency_key <> 'key-3'";
     sqlx::query(age).execute(&database.pool).await.unwrap();
+    database
+}
 
-    let (counted, code) = json_of(&database, &["sweep", "--dry-run"]);
-    let expected = json!({
+/// What is counted in a database [`with_old_rows`], as JSON.
+fn old_rows() -> Value {
+    json!({
         "idempotency_keys": 3, "test_accounts": 0, "events": 2, "operations": 0,
         "logged_requests": 0,
-    });
-    assert_eq!((counted, code), (expected.clone(), Some(0)));
+    })
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_what_the_sweep_then_removes() {
+    let database = with_old_rows().await;
+    let (counted, code) = json_of(&database, &["sweep", "--dry-run"]);
+    assert_eq!((counted, code), (old_rows(), Some(0)));
     assert_eq!(database.records().await, 3);
-    assert_eq!(json_of(&database, &["sweep"]), (expected, Some(0)));
     let variables = [("DATABASE_URL", database.url.as_str())];
-    let nothing = printed_by(&["sweep"], &variables);
+    let removed = printed_by(&["sweep"], &variables);
     assert!(
-        nothing.contains("Removed 0 expired idempotency keys."),
-        "{nothing}"
+        removed.contains("Removed 3 expired idempotency keys."),
+        "{removed}"
     );
-    assert!(nothing.contains("Removed 0 events"), "{nothing}");
+    assert!(removed.contains("Removed 2 events"), "{removed}");
     let left = printed_by(&["sweep", "--dry-run"], &variables);
     assert!(left.contains("remove 0 expired idempotency keys"), "{left}");
     assert!(left.contains("remove 0 events"), "{left}");
+}
+
+#[tokio::test]
+async fn a_sweep_prints_what_it_removed_as_the_document_of_its_dry_run() {
+    let database = with_old_rows().await;
+    assert_eq!(json_of(&database, &["sweep"]), (old_rows(), Some(0)));
+    assert_eq!(database.records().await, 0);
 }
 
 #[test]
