@@ -36,6 +36,8 @@ pub struct Origin {
     pub request_id: String,
     /// The key that it executes under.
     pub idempotency_key: String,
+    /// The trace that it belongs to, as W3C Trace Context writes it. `None` while nothing is traced.
+    pub traceparent: Option<String>,
 }
 
 impl Origin {
@@ -64,6 +66,7 @@ impl Origin {
             object: serde_json::to_string(object).map_err(unserializable)?,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),
+            traceparent: self.traceparent.clone(),
         })
     }
 

@@ -26,6 +26,7 @@ use crate::{
     idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
     store,
+    telemetry::traces,
 };
 
 /// The phases of commands that ask a card processor across a network.
@@ -114,6 +115,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             dialect: operation.dialect,
             request_id: operation.request_id.clone(),
             idempotency_key: operation.idempotency_key.clone(),
+            traceparent: traces::traceparent(),
         };
         // Before its steps: the same order of locks as in a step that is one transaction.
         if let Some(checkout) = operation.effect.checkout() {

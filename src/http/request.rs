@@ -39,7 +39,7 @@ use crate::{
     idempotency::{
         Failure, Fingerprint, FingerprintInput, IdempotencyKey, Parameters, Request, WorkflowName,
     },
-    telemetry::requests::Observation,
+    telemetry::{requests::Observation, traces},
 };
 
 /// An authenticated request.
@@ -182,6 +182,7 @@ impl MutatingRequest {
                 dialect,
                 request_id: request_id.clone(),
                 idempotency_key: key.as_str().to_owned(),
+                traceparent: traces::traceparent(),
             },
             params,
             request: Request {

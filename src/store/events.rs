@@ -77,6 +77,8 @@ pub struct NewEvent {
     pub request_id: String,
     /// The key it executed under.
     pub idempotency_key: String,
+    /// The trace of that request, which deliveries continue.
+    pub traceparent: Option<String>,
 }
 
 /// Writes events, and their deliveries to every endpoint of their account that subscribes to them and
@@ -88,10 +90,12 @@ pub async fn insert(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sq
     let written = sqlx::query_scalar!(
         r#"
         WITH event AS (
-            INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
-            SELECT account_id, id, type, object::json, request_id, idempotency_key
-              FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[])
-                   AS new (account_id, id, type, object, request_id, idempotency_key)
+            INSERT INTO events
+                   (account_id, id, type, object, request_id, idempotency_key, traceparent)
+            SELECT account_id, id, type, object::json, request_id, idempotency_key, traceparent
+              FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                          $7::text[])
+                   AS new (account_id, id, type, object, request_id, idempotency_key, traceparent)
             RETURNING account_id, id, type, created_at
         ), delivery AS (
             INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
@@ -113,6 +117,7 @@ pub async fn insert(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sq
         &column(events, |event| event.object.as_str()) as _,
         &column(events, |event| event.request_id.as_str()) as _,
         &column(events, |event| event.idempotency_key.as_str()) as _,
+        &column(events, |event| event.traceparent.as_deref()) as _,
     )
     .fetch_all(tx)
     .await?;

@@ -186,7 +186,7 @@ pub struct Claimed {
 #[derive(Debug)]
 pub enum Task {
     /// It is sent.
-    Send(Message),
+    Send(Box<Message>),
     /// It fails, unsent: its endpoint is disabled.
     Fail,
     /// Nothing. A replica of the release before is sending it, or has put it off, so it waits until
@@ -199,6 +199,8 @@ pub enum Task {
 pub struct Message {
     /// As it was when it was written, so that every attempt sends the same bytes.
     pub event: Event,
+    /// The trace of the request that made it happen.
+    pub traceparent: Option<String>,
     /// How many attempts have ended.
     pub attempts: i32,
     /// Where to send it.
@@ -263,6 +265,7 @@ pub async fn claim(
                event.id AS "event_id!", event.type AS "event_type!",
                event.object AS "object!: Json<Box<RawValue>>", event.request_id AS "request_id!",
                event.idempotency_key AS "idempotency_key!", event.created_at AS "created_at!",
+               event.traceparent AS "traceparent?",
                (SELECT count(*)
                   FROM webhook_deliveries AS sibling
                  WHERE sibling.account_id = found.account_id
@@ -297,7 +300,7 @@ pub async fn claim(
             task: match (row.is_due, row.disabled) {
                 (false, _) => Task::Wait,
                 (true, true) => Task::Fail,
-                (true, false) => Task::Send(Message {
+                (true, false) => Task::Send(Box::new(Message {
                     event: Event {
                         id: EventId(row.event_id),
                         event_type: row.event_type,
@@ -307,10 +310,11 @@ pub async fn claim(
                         idempotency_key: row.idempotency_key,
                         created_at: row.created_at,
                     },
+                    traceparent: row.traceparent,
                     attempts: row.attempts,
                     url: row.url,
                     secret: Secret::of(row.secret),
-                }),
+                })),
             },
         })
         .collect())

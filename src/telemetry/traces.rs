@@ -185,19 +185,25 @@ pub(super) fn is_call(metadata: &Metadata<'_>) -> bool {
 
 /// Continues the trace of a caller that sent a valid `traceparent`, and one only. `tracestate` and `baggage`
 /// are left out: what a stranger writes there would be in every span, and be sent on.
-pub(super) fn continue_trace(span: &Span, headers: &HeaderMap) {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return;
-    }
+pub(super) fn continue_caller_s_trace(span: &Span, headers: &HeaderMap) {
     let mut given = headers.get_all(TRACEPARENT);
     if let (Some(traceparent), None) = (given.next(), given.next())
         && let Ok(traceparent) = traceparent.to_str()
     {
-        let context = TraceContextPropagator::new()
-            .extract_with_context(&Context::new(), &Traceparent(traceparent));
-        // Fails only where the span isn't traced.
-        let _ = span.set_parent(context);
+        continue_trace(span, traceparent);
     }
+}
+
+/// Makes a span, which has not been entered, part of the trace that a `traceparent` names, below the span
+/// that it names. One that is not valid is passed over.
+pub fn continue_trace(span: &Span, traceparent: &str) {
+    if !IS_ON.load(Ordering::Relaxed) {
+        return;
+    }
+    let context = TraceContextPropagator::new()
+        .extract_with_context(&Context::new(), &Traceparent(traceparent));
+    // Fails only where the span isn't traced.
+    let _ = span.set_parent(context);
 }
 
 /// The header of a request, and no other.

@@ -32,7 +32,10 @@ use crate::{
         webhook_delivery::{Attempt, Pauses},
     },
     store::webhook_queue::{Ended, Next, Turn},
-    telemetry::{metrics::Metrics, traces::TARGET},
+    telemetry::{
+        metrics::Metrics,
+        traces::{self, TARGET},
+    },
 };
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
@@ -370,10 +373,9 @@ impl Worker {
     }
 }
 
-/// The span of an attempt, which begins a trace of its own: it can be hours, and processes, away from the
-/// request that the event is of. That request's id leads to its trace.
+/// The span of an attempt, in the trace of the request that the event is of.
 fn span(sending: &Sending) -> Span {
-    tracing::info_span!(
+    let span = tracing::info_span!(
         target: TARGET,
         "send webhook",
         otel.kind = "client",
@@ -385,7 +387,11 @@ fn span(sending: &Sending) -> Span {
         charge_once.account = %sending.account_id,
         charge_once.delivery = %sending.id,
         charge_once.endpoint = %sending.endpoint_id,
-    )
+    );
+    if let Some(traceparent) = &sending.traceparent {
+        traces::continue_trace(&span, traceparent);
+    }
+    span
 }
 
 /// Sends, and decides the delivery's next state.

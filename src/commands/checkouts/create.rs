@@ -28,6 +28,7 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Failure, Rejection, Reply},
     store::{self, checkouts::AskedBy},
+    telemetry::traces,
 };
 
 /// Creates a checkout.
@@ -50,6 +51,7 @@ impl Begin for CreateCheckout {
             dialect,
             request_id,
             idempotency_key,
+            traceparent: _,
         } = &self.origin;
         let asked_by = AskedBy {
             dialect: *dialect,
@@ -123,6 +125,7 @@ impl Origin {
             dialect: run.dialect,
             request_id: run.request_id.clone(),
             idempotency_key: run.idempotency_key.clone(),
+            traceparent: traces::traceparent(),
         }
     }
 }

@@ -118,6 +118,8 @@ pub(super) struct Sending {
     pub(super) body: Vec<u8>,
     /// The request that made it happen.
     pub(super) request_id: String,
+    /// The trace of that request.
+    pub(super) traceparent: Option<String>,
     /// What to sign as its time, in unix seconds by the database's clock.
     pub(super) at: i64,
     /// How many attempts have ended.
@@ -176,6 +178,7 @@ fn what_follows(claimed: Claimed, claim: Uuid) -> Result<Turned, sqlx::Error> {
             url: message.url,
             secret: message.secret,
             request_id: message.event.request_id.clone(),
+            traceparent: message.traceparent,
             body: serde_json::to_vec(&EventView::from(message.event))
                 .map_err(|error| sqlx::Error::Encode(error.into()))?,
             at: at_seconds,

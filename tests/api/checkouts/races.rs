@@ -411,6 +411,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
             dialect: Dialect::Ietf,
             request_id: "req_1".to_owned(),
             idempotency_key: "key-1".to_owned(),
+            traceparent: None,
         },
         params: Params::new(Encoding::Json, Ok(tree)),
     };

@@ -141,6 +141,10 @@ const LATER: &[(&str, &str)] = &[
         "migrations/0026_drop_webhook_deliveries_by_endpoint_and_next_attempt.sql",
         "df738feb6a77b7d51ed128aad55467217dddc2c1aefdb45caca8a527345a3fc4",
     ),
+    (
+        "migrations/0027_traceparent_of_events.sql",
+        "f1180d8ea0bd9dae52349a64ec420762006fdd85aa9517ca86e5057f75d01a79",
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.

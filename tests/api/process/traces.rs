@@ -242,7 +242,7 @@ async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
 }
 
 #[tokio::test]
-async fn a_webhook_begins_a_trace_that_names_its_request() {
+async fn each_attempt_to_deliver_a_webhook_is_in_the_trace_of_its_request() {
     let collector = Collector::start().await;
     let database = TestDatabase::create().await;
     let mut receiver = Receiver::start().await;
@@ -250,6 +250,8 @@ async fn a_webhook_begins_a_trace_that_names_its_request() {
     let server = ServerProcess::start(&database, &variables);
     let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
     let charged = charge_traced(&server.client, "key-1", CALLER).await;
+    let request = span_of(&collector, &charged).await;
+    assert_eq!(request.trace, TRACE);
     let mut spans = Vec::new();
     for (attempt, status) in [("0", 500), ("1", 200)] {
         let received = receiver.next().await;
@@ -268,13 +270,53 @@ async fn a_webhook_begins_a_trace_that_names_its_request() {
         spans.push(span);
     }
     for span in &spans {
-        assert_eq!((span.kind, span.parent.as_str()), (SpanKind::Client, ""));
-        assert_ne!(span.trace, TRACE);
+        assert_eq!(span.kind, SpanKind::Client);
+        assert_eq!((&span.trace, &span.parent), (&request.trace, &request.id));
         let id = span.attribute("charge_once.request_id");
         assert_eq!(Some(id), charged.header("request-id"));
         assert_eq!(span.attribute("charge_once.endpoint"), endpoint.id);
     }
-    assert_ne!(spans[0].trace, spans[1].trace);
+    assert_ne!(spans[0].id, spans[1].id);
+}
+
+#[tokio::test]
+async fn a_webhook_is_in_the_trace_of_a_request_in_phases_too() {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let processor = Processor::start().await;
+    let mut receiver = Receiver::start().await;
+    let url = processor.url();
+    let variables = quick_but(&[collector.variable(), ("PROCESSOR_URL", &url)]);
+    let server = ServerProcess::start(&database, &variables);
+    let client = &server.client;
+    stock(client, "mug", 5).await;
+    Endpoint::at(client, &receiver.url()).await;
+    // Its event is written after the processor's answer.
+    let charged = charge_traced(client, "key-1", CALLER).await;
+    // The events of its steps are written by tasks of their own.
+    let bought = client.post("/checkouts", "key-2", &checkout()).await;
+    let mut seen = BTreeSet::new();
+    for (of, last) in [
+        (charged, "charge.succeeded"),
+        (bought, "checkout.completed"),
+    ] {
+        assert_eq!(of.status, 201);
+        let request = span_of(&collector, &of).await;
+        loop {
+            let received = receiver.next().await;
+            let event = received.event();
+            let traceparent = received.headers["traceparent"].clone();
+            received.answer(200).await;
+            let sent_by = |span: &Exported| span.traceparent() == traceparent;
+            let span = collector.has("the span of the attempt", sent_by).await;
+            assert_eq!(span.trace, request.trace, "{event}");
+            seen.insert(span.id);
+            if event["type"] == last {
+                break;
+            }
+        }
+    }
+    assert!(seen.len() > 3, "{seen:?}");
 }
 
 #[tokio::test]

@@ -447,6 +447,7 @@ async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
         object: "{}".to_owned(),
         request_id: "req_1".to_owned(),
         idempotency_key: "key-1".to_owned(),
+        traceparent: None,
     };
     store::events::insert(&mut tx, &[new]).await.unwrap();
     let read = rows_read(&mut tx, "webhook_endpoints").await;
