@@ -74,6 +74,10 @@ const LATER: &[(&str, &str)] = &[
         "ac152fa3a48f25d188d87b0df6a68bcb180a29da91cae8e6cc406d96debe3d59",
     ),
     (
+        "crates/idempotency/migrations/core/0006_autovacuum_of_swept_keys.sql",
+        "4fd362bdb39ae2b029d119a2f25e1ba98d2fad7df3df90cff82b416ed012f9ea",
+    ),
+    (
         "crates/idempotency/migrations/phases/0004_leases_by_account.sql",
         "0eb070462e892d95248ffda15a80bedb657d38c6ea3add3f7213805d7d24fac1",
     ),

@@ -12,13 +12,18 @@ use sqlx::PgConnection;
 
 use super::{Swept, open, operations::CONNECTIONS, restore, start_service, sweep, target};
 use crate::{
+    data::Shape,
     load::Until,
+    measure::Target,
+    postgres::Postgres,
+    service::Service,
     stats::{ratio, thousands},
     table::{self, Table},
 };
 
-/// Charges are made for so long without a sweep, before the first one and after each.
-const QUIET: Duration = Duration::from_secs(60);
+/// Charges are made for so long without a sweep, before the first one and after each: as long as a few
+/// checkpoints take, after which PostgreSQL logs each page whole when it is first changed.
+const QUIET: Duration = Duration::from_secs(180);
 
 /// How long autovacuum may take to come and to end: it looks every minute.
 const VACUUM_LIMIT: Duration = Duration::from_secs(600);
@@ -69,31 +74,36 @@ impl Expiry {
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let opened = open(&self.folder, &self.program, &self.shared_buffers).await?;
         let (shape, postgres, mut connection) = opened;
-        let (program, folder) = (&self.program, &self.folder);
-        let service = start_service(program, folder, &postgres, &sweep::OFTEN).await?;
-        let target = target(&service, &postgres)?;
         let first = size(&mut connection).await?;
-        let quiet = Until::For(QUIET);
 
         let mut rounds = Vec::new();
-        let mut before = sweep::creates_per_second(shape, &target, &quiet, 1).await?;
+        let (mut service, mut target) = self.start_service(&postgres).await?;
+        let mut before = quiet(shape, &target, 1, &mut connection).await?;
         for round in 1..=self.rounds {
-            eprintln!(
-                "round {round} of {}: {} records",
-                self.rounds,
-                thousands(self.expired)
-            );
+            let about = format!("round {round} of {}", self.rounds);
+            eprintln!("{about}: {} records", thousands(self.expired));
+            // Its sweep begins with its start, when the records have been written to the disk.
+            service.stop().await?;
             sweep::add_expired(self.expired, &mut connection).await?;
+            settle(&mut connection).await?;
             let full = size(&mut connection).await?;
+
+            eprintln!("{about}: the sweep");
+            (service, target) = self.start_service(&postgres).await?;
             let (expired, window) = (self.expired, 2 * round);
             let during = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
-            eprintln!("round {round} of {}: autovacuum", self.rounds);
+            eprintln!("{about}: autovacuum");
             wait_for_vacuum(&mut connection).await?;
-            let after = sweep::creates_per_second(shape, &target, &quiet, window + 1).await?;
+            let after = quiet(shape, &target, window + 1, &mut connection).await?;
             let swept = Swept {
                 during,
                 creates_without: before.midpoint(after),
             };
+            eprintln!(
+                "{about}: {} charges per second, and {} without the sweep",
+                thousands(swept.during.creates),
+                thousands(swept.creates_without)
+            );
             rounds.push(Round { swept, full });
             before = after;
         }
@@ -109,6 +119,12 @@ impl Expiry {
         restore(&shape, &mut connection).await?;
         drop(connection);
         postgres.stop().await
+    }
+
+    async fn start_service(&self, postgres: &Postgres) -> anyhow::Result<(Service, Target)> {
+        let service = start_service(&self.program, &self.folder, postgres, &sweep::OFTEN).await?;
+        let target = target(&service, postgres)?;
+        Ok((service, target))
     }
 }
 
@@ -150,12 +166,38 @@ fn markdown(first: Size, rounds: &[Round], expired: u64) -> String {
     table.to_markdown()
 }
 
+/// Charges in a second while nothing expires.
+async fn quiet(
+    shape: Shape,
+    target: &Target,
+    window: u64,
+    connection: &mut PgConnection,
+) -> anyhow::Result<u64> {
+    eprintln!("charges without a sweep");
+    checkpoint(connection).await?;
+    sweep::creates_per_second(shape, target, &Until::For(QUIET), window).await
+}
+
 async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
     let size = sqlx::query_as(
         "SELECT count(*) AS records, pg_total_relation_size('idempotency_keys') AS bytes
            FROM idempotency_keys",
     );
     Ok(size.fetch_one(connection).await?)
+}
+
+/// Does at once what autovacuum and checkpoints do in the month in which a table grows.
+async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
+    sqlx::raw_sql("VACUUM (ANALYZE) idempotency_keys")
+        .execute(&mut *connection)
+        .await?;
+    checkpoint(connection).await
+}
+
+/// Writes all changed pages to the disk, so that they don't have to be written while something is measured.
+async fn checkpoint(connection: &mut PgConnection) -> anyhow::Result<()> {
+    sqlx::raw_sql("CHECKPOINT").execute(connection).await?;
+    Ok(())
 }
 
 /// Returns when autovacuum has left little that is dead, and does nothing there.
