@@ -2,7 +2,7 @@
 local number = 0
 local run = tostring(os.time())
 local headers = {
-  ["Authorization"] = "Bearer " .. os.getenv("NEIGHBOR_KEY"),
+  ["Authorization"] = "Bearer " .. os.getenv("API_KEY"),
   ["Content-Type"] = "application/json",
 }
 local body = '{"amount":2000,"currency":"usd","source":"tok_visa"}'

@@ -1,12 +1,8 @@
 //! `bench expiry`: charges while millions of keys expire at once and are swept, and what that leaves of
 //! the table.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::ensure;
 use clap::Args;
 use sqlx::PgConnection;
 
@@ -24,12 +20,6 @@ use crate::{
 /// Charges are made for so long without a sweep, before the first one and after each: as long as a few
 /// checkpoints take, after which PostgreSQL logs each page whole when it is first changed.
 const QUIET: Duration = Duration::from_secs(180);
-
-/// How long autovacuum may take to come and to end: it looks every minute.
-const VACUUM_LIMIT: Duration = Duration::from_secs(600);
-
-/// Pause between two looks at what autovacuum has done.
-const VACUUM_POLL: Duration = Duration::from_secs(1);
 
 /// Lets keys expire.
 #[derive(Debug, Args)]
@@ -92,8 +82,6 @@ impl Expiry {
             (service, target) = self.start_service(&postgres).await?;
             let (expired, window) = (self.expired, 2 * round);
             let during = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
-            eprintln!("{about}: autovacuum");
-            wait_for_vacuum(&mut connection).await?;
             let after = quiet(shape, &target, window + 1, &mut connection).await?;
             let swept = Swept {
                 during,
@@ -174,7 +162,7 @@ async fn quiet(
     connection: &mut PgConnection,
 ) -> anyhow::Result<u64> {
     eprintln!("charges without a sweep");
-    checkpoint(connection).await?;
+    settle(connection).await?;
     sweep::creates_per_second(shape, target, &Until::For(QUIET), window).await
 }
 
@@ -186,36 +174,11 @@ async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
     Ok(size.fetch_one(connection).await?)
 }
 
-/// Does at once what autovacuum and checkpoints do in the month in which a table grows.
+/// Does at once what autovacuum and checkpoints do in the days in which a table grows, and in the minutes after a
+/// sweep.
 async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
-    sqlx::raw_sql("VACUUM (ANALYZE) idempotency_keys")
-        .execute(&mut *connection)
-        .await?;
-    checkpoint(connection).await
-}
-
-/// Writes all changed pages to the disk, so that they don't have to be written while something is measured.
-async fn checkpoint(connection: &mut PgConnection) -> anyhow::Result<()> {
-    sqlx::raw_sql("CHECKPOINT").execute(connection).await?;
-    Ok(())
-}
-
-/// Returns when autovacuum has left little that is dead, and does nothing there.
-async fn wait_for_vacuum(connection: &mut PgConnection) -> anyhow::Result<()> {
-    let until = Instant::now() + VACUUM_LIMIT;
-    let done = "SELECT NOT EXISTS (SELECT FROM pg_stat_progress_vacuum
-                                    WHERE relid = 'idempotency_keys'::regclass)
-                       AND n_dead_tup < n_live_tup / 25
-                  FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'";
-    while !sqlx::query_scalar::<_, bool>(done)
-        .fetch_one(&mut *connection)
-        .await?
-    {
-        ensure!(
-            Instant::now() < until,
-            "autovacuum has not removed what is dead within {VACUUM_LIMIT:?}"
-        );
-        tokio::time::sleep(VACUUM_POLL).await;
+    for statement in ["VACUUM (ANALYZE) idempotency_keys", "CHECKPOINT"] {
+        sqlx::raw_sql(statement).execute(&mut *connection).await?;
     }
     Ok(())
 }
