@@ -120,7 +120,7 @@ impl RootSpanBuilder for RequestSpan {
         ) {
             (Some(observation), Some(id)) => {
                 let span = observation.open_span(*id);
-                traces::continue_caller_s_trace(&span, request.headers());
+                traces::continue_trace_of_caller(&span, request.headers());
                 span
             }
             _ => Span::none(),

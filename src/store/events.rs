@@ -77,7 +77,7 @@ pub struct NewEvent {
     pub request_id: String,
     /// The key it executed under.
     pub idempotency_key: String,
-    /// The trace of that request, which deliveries continue.
+    /// The trace in which it is written, which deliveries continue.
     pub traceparent: Option<String>,
 }
 

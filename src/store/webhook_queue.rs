@@ -199,7 +199,7 @@ pub enum Task {
 pub struct Message {
     /// As it was when it was written, so that every attempt sends the same bytes.
     pub event: Event,
-    /// The trace of the request that made it happen.
+    /// The trace in which the event was written.
     pub traceparent: Option<String>,
     /// How many attempts have ended.
     pub attempts: i32,

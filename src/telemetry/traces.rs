@@ -185,7 +185,7 @@ pub(super) fn is_call(metadata: &Metadata<'_>) -> bool {
 
 /// Continues the trace of a caller that sent a valid `traceparent`, and one only. `tracestate` and `baggage`
 /// are left out: what a stranger writes there would be in every span, and be sent on.
-pub(super) fn continue_caller_s_trace(span: &Span, headers: &HeaderMap) {
+pub(super) fn continue_trace_of_caller(span: &Span, headers: &HeaderMap) {
     let mut given = headers.get_all(TRACEPARENT);
     if let (Some(traceparent), None) = (given.next(), given.next())
         && let Ok(traceparent) = traceparent.to_str()

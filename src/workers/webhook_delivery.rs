@@ -373,7 +373,7 @@ impl Worker {
     }
 }
 
-/// The span of an attempt, in the trace of the request that the event is of.
+/// The span of an attempt, in the trace in which the event was written, if there was one.
 fn span(sending: &Sending) -> Span {
     let span = tracing::info_span!(
         target: TARGET,

@@ -30,12 +30,12 @@ RETURNING id, amount, amount_captured, amount_refunded, currency, captured, rele
           description, statement_descriptor, receipt_email, failure_code, decline_code,
           failure_message, order_id, metadata, created_at;
 WITH event AS (
-    INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+    INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, traceparent)
     VALUES (:account::uuid,
             (lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')
              || substr(replace(gen_random_uuid()::text, '-', ''), 13))::uuid,
             'charge.succeeded', :body::text::json, 'req_01m80wgd1gecjsw9hega0f7sw9',
-            :high::text || '-' || :low::text)
+            :high::text || '-' || :low::text, NULL)
     RETURNING account_id, id, type
 )
 INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)

@@ -118,7 +118,7 @@ pub(super) struct Sending {
     pub(super) body: Vec<u8>,
     /// The request that made it happen.
     pub(super) request_id: String,
-    /// The trace of that request.
+    /// The trace in which the event was written.
     pub(super) traceparent: Option<String>,
     /// What to sign as its time, in unix seconds by the database's clock.
     pub(super) at: i64,

@@ -91,7 +91,7 @@ pub(crate) async fn creates_per_second(
     Ok(sample.await?.per_second())
 }
 
-/// Makes charges for as long as the service sweeps so many records, which were just added.
+/// Makes charges for as long as the service sweeps so many expired records.
 pub(crate) async fn sweep(
     shape: Shape,
     target: &Target,
@@ -177,12 +177,12 @@ pub(crate) async fn add_expired(rows: u64, connection: &mut PgConnection) -> any
         "only {} expired records could be added",
         added.rows_affected()
     );
-    // The statistics that autovacuum would have made of a table that grew over a month. The sweep
-    // begins with the COMMIT.
+    // The statistics that autovacuum would have made of a table that grew over a month. A service that
+    // runs begins its sweep after the COMMIT.
     sqlx::raw_sql("ANALYZE idempotency_keys")
         .execute(&mut *tx)
         .await?;
-    // The service has swept nothing, again and again, while records were added.
+    // A service that ran meanwhile found nothing to sweep, again and again.
     statements::reset(&mut tx).await?;
     Ok(tx.commit().await?)
 }
