@@ -234,11 +234,12 @@ async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_
 
 #[tokio::test]
 async fn a_silently_dead_connection_does_not_keep_its_place_in_the_pool() {
+    // Long enough that both requests are paused together on a machine that does much else.
     let quick = [
         ("POOL_CONNECTIONS", "2"),
-        ("STATEMENT_TIMEOUT", "1200ms"),
-        ("DATABASE_DEADLINE", "1300ms"),
-        ("IDLE_IN_TRANSACTION_TIMEOUT", "1400ms"),
+        ("STATEMENT_TIMEOUT", "4s"),
+        ("DATABASE_DEADLINE", "4200ms"),
+        ("IDLE_IN_TRANSACTION_TIMEOUT", "4400ms"),
     ];
     let (server, proxy) = server_behind_a_proxy(&quick).await;
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-%").await;
