@@ -28,7 +28,8 @@ use crate::{
         openapi::ServedDocument, rate_limit::RateLimit, readiness::Readiness,
     },
     idempotency::{
-        Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases, ReplayCache, Settings,
+        BatchSettings, Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases,
+        ReplayCache, Settings,
     },
     processor::{HttpProcessor, HttpProcessorError},
     store,
@@ -107,9 +108,13 @@ pub async fn serve(
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
-    let batches = config
-        .batch_connections
-        .map(|connections| Batches::observed(&idempotency, connections, observer.clone()));
+    let batches = config.batch_connections.map(|connections| {
+        let settings = BatchSettings {
+            connections,
+            ..BatchSettings::default()
+        };
+        Batches::observed(&idempotency, settings, observer.clone())
+    });
     let replay_cache = config
         .replay_cache
         .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer.clone()));

@@ -3,8 +3,8 @@
 --   charge_once_migrator  owns the schema: `charge-once migrate`
 --   charge_once_app       reads and writes rows, and changes no table: `charge-once serve`, `api-key`
 --   charge_once_sweeper   removes rows, and inserts none: `charge-once sweep`
---   charge_once_reader    reads: `charge-once check`, `keys list`, `sweep --dry-run`. It writes one
---                         row, the result of a check
+--   charge_once_reader    reads: `charge-once check`, `keys list`, `sweep --dry-run`, and the statements of
+--                         docs/runbook.md. It writes one row, the result of a check
 --
 -- Run it in the database of charge-once, as a role that may create roles, with psql 15 or later:
 --
@@ -69,6 +69,23 @@ GRANT SELECT ON ALL TABLES IN SCHEMA public TO charge_once_reader;
 SELECT 'GRANT INSERT, UPDATE ON last_check TO charge_once_reader'
  WHERE to_regclass('public.last_check') IS NOT NULL
 \gexec
+
+-- PostgreSQL hides from a role what sessions of other roles do. A person who looks for the session that
+-- holds a lock, as docs/runbook.md says, must see all of them. That shows statements of every database of
+-- this PostgreSQL, with the values that are written into them. charge-once binds its values, and shows none.
+DO $$
+BEGIN
+    IF pg_has_role('charge_once_reader', 'pg_read_all_stats', 'USAGE') THEN
+        RETURN;
+    END IF;
+    GRANT pg_read_all_stats TO charge_once_reader;
+EXCEPTION
+    -- A managed PostgreSQL may keep this right to itself. Everything else works without it.
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'charge_once_reader can''t see what sessions of other roles do: %', SQLERRM
+            USING HINT = 'An administrator may run: GRANT pg_read_all_stats TO charge_once_reader';
+END
+$$;
 
 -- Which migrations are applied is written by the migrator alone. Run this file again after the first
 -- migration, so that these tables are there.

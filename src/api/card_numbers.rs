@@ -128,6 +128,9 @@ pub fn bytes_hold_card_number(raw: &[u8]) -> bool {
 /// parts begin and end at a character that is not alphanumeric, so a run of digits in them touches
 /// what it touched in the whole.
 fn split_at_iban(text: &str) -> Option<(&str, &str)> {
+    if text.len() < IBAN_CHARS {
+        return None;
+    }
     let mut in_word = false;
     for (at, character) in text.char_indices() {
         if !in_word && character.is_ascii_uppercase() {
@@ -172,26 +175,31 @@ fn is_iban(text: &str) -> bool {
 }
 
 fn has_card_run(text: &str) -> bool {
-    let mut rest = text;
     let mut before = Before::default();
+    let mut characters = text.chars();
     loop {
-        let (run, after) = leading_run(rest, before);
-        if run_holds_card(&run) {
-            return true;
+        let rest = characters.as_str();
+        match characters.next() {
+            None => return false,
+            Some(character) if digit(character).is_none() => {
+                before = Before {
+                    word_chars: if is_word(character) {
+                        before.word_chars + 1
+                    } else {
+                        0
+                    },
+                    joins: matches!(character, '/' | '-'),
+                };
+            }
+            Some(_) => {
+                let (run, after) = leading_run(rest, before);
+                if run_holds_card(&run) {
+                    return true;
+                }
+                before = Before::default();
+                characters = after.chars();
+            }
         }
-        let mut characters = after.chars();
-        let Some(character) = characters.next() else {
-            return false;
-        };
-        before = Before {
-            word_chars: match is_word(character) {
-                true if run.is_empty() => before.word_chars + 1,
-                true => 1,
-                false => 0,
-            },
-            joins: matches!(character, '/' | '-'),
-        };
-        rest = characters.as_str();
     }
 }
 

@@ -354,6 +354,7 @@ mod tests {
             ("POOL_WAIT", "-1s"),
             ("STATEMENT_TIMEOUT", "1s"),
             ("DATABASE_DEADLINE", "3s"),
+            ("DATABASE_DEADLINE", "31s"),
             ("IDLE_IN_TRANSACTION_TIMEOUT", "5s"),
             ("REQUEST_TIMEOUT", "6s"),
             ("BODY_LIMIT", "64KiB"),

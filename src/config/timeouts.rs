@@ -12,6 +12,10 @@ const TTL_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
 const IN_FLIGHT_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// The longest that a transaction may take. A list looks for objects by time among the ids of that time, and
+/// `created_at` is when the transaction began: `store::page` allows the two to be this far apart.
+const DATABASE_DEADLINE_MAX: Duration = Duration::from_secs(30);
+
 /// Each is longer than the one before, so that the innermost limit fires first and is identified.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
@@ -51,7 +55,7 @@ impl Timeouts {
         timeouts.is_a_ladder(source).then_some(timeouts)
     }
 
-    /// Records every step that isn't longer than the one below it.
+    /// Records every step that isn't longer than the one below it, and a transaction that may last too long.
     fn is_a_ladder(&self, source: &Source<'_>) -> bool {
         let ladder = [
             ("the claim's lock wait", CLAIM_WAIT),
@@ -61,6 +65,10 @@ impl Timeouts {
             ("IDLE_IN_TRANSACTION_TIMEOUT", self.idle_in_transaction),
             ("REQUEST_TIMEOUT", self.request),
         ];
+        if self.database_deadline > DATABASE_DEADLINE_MAX {
+            source.bad::<()>("DATABASE_DEADLINE", "at most 30s");
+            return false;
+        }
         let mut holds = true;
         for pair in ladder.windows(2) {
             if let [(below, lower), (variable, higher)] = pair

@@ -159,7 +159,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "DATABASE_DEADLINE",
         Some("5s"),
-        "Longest time from BEGIN to COMMIT, then 503.",
+        "Longest time from BEGIN to COMMIT, then 503; at most 30s.",
     ),
     variable(
         "IDLE_IN_TRANSACTION_TIMEOUT",

@@ -8,7 +8,11 @@ pub(super) enum Chunked {
         size: u64,
         has_digits: bool,
     },
-    /// In what may follow the digits, which means nothing here.
+    /// In the space behind the digits.
+    SizeSpace {
+        size: u64,
+    },
+    /// In what may follow a semicolon, which means nothing here.
     Extension {
         size: u64,
     },
@@ -46,10 +50,10 @@ impl Chunked {
         has_digits: false,
     };
 
-    /// How many of the bytes belong to the body; of a malformed one, all.
+    /// How many of the bytes belong to the body; of a malformed one, those before the first that can't.
     pub(super) fn take(&mut self, received: &[u8]) -> usize {
         let mut rest = received;
-        while *self != Self::Over {
+        while !matches!(self, Self::Over | Self::Broken) {
             if let Self::Data(left) = self {
                 let chunk = usize::try_from(*left).unwrap_or(usize::MAX);
                 let (chunk, behind) = rest.split_at(chunk.min(rest.len()));
@@ -63,13 +67,19 @@ impl Chunked {
                 break;
             };
             *self = self.after(*byte);
-            rest = behind;
+            if *self != Self::Broken {
+                rest = behind;
+            }
         }
         received.len() - rest.len()
     }
 
     pub(super) fn is_over(self) -> bool {
         self == Self::Over
+    }
+
+    pub(super) fn is_broken(self) -> bool {
+        self == Self::Broken
     }
 
     /// The place behind one more byte, which is not a chunk's data.
@@ -84,11 +94,14 @@ impl Chunked {
                     None => Self::Broken,
                 },
                 (None, b'\r') if has_digits => Self::SizeLf { size },
-                (None, b';' | b' ' | b'\t') if has_digits => Self::Extension { size },
+                (None, b' ' | b'\t') if has_digits => Self::SizeSpace { size },
+                (None, b';') if has_digits => Self::Extension { size },
                 (None, _) => Self::Broken,
             },
-            (Self::Extension { size }, b'\r') => Self::SizeLf { size },
-            (Self::Extension { size }, _) => Self::Extension { size },
+            (Self::SizeSpace { size }, b' ' | b'\t') => Self::SizeSpace { size },
+            (Self::SizeSpace { size }, b';') => Self::Extension { size },
+            (Self::SizeSpace { size } | Self::Extension { size }, b'\r') => Self::SizeLf { size },
+            (Self::Extension { size }, b'\t' | b' '..=b'~' | 0x80..) => Self::Extension { size },
             (Self::SizeLf { size: 0 }, b'\n') => Self::LineStart,
             (Self::SizeLf { size }, b'\n') => Self::Data(size),
             (Self::DataCr, b'\r') => Self::DataLf,
@@ -99,7 +112,9 @@ impl Chunked {
             (Self::TrailerLf, b'\n') => Self::LineStart,
             (Self::EndLf, b'\n') => Self::Over,
             (
-                Self::SizeLf { .. }
+                Self::SizeSpace { .. }
+                | Self::Extension { .. }
+                | Self::SizeLf { .. }
                 | Self::Data(_)
                 | Self::DataCr
                 | Self::DataLf

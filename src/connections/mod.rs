@@ -16,7 +16,7 @@ mod stream;
 
 use std::{fmt, io, net::TcpListener, time::Duration};
 
-use actix_http::{HttpService, KeepAlive, Request, Response, error::DispatchError};
+use actix_http::{ConnectionType, HttpService, KeepAlive, Request, Response, error::DispatchError};
 use actix_server::Server;
 use actix_service::{
     IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, fn_service,
@@ -80,12 +80,16 @@ where
             let open = OpenReply(request.conn_data::<Replies>().cloned());
             let answer = app.call(request);
             async move {
-                let response = match answer.await {
+                let mut response = match answer.await {
                     Ok(response) => Response::from(response),
                     Err(error) => Response::from(error.error_response()),
                 };
                 if response.extensions().contains::<NoReply>() {
                     open.cut();
+                }
+                if open.is_last() {
+                    let head = response.head_mut();
+                    head.set_connection_type(ConnectionType::Close);
                 }
                 Ok(response.map_body(|_, body| ReplyBody::new(body, open)))
             }

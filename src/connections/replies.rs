@@ -2,7 +2,8 @@
 //!
 //! Promise: the connection learns of the end of each reply that the application made, whether its
 //! body was sent or dropped. Its buffers hold [`PIECE_MAX`] of a body, however large it is. No byte of a
-//! reply with [`NoReply`] is written.
+//! reply with [`NoReply`] is written. A reply that begins after its request's body broke says that the connection
+//! closes.
 
 use std::{
     cell::Cell,
@@ -36,6 +37,8 @@ struct Shared {
     has_ended: Cell<bool>,
     /// Nothing may be written any more.
     is_cut: Cell<bool>,
+    /// No request follows the one at hand.
+    is_last: Cell<bool>,
 }
 
 impl Replies {
@@ -48,6 +51,11 @@ impl Replies {
     /// was read.
     pub(super) fn cut(&self) {
         self.0.is_cut.set(true);
+    }
+
+    /// Lets the next reply say that no other request is answered on the connection.
+    pub(super) fn end_with_next(&self) {
+        self.0.is_last.set(true);
     }
 
     /// Whether the connection has been cut.
@@ -66,6 +74,12 @@ impl OpenReply {
         if let Some(replies) = &self.0 {
             replies.cut();
         }
+    }
+
+    /// Whether the connection closes behind this reply, as far as is known.
+    pub(super) fn is_last(&self) -> bool {
+        let replies = self.0.as_ref();
+        replies.is_some_and(|replies| replies.0.is_last.get())
     }
 }
 

@@ -4,7 +4,8 @@
 //! after [`Requests::begin_next`] only.
 //!
 //! This decides when bytes pass, and never what they mean: Actix parses them again, refuses what is
-//! malformed, and closes the connection. So anything strange passes as it is.
+//! malformed, and closes the connection. So anything strange passes as it is, but for malformed chunks:
+//! Actix drops the reply that says what is wrong with them.
 
 use std::mem::MaybeUninit;
 
@@ -36,8 +37,10 @@ enum Stage {
     Request { head_left: usize, body: Body },
     /// All of it.
     Whole,
-    /// The request is malformed, or lasts until the connection ends.
+    /// The head is malformed, or the request lasts until the connection ends.
     Endless,
+    /// The chunks of the body are malformed. No more of it passes.
+    Broken,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl Requests {
         }
         let (received, _) = received.split_at(room.min(received.len()));
         Ok(match &mut self.stage {
-            Stage::Head | Stage::Whole => 0,
+            Stage::Head | Stage::Whole | Stage::Broken => 0,
             Stage::Endless => received.len(),
             Stage::Request { head_left, body } => {
                 let (head, rest) = received.split_at((*head_left).min(received.len()));
@@ -63,6 +66,8 @@ impl Requests {
                 let taken = head.len() + body.take(rest);
                 if *head_left == 0 && body.is_over() {
                     self.stage = Stage::Whole;
+                } else if body.is_broken() {
+                    self.stage = Stage::Broken;
                 }
                 taken
             }
@@ -77,6 +82,11 @@ impl Requests {
     /// All of the request has passed.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self.stage, Stage::Whole)
+    }
+
+    /// The body is malformed, and all that is not has passed.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.stage, Stage::Broken)
     }
 
     /// From here on, bytes belong to the next request.
@@ -112,10 +122,11 @@ fn find_head(received: &[u8]) -> Result<Stage, HeadTooLarge> {
 }
 
 /// What follows the head (RFC 9112, section 6.3). `None` for what Actix refuses, and for a change of
-/// protocol, after which it closes the connection.
+/// protocol, after which it closes the connection. It sees such a change only where it sees no body.
 fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
     let mut length = None;
     let mut chunked = false;
+    let mut upgrades = false;
     for header in head.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             let value = str::from_utf8(header.value).ok()?.trim();
@@ -133,13 +144,14 @@ fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
         } else if header.name.eq_ignore_ascii_case("upgrade")
             && header.value.trim_ascii().eq_ignore_ascii_case(b"websocket")
         {
-            return None;
+            upgrades = true;
         }
     }
     match (length, chunked) {
-        _ if head.method == Some("CONNECT") => None,
         (Some(_), true) => None,
         (None, true) => Some(Body::Chunked(Chunked::default())),
+        (_, false) if upgrades => None,
+        (None | Some(0), false) if head.method == Some("CONNECT") => None,
         (length, false) => Some(Body::Sized(length.unwrap_or(0))),
     }
 }
@@ -161,6 +173,13 @@ impl Body {
         match self {
             Self::Sized(left) => *left == 0,
             Self::Chunked(chunked) => chunked.is_over(),
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        match self {
+            Self::Sized(_) => false,
+            Self::Chunked(chunked) => chunked.is_broken(),
         }
     }
 }

@@ -12,6 +12,7 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -28,9 +29,13 @@ use super::{
 };
 use crate::config::ConnectionTimeouts;
 
-/// How long bytes are read and dropped after a refusal. Closing a socket with unread bytes resets it,
-/// and the client might never see the refusal.
-const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long bytes are read and dropped after a refusal, and after the reply to a broken body. Closing a socket
+/// with unread bytes resets it, and the client might never see what it was told. A client that has read its
+/// answer usually closes at once. 5 seconds is the default of nginx's `lingering_timeout`.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much is read at once only to be dropped, in bytes.
+const LINGER_BYTES: usize = 4 * 1024;
 
 /// What an idle connection keeps of its buffer, in bytes: enough for an ordinary request.
 const HELD_KEPT_MAX: usize = 2 * 1024;
@@ -58,6 +63,8 @@ pub(super) struct Connection<S> {
     is_replied: bool,
     /// The client was told to go.
     is_refused: bool,
+    /// The reply to a broken body has been written, and the client may still be sending.
+    is_lingering: bool,
     replies: Replies,
     /// For what the client is to send.
     receive: Deadline,
@@ -79,6 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             head_has_begun: false,
             is_replied: false,
             is_refused: false,
+            is_lingering: false,
             replies: Replies::default(),
             receive,
             send: Deadline::default(),
@@ -109,6 +117,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             if count > 0 || buf.remaining() == 0 {
                 return Poll::Ready(Ok(()));
+            }
+            if self.requests.is_broken() {
+                return self.end_broken_body();
             }
             let is_next_here = self.requests.is_whole() && !self.held.is_empty();
             if self.is_ended && !is_next_here {
@@ -176,6 +187,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // The client may be gone, and this may be the socket's second end.
         let _ = socket.as_mut().poll_write(cx, reply);
         let _ = socket.poll_shutdown(cx);
+    }
+
+    /// The dispatcher sees the end of the connection, and answers that the body did not arrive whole.
+    fn end_broken_body(&mut self) -> Poll<io::Result<()>> {
+        self.held = Vec::new();
+        self.replies.end_with_next();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads and drops what a client still sends after its body broke, until it has closed its half or the
+    /// time is over.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut dropped = [MaybeUninit::uninit(); LINGER_BYTES];
+        let polled = self.poll_drop(cx, &mut ReadBuf::uninit(&mut dropped));
+        if polled.is_ready() || self.receive.poll_passed(cx) {
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 
     /// Reads and drops, until the client has closed its half.
@@ -283,7 +312,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+        let this = self.get_mut();
+        if !this.is_lingering {
+            ready!(Pin::new(&mut this.socket).poll_shutdown(cx))?;
+            if !this.requests.is_broken() {
+                return Poll::Ready(Ok(()));
+            }
+            this.is_lingering = true;
+            this.receive.set(Instant::now() + REFUSED_TIMEOUT);
+        }
+        this.poll_linger(cx).map(Ok)
     }
 }
 

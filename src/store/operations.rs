@@ -310,8 +310,12 @@ async fn list_unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished
                coalesce(lease.in_doubt, true) AS "in_doubt!",
                coalesce(lease.takeovers, 0) AS "takeovers!"
           FROM operations
-          LEFT JOIN idempotency_leases AS lease
-            ON lease.account_id = operations.account_id AND lease.operation = operations.id
+          -- With a limit, each is looked up: a join of the tables may read all leases.
+          LEFT JOIN LATERAL (
+               SELECT in_doubt, takeovers
+                 FROM idempotency_leases
+                WHERE account_id = operations.account_id AND operation = operations.id
+                LIMIT 1) AS lease ON true
          WHERE completed_at IS NULL
          ORDER BY operations.created_at
          LIMIT 1000

@@ -6,8 +6,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 /// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock, whose
-/// difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`], and `created_at` is
-/// the beginning of the transaction, which has as long again.
+/// difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`]. `created_at` is the
+/// beginning of the transaction, which has as long again at most: `DATABASE_DEADLINE`.
+///
+/// Ids aren't made from the transaction's time: of two transactions that wait for the same row, the one that
+/// began first may write last, and an object's events would be in the wrong order.
 const ID_SLACK: TimeDelta = TimeDelta::seconds(60);
 
 /// A page of a list, newest first.

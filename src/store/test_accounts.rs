@@ -53,9 +53,12 @@ pub async fn lock_ended(connection: &mut PgConnection) -> Result<Option<AccountI
         SELECT account.id
           FROM accounts AS account
          WHERE account.test_until <= now() - interval '10 minutes' AND account.closed_at IS NULL
-           AND NOT EXISTS (SELECT 1
-                             FROM idempotency_leases AS lease
-                            WHERE lease.account_id = account.id)
+           -- NOT EXISTS would be a join, which reads the leases of all accounts.
+           AND (SELECT lease.key
+                  FROM idempotency_leases AS lease
+                 WHERE lease.account_id = account.id
+                 ORDER BY lease.key
+                 LIMIT 1) IS NULL
          ORDER BY account.test_until
          LIMIT 1
            FOR NO KEY UPDATE OF account SKIP LOCKED

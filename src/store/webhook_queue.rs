@@ -4,11 +4,11 @@
 //! The statements here cost what they return. None reads a backlog, and none waits for a row that
 //! another replica holds, but for [`finish`].
 //!
-//! The size of a queue changes faster than PostgreSQL's statistics, and it takes a LIMIT that it
-//! doesn't know for a tenth of all. So nothing here leaves it a choice. What is pending for an
-//! endpoint is a range of rows as the index `webhook_deliveries_pending_by_endpoint` has them, in
-//! its order, which no other index can find. What has been locked is changed by its place in the
-//! table, and not by a join.
+//! The size of a queue changes faster than PostgreSQL's statistics, and PostgreSQL assumes that a LIMIT
+//! which it doesn't know takes a tenth of the rows. So each statement here is written for one index. What
+//! is pending for an endpoint lies together in `webhook_deliveries_pending_by_endpoint`, in the order of the
+//! events. Through any other index PostgreSQL would read as many rows or more, and then sort them. Locked
+//! rows are changed by their place in the table, and not by a join.
 
 use std::time::Duration;
 
@@ -120,7 +120,8 @@ pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64,
 }
 
 /// How long the next delivery of an endpoint has been due, for the one of `limit` endpoints where that is
-/// longest. `None`: nothing is ready. Takes no lock, and jumps along an index as [`ready_endpoints`] does.
+/// longest, or the oldest retry that is to be made ready. Zero or `None`: nothing is due. Takes no lock, and
+/// jumps along an index as [`ready_endpoints`] does.
 pub async fn longest_due(
     connection: &mut PgConnection,
     limit: i32,
@@ -145,8 +146,13 @@ pub async fn longest_due(
                     LIMIT 1) AS next
              WHERE found.number < $1
         )
-        SELECT extract(epoch FROM now() - min(next_attempt_at))::float8 AS age
-          FROM found
+        SELECT extract(epoch FROM now() - least(
+                   (SELECT min(next_attempt_at) FROM found),
+                   (SELECT next_attempt_at
+                      FROM webhook_deliveries
+                     WHERE status = 'pending' AND NOT ready
+                     ORDER BY next_attempt_at
+                     LIMIT 1)))::float8 AS age
         "#,
         limit,
         Uuid::nil(),
@@ -242,11 +248,12 @@ pub async fn claim(
                           jsonb_array_length(attempts) AS attempts,
                           next_attempt_at <= now() AS is_due
                      FROM webhook_deliveries AS delivery
-                    WHERE status = 'pending'
-                      AND (ready, delivery.account_id, delivery.endpoint_id, event_id)
-                          BETWEEN (true, turn.account_id, turn.endpoint_id, $7::uuid)
-                              AND (true, turn.account_id, turn.endpoint_id, $8::uuid)
-                    ORDER BY ready, delivery.account_id, delivery.endpoint_id, event_id
+                    -- BETWEEN with rows of columns would read on until the first column changes,
+                    -- through what is ready for all other endpoints (PostgreSQL 15).
+                    WHERE status = 'pending' AND ready
+                      AND delivery.account_id = turn.account_id
+                      AND delivery.endpoint_id = turn.endpoint_id
+                    ORDER BY event_id
                     LIMIT CASE WHEN endpoint.disabled THEN greatest(turn.places, $6::bigint)
                                ELSE turn.places END
                       FOR UPDATE SKIP LOCKED) AS oldest
@@ -285,8 +292,6 @@ pub async fn claim(
         &endpoints,
         &places.map_err(unrepresentable)?,
         unsent_max,
-        Uuid::nil(),
-        Uuid::max(),
     )
     .fetch_all(tx)
     .await?;
@@ -439,12 +444,11 @@ pub async fn cancel(
                 CROSS JOIN LATERAL (
                       SELECT ctid
                         FROM webhook_deliveries AS one
-                       WHERE status = 'pending'
-                         AND (one.ready, one.account_id, one.endpoint_id)
-                             BETWEEN (state.ready, gone.account_id, gone.endpoint_id)
-                                 AND (state.ready, gone.account_id, gone.endpoint_id)
+                       WHERE status = 'pending' AND one.ready = state.ready
+                         AND one.account_id = gone.account_id
+                         AND one.endpoint_id = gone.endpoint_id
                          AND (claim IS NULL OR next_attempt_at <= now())
-                       ORDER BY one.ready, one.account_id, one.endpoint_id
+                       ORDER BY event_id
                        LIMIT $3
                          FOR UPDATE SKIP LOCKED) AS pending
                 LIMIT $3))

@@ -74,8 +74,8 @@ metrics! {
          4xx), `reused` (the key is another request's), `in_use`, `failed` (not executed), `unknown` (503, and \
          perhaps executed), and `taken_over` (ended what an earlier request had begun).";
     CLAIM_SECONDS = "charge_once_idempotency_claim_duration_seconds", Kind::Histogram(STEP_SECONDS), [],
-        "From BEGIN to the claim of a key. Each request counts, also where many share a transaction. The wait \
-         for another process that holds the key is part of it.";
+        "How long the statement took that claims a key. Each request counts, also where many share a \
+         transaction. The wait for another process that holds the key is part of it.";
     CLAIM_TIMEOUTS = "charge_once_idempotency_claim_timeouts_total", Kind::Counter, [],
         "Claims that waited as long as they may for a process that holds the key.";
     ROW_TIMEOUTS = "charge_once_row_lock_timeouts_total", Kind::Counter, [],
@@ -110,10 +110,12 @@ metrics! {
          rows of the `request_log`.";
     SWEEP_SECONDS = "charge_once_sweep_duration_seconds", Kind::Histogram(REQUEST_SECONDS), [],
         "How long a sweep of expired keys took, its rests included.";
-    SWEEP_FAILURES = "charge_once_sweep_failures_total", Kind::Counter, [],
-        "Sweeps that failed. They are repeated.";
-    SWEEP_SUCCESS = "charge_once_sweep_last_success_timestamp_seconds", Kind::Gauge, [],
-        "When this process last swept all expired keys, in unix time. 0 until then.";
+    SWEEP_FAILURES = "charge_once_sweep_failures_total", Kind::Counter, ["part"],
+        "Parts of a sweep that failed: `idempotency_keys`, `test_accounts`, or `old_rows`, which are events, \
+         operations and logged requests. They are repeated.";
+    SWEEP_SUCCESS = "charge_once_sweep_last_success_timestamp_seconds", Kind::Gauge, ["part"],
+        "When that part of a sweep last ended in this process without an error, in unix time. 0 until then. \
+         In the hour after a whole round, `old_rows` has nothing to do, and counts as ended.";
     OLDEST_EXPIRED = "charge_once_idempotency_oldest_expired_seconds", Kind::Gauge, [],
         "How long the oldest expired key has waited to be swept; 0 if there is none. From the database.";
     POOL_MAX = "charge_once_pool_connections_max", Kind::Gauge, [],
@@ -149,8 +151,8 @@ metrics! {
     WEBHOOKS_DUE = "charge_once_webhooks_due", Kind::Gauge, [],
         "Deliveries that are due and not being sent, on all replicas, counted up to 10000. From the database.";
     WEBHOOKS_OLDEST_DUE = "charge_once_webhooks_oldest_due_seconds", Kind::Gauge, [],
-        "How long the next delivery of an endpoint has been due, where that is longest of 1000 endpoints; 0 if \
-         nothing is ready. From the database.";
+        "How long the next delivery of an endpoint has been due, where that is longest of 1000 endpoints, or the \
+         oldest retry that no worker has taken up; 0 if nothing is due. From the database.";
     WEBHOOK_ATTEMPTS = "charge_once_webhook_attempts_total", Kind::Counter, ["result"],
         "Attempts to deliver a webhook that ended in this process: `succeeded`, `retried` (another follows), or \
          `failed` (the last one).";

@@ -203,6 +203,32 @@ pub struct SweptRows {
     pub request_log: Counter,
 }
 
+/// The parts of a sweep. One may fail while the others go on.
+pub struct SweepParts {
+    /// Expired idempotency keys.
+    pub keys: SweepPart,
+    /// What test accounts that have ended leave behind.
+    pub test_accounts: SweepPart,
+    /// Events, operations and logged requests that are older than they are kept.
+    pub old_rows: SweepPart,
+}
+
+/// A part of a sweep.
+pub struct SweepPart {
+    failures: Counter,
+    success: Gauge,
+}
+
+impl SweepPart {
+    /// Counts how it ended. Success may be that there was nothing to do.
+    pub fn ended<T, E>(&self, result: &Result<T, E>) {
+        match result {
+            Ok(_) => set_to_now(&self.success),
+            Err(_) => self.failures.increment(1),
+        }
+    }
+}
+
 /// Every metric but those of single routes, which [`super::requests`] makes. [`super::catalog`] says what each
 /// one tells.
 #[expect(missing_docs, reason = "each is described once, in the catalog")]
@@ -229,8 +255,7 @@ pub struct Handles {
     pub cache_bytes: Gauge,
     pub swept: SweptRows,
     pub sweep_seconds: Histogram,
-    pub sweep_failures: Counter,
-    pub sweep_success: Gauge,
+    pub sweep_parts: SweepParts,
     pub oldest_expired: Gauge,
     pub pool_max: Gauge,
     pub pool_open: Gauge,
@@ -262,6 +287,10 @@ impl Handles {
         let counted =
             |metric, label, value: &'static str| registry.counter(metric, &[(label, value.into())]);
         let swept = |kind| counted(&c::SWEEP_ROWS, "kind", kind);
+        let part = |part: &'static str| SweepPart {
+            failures: counted(&c::SWEEP_FAILURES, "part", part),
+            success: registry.gauge(&c::SWEEP_SUCCESS, &[("part", part.into())]),
+        };
         let attempts = |result| counted(&c::WEBHOOK_ATTEMPTS, "result", result);
         let fallbacks = |reason| counted(&c::BATCH_FALLBACKS, "reason", reason);
         let ended = |state| counted(&c::CHECKOUTS_ENDED, "state", state);
@@ -295,8 +324,11 @@ impl Handles {
                 request_log: swept("request_log"),
             },
             sweep_seconds: histogram(&c::SWEEP_SECONDS),
-            sweep_failures: counter(&c::SWEEP_FAILURES),
-            sweep_success: gauge(&c::SWEEP_SUCCESS),
+            sweep_parts: SweepParts {
+                keys: part("idempotency_keys"),
+                test_accounts: part("test_accounts"),
+                old_rows: part("old_rows"),
+            },
             oldest_expired: gauge(&c::OLDEST_EXPIRED),
             pool_max: gauge(&c::POOL_MAX),
             pool_open: gauge(&c::POOL_OPEN),

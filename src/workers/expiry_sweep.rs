@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     database::Database,
     idempotency::{self, SweepPace},
-    telemetry::metrics::{Metrics, set_to_now},
+    telemetry::metrics::Metrics,
 };
 
 /// Pause between two rounds through all accounts. What is removed is days old.
@@ -43,21 +43,28 @@ pub async fn run(
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        let until = Instant::now() + config.expiry_sweep_interval;
+        // The keys are swept to the end. Each part after them has a time of its own, however long the
+        // part before it took.
+        let until = || Instant::now() + config.expiry_sweep_interval;
         let sweeping = async {
             let began = Instant::now();
             let swept = sweep.keys().await;
             count_keys(&metrics, &swept, began.elapsed());
             tell_keys(swept);
-            let closed = sweep.test_accounts(until).await;
+            let parts = &metrics.sweep_parts;
+            let closed = sweep.test_accounts(until()).await;
+            parts.test_accounts.ended(&closed);
             if let Ok(closed) = &closed {
                 metrics.swept.test_accounts.increment(closed.rows);
             }
             tell_test_accounts(closed);
             if Instant::now() < next_round {
+                // The last round removed all that there was.
+                parts.old_rows.ended(&Ok::<_, sqlx::Error>(()));
                 return;
             }
-            let removed = sweep.old_rows(until).await;
+            let removed = sweep.old_rows(until()).await;
+            parts.old_rows.ended(&removed);
             if matches!(&removed, Ok(removed) if removed.is_whole_round) {
                 next_round = Instant::now() + ROUND_PAUSE;
             }
@@ -77,13 +84,10 @@ pub async fn run(
 }
 
 fn count_keys(metrics: &Metrics, swept: &Result<u64, sqlx::Error>, took: Duration) {
-    match swept {
-        Ok(rows) => {
-            metrics.swept.keys.increment(*rows);
-            metrics.sweep_seconds.record(took);
-            set_to_now(&metrics.sweep_success);
-        }
-        Err(_) => metrics.sweep_failures.increment(1),
+    metrics.sweep_parts.keys.ended(swept);
+    if let Ok(rows) = swept {
+        metrics.swept.keys.increment(*rows);
+        metrics.sweep_seconds.record(took);
     }
 }
 

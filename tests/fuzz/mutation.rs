@@ -17,8 +17,7 @@ enum Mutation {
     Repeat(Index, Index, usize),
 }
 
-/// The files of `corpus/{name}`, mutated. Half of the inputs are a file as it is, or several in a
-/// row.
+/// The files of `corpus/{name}`, one or two in a row, mutated up to five times. One input in six is not.
 pub(crate) fn mutated(name: &str, tokens: &'static [&'static str]) -> BoxedStrategy<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
     let mut paths: Vec<_> = fs::read_dir(folder.join(name))

@@ -69,7 +69,7 @@ pub use shedding::{InProgressLimit, InProgressLimits};
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "batch")]
-pub use batch::{BatchObserver, Batches, Decide, Decision, RanAlone, Rows};
+pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]

@@ -8,18 +8,18 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use charge_once_idempotency::{
-    Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Rejection, Reply, Request,
-    Rows,
+    BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Rejection,
+    Reply, Request, Rows, SessionLimits, Settings, pin_session,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, request, set_up, stored};
+use support::{BookSeat, count, request, set_up, set_up_with, stored, within_reason};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -27,6 +27,25 @@ const BOOKINGS: &str = "SELECT count(*) FROM bookings";
 const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
 /// The transaction that wrote a row.
 const TRANSACTIONS: &str = "SELECT count(DISTINCT xmin::text) FROM idempotency_keys";
+
+/// As many as a test uses at once, and fewer than the pool has.
+const WARM_CONNECTIONS: usize = 7;
+
+/// One connection for all batches, and time: a busy machine may take seconds to send what shall wait behind the
+/// batch at the gate.
+const PATIENT: BatchSettings = BatchSettings {
+    connections: 1,
+    prepare_limit: Duration::from_secs(40),
+};
+
+/// More than twice as long as a batch may take.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Longer than that.
+const PATIENT_SESSIONS: SessionLimits = SessionLimits {
+    statement: Duration::from_secs(100),
+    idle_in_transaction: Duration::from_secs(120),
+};
 
 /// Those that wait at the gate.
 const AT_THE_GATE: &str = "
@@ -121,19 +140,31 @@ struct AtTheGate {
 
 impl AtTheGate {
     async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
-        Self::with_connections(1, options, connect).await
+        Self::with(PATIENT, options, connect).await
     }
 
-    async fn with_connections(
-        connections: u32,
+    async fn with(
+        batches: BatchSettings,
         options: PgPoolOptions,
         connect: PgConnectOptions,
     ) -> Self {
-        let (pool, idempotency) = set_up(options.max_connections(10), connect).await;
+        let settings = Settings {
+            database_deadline: DEADLINE,
+            ..Settings::default()
+        };
+        let connect = pin_session(connect, PATIENT_SESSIONS);
+        let (pool, idempotency) = set_up_with(options.max_connections(10), connect, settings).await;
         let mut gate = pool.begin().await.unwrap();
         let close = "SELECT pg_advisory_xact_lock(42)";
         sqlx::raw_sql(close).execute(&mut *gate).await.unwrap();
-        let batches = Batches::new(&idempotency, connections);
+        // Connections are made before they are needed: a request waits for a held key for a quarter of a
+        // second, and a busy machine takes as long to connect.
+        let mut made = Vec::new();
+        for _ in 0..WARM_CONNECTIONS {
+            made.push(pool.acquire().await.unwrap());
+        }
+        drop(made);
+        let batches = Batches::new(&idempotency, batches);
         let mut this = Self {
             pool,
             idempotency,
@@ -142,9 +173,12 @@ impl AtTheGate {
             sent: JoinSet::new(),
         };
         this.send(Uuid::now_v7(), "gate", How::WaitsAtTheGate);
-        while count(&this.pool, AT_THE_GATE).await == 0 {
-            tokio::task::yield_now().await;
-        }
+        let arrives = async {
+            while count(&this.pool, AT_THE_GATE).await == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        within_reason("a batch is at the gate", arrives).await;
         this
     }
 
@@ -163,16 +197,24 @@ impl AtTheGate {
         });
     }
 
+    /// Returns when so many requests wait for the next batch.
+    async fn gathered(&self, waiting: usize) {
+        let gather = async {
+            while self.batches.waiting() < waiting {
+                tokio::task::yield_now().await;
+            }
+        };
+        within_reason("requests wait for the next batch", gather).await;
+    }
+
     /// Opens the gate when so many requests wait for the next batch, and returns how all ended.
     async fn open(self, waiting: usize) -> Ended {
-        while self.batches.waiting() < waiting {
-            tokio::task::yield_now().await;
-        }
+        self.gathered(waiting).await;
         self.gate.rollback().await.unwrap();
         Ended {
             pool: self.pool,
             batches: self.batches,
-            outcomes: self.sent.join_all().await,
+            outcomes: within_reason("all end", self.sent.join_all()).await,
         }
     }
 }
@@ -399,15 +441,41 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
 #[sqlx::test(migrations = false)]
 async fn a_batch_that_hangs_holds_up_no_other(options: PgPoolOptions, connect: PgConnectOptions) {
     let account_id = Uuid::now_v7();
-    let world = AtTheGate::with_connections(2, options, connect).await;
+    let two = BatchSettings {
+        connections: 2,
+        ..PATIENT
+    };
+    let world = AtTheGate::with(two, options, connect).await;
     let (request, book) = book(account_id, "free", "free");
     let (record, replayed) = stored(world.batches.run(request, book).await);
     assert_eq!((record.reply.status, replayed), (201, false));
     // By a batch of its own: nothing else would have given it the transaction's time in its reply.
     let body = String::from_utf8(record.reply.body.clone()).unwrap();
     assert!(body.contains(&record.created_at.to_string()), "{body}");
-    // The other batch still hangs: it does for almost a second.
+    // The other batch still hangs.
     assert_eq!(count(&world.pool, AT_THE_GATE).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_batch_that_hangs_leaves_its_requests_most_of_their_time(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    let short = BatchSettings {
+        prepare_limit: Duration::from_secs(5),
+        ..PATIENT
+    };
+    let since = Instant::now();
+    let mut world = AtTheGate::with(short, options, connect).await;
+    let ended = within_reason("it runs alone", world.sent.join_next()).await;
+    let (_, outcome) = ended.unwrap().unwrap();
+    assert_eq!(stored(outcome).0.reply.status, 201);
+    assert!(since.elapsed() < DEADLINE / 2, "{:?}", since.elapsed());
+    // The gate was never opened, and the next batch has a clean connection.
+    let (request, book) = book(account_id, "next", "next");
+    stored(world.batches.run(request, book).await);
+    assert_eq!(count(&world.pool, BOOKINGS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]
@@ -440,7 +508,7 @@ async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
 ) {
     let account_id = Uuid::now_v7();
     let (pool, idempotency) = set_up(options, connect).await;
-    let batches = Batches::new(&idempotency, 1);
+    let batches = Batches::new(&idempotency, PATIENT);
     for key in ["expired", "unfinished"] {
         let (request, book) = book(account_id, key, key);
         stored(batches.run(request, book).await);
@@ -473,7 +541,7 @@ async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
 async fn a_connection_that_died_is_replaced(options: PgPoolOptions, connect: PgConnectOptions) {
     let account_id = Uuid::now_v7();
     let (pool, idempotency) = set_up(options, connect).await;
-    let batches = Batches::new(&idempotency, 1);
+    let batches = Batches::new(&idempotency, PATIENT);
     for key in ["one", "two", "three"] {
         let (request, book) = book(account_id, key, key);
         let (record, replayed) = stored(batches.run(request, book).await);
@@ -490,9 +558,7 @@ async fn work_ends_though_its_client_has_left(options: PgPoolOptions, connect: P
     let account_id = Uuid::now_v7();
     let mut world = AtTheGate::set_up(options, connect).await;
     world.send(account_id, "one", How::Books);
-    while world.batches.waiting() < 1 {
-        tokio::task::yield_now().await;
-    }
+    world.gathered(1).await;
     world.sent.abort_all();
     world.gate.rollback().await.unwrap();
     world.idempotency.end_waits();

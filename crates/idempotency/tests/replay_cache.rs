@@ -19,7 +19,7 @@ use sqlx::{
     Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, request, set_up, stored};
+use support::{BookSeat, count, request, set_up, stored, within_reason};
 use uuid::Uuid;
 
 const MEBIBYTE: NonZeroU64 = NonZeroU64::new(1 << 20).unwrap();
@@ -77,13 +77,6 @@ impl Replica {
             }
         };
         within_reason("it is remembered", remembered).await
-    }
-}
-
-async fn within_reason<T>(what: &str, event: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(20), event).await {
-        Ok(happened) => happened,
-        Err(_) => panic!("never happened: {what}"),
     }
 }
 

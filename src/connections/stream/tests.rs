@@ -77,8 +77,13 @@ async fn a_flood_instead_of_a_request_ends_the_connection() {
 
 #[tokio::test]
 async fn a_client_that_is_refused_can_send_on_and_reads_the_refusal() {
+    // A busy machine needs a while to pass the head through so small a pipe.
+    let timeouts = ConnectionTimeouts {
+        request_head: PATIENCE,
+        ..SHORT
+    };
     let (socket, mut client) = duplex(1024);
-    let mut connection = Connection::new(socket, SHORT);
+    let mut connection = Connection::new(socket, timeouts);
     let serving = async move { read_all(&mut connection).await };
     let asking = async {
         let head = [b"GET / HTTP/1.1\r\nX: ", vec![b'x'; 120_000].as_slice()].concat();
@@ -93,6 +98,39 @@ async fn a_client_that_is_refused_can_send_on_and_reads_the_refusal() {
     let (passed, refusal) = both.await.expect("both end");
     assert_eq!(passed, 0);
     assert!(refusal.starts_with("HTTP/1.1 431 "), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_client_whose_body_broke_can_send_on_and_reads_its_reply() {
+    let (socket, mut client) = duplex(1024);
+    let mut connection = Connection::new(socket, SHORT);
+    let serving = async move {
+        read_all(&mut connection).await;
+        connection.write_all(b"the reply").await.unwrap();
+        connection.shutdown().await.unwrap();
+    };
+    let asking = async {
+        let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
+        let bytes = [head, vec![b'x'; 120_000].as_slice()].concat();
+        let sent = client.write_all(&bytes).await;
+        sent.expect("it is read and dropped");
+        client.shutdown().await.unwrap();
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).await.unwrap();
+        reply
+    };
+    let both = timeout(PATIENCE, async { tokio::join!(serving, asking) });
+    assert_eq!(both.await.expect("both end").1, "the reply");
+}
+
+#[tokio::test]
+async fn a_client_whose_body_broke_and_who_sends_on_for_good_is_left() {
+    let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
+    let flood = head.chain(repeat(b'x'));
+    let mut connection = Connection::new(join(flood, sink()), SHORT);
+    read_all(&mut connection).await;
+    let ended = timeout(PATIENCE, connection.shutdown()).await;
+    ended.expect("it is left").unwrap();
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Checkouts with a card processor across a network.
 
-use std::process::Command;
+use std::{io::Read, process::Command};
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::{
     checkouts::{checkout, checkout_of, level, stock, until_definite_under},
     harness::{API_KEY, Client, PATIENT, ServerProcess, TestDatabase, TestServer},
     pause_point::{PausePoint, Stage},
-    processor::Processor,
+    processor::{Processor, REMEDY},
 };
 
 /// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but
@@ -48,7 +48,8 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
         "nothing to complete first"
     );
 
-    let server = ServerProcess::start(&database, &[]);
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[]);
     let mut answer = server.client.post("/checkouts", "key-1", &checkout()).await;
     // The reconciler may hold it at this moment.
     while answer.status == 409 {
@@ -70,6 +71,9 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
         (2400, 0),
         "kept by the processor, and said to be given back, with {answer:?}"
     );
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert!(text.contains(REMEDY), "{text}");
 }
 
 /// The other way round: the charge was simulated, and the processor doesn't know it.

@@ -369,8 +369,11 @@ fn read(name: &str) -> String {
 #[test]
 fn the_image_is_built_with_the_compiler_of_the_checks() {
     let toolchain = read("rust-toolchain.toml");
-    assert!(toolchain.contains("\nchannel = \"1."), "{toolchain}");
+    let (_, channel) = toolchain.split_once("\nchannel = \"").unwrap();
+    let (channel, _) = channel.split_once('"').unwrap();
     let dockerfile = read("Dockerfile");
+    let from = format!("\nFROM rust:{channel}-bookworm AS build\n");
+    assert!(dockerfile.contains(&from), "{dockerfile}");
     let copied = dockerfile.find("COPY rust-toolchain.toml ./\n");
     let built = dockerfile.find("cargo build");
     assert!(copied.is_some() && copied < built, "{dockerfile}");
@@ -407,6 +410,39 @@ fn the_image_s_first_layer_has_every_manifest() {
             dockerfile.contains(&copied),
             "the Dockerfile lacks: {copied}"
         );
+    }
+}
+
+/// No test of CI builds the image. These lines are easy to lose, and nothing else would miss them.
+#[test]
+fn the_image_is_built_with_a_cache_tells_its_health_and_says_what_it_is() {
+    let dockerfile = read("Dockerfile");
+    let (build, image) = dockerfile.split_once("\nFROM scratch\n").unwrap();
+    // Each layer that compiles may download crates.
+    let cache = "RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \\\n";
+    let compiled = build.matches("&& cargo build ").count();
+    assert_eq!(compiled, 2, "{dockerfile}");
+    assert_eq!(build.matches(cache).count(), compiled, "{dockerfile}");
+    // A form without a shell, which the image does not have.
+    let healthcheck = "\nHEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \\
+    CMD [\"charge-once\", \"healthcheck\"]\n";
+    assert!(image.contains(healthcheck), "{dockerfile}");
+    let (arguments, labels) = image.split_once("\nLABEL ").unwrap();
+    // The stage before has arguments of its own.
+    assert!(arguments.contains("\nARG COMMIT\n"), "{dockerfile}");
+    let (labels, _) = labels.split_once("\n\n").unwrap();
+    let source = format!("source=\"{}\"", env!("CARGO_PKG_REPOSITORY"));
+    let licenses = format!("licenses=\"{}\"", env!("CARGO_PKG_LICENSE"));
+    for label in [
+        "title=\"charge-once\"",
+        "description=\"",
+        &source,
+        &licenses,
+        "version=\"$VERSION\"",
+        "revision=\"$COMMIT\"",
+    ] {
+        let label = format!("org.opencontainers.image.{label}");
+        assert!(labels.contains(&label), "the image lacks: {label}");
     }
 }
 

@@ -4,13 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 
 use crate::support::{
-    harness::{API_KEY, PATIENCE, TestServer, charge},
+    connection::{Connection, request},
+    harness::{API_KEY, TestServer, charge},
     records::assert_nothing_stored,
     wire::{FORM, JSON, error, param, send_raw},
 };
@@ -285,28 +282,60 @@ async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
     assert_eq!(server.database.charges().await, 1);
 }
 
-/// The HTTP library takes such a chunk for a broken connection: it closes it, and drops the reply
-/// that says why.
+/// The request for a charge in chunks, up to its body.
+fn chunked_charge(method: &str, path: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\n\
+         Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+}
+
 #[tokio::test]
-async fn chunks_that_are_none_end_the_connection_and_nothing_is_stored() {
+async fn malformed_chunks_are_body_invalid_and_nothing_is_stored() {
     let server = TestServer::start().await;
-    for size in ["10000000000000000", "ffffffffffffffffff", "x", "-1"] {
-        let request = format!(
-            "POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\n\
-             Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n\
-             {size}\r\n{}\r\n0\r\n\r\n",
-            charge(),
-        );
-        let mut stream = TcpStream::connect(server.client.address).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut reply = Vec::new();
-        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut reply));
-        // It may be reset: what was sent is not read to its end.
-        let _ = ended.await.expect("the connection ends");
-        assert!(!reply.starts_with(b"HTTP/1.1 2"), "{size}");
+    let (head, charge) = (chunked_charge("POST", "/charges"), charge().to_string());
+    let whole = format!("{:x}\r\n{charge}\r\n", charge.len());
+    let alive = request("GET", "/livez", "", "");
+    for malformed in [
+        "10000000000000000\r\n",
+        "ffffffffffffffffff\r\n",
+        "x\r\n",
+        "-1\r\n",
+        "\r\n",
+        // Proxies and servers have disagreed about these, which smuggled requests.
+        "1 2\r\n",
+        "1;\u{1}\r\n",
+        "1;a\nX\r\n",
+        &format!("{whole}x\r\n"),
+    ] {
+        let mut connection = Connection::open(&server.client).await;
+        // A request before it has its reply, and one behind it has none.
+        let behind = format!("{charge}\r\n0\r\n\r\n{alive}");
+        connection
+            .send(format!("{alive}{head}{malformed}{behind}"))
+            .await;
+        let (first, _) = connection.reply().await;
+        assert!(first.starts_with("HTTP/1.1 200 "), "{malformed}: {first}");
+        let (head, body) = connection.reply().await;
+        assert!(head.starts_with("HTTP/1.1 400 "), "{malformed}: {head}");
+        assert!(head.contains("\r\nconnection: close\r\n"), "{head}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["error"]["code"], "body_invalid", "{malformed}");
+        assert_eq!(connection.rest().await, "", "{malformed}");
     }
-    assert_nothing_stored(&server.database, "the chunks are none").await;
+    assert_nothing_stored(&server.database, "the chunks are malformed").await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
+}
+
+#[tokio::test]
+async fn who_sends_much_after_a_malformed_chunk_reads_the_refusal() {
+    let server = TestServer::start().await;
+    let mut connection = Connection::open(&server.client).await;
+    let head = chunked_charge("POST", "/charges");
+    connection.send(head + "x\r\n").await;
+    connection.send(vec![b'x'; 200 * 1024]).await;
+    let (head, _) = connection.reply().await;
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
 }
 
 #[test]

@@ -60,6 +60,29 @@ async fn a_head_request_has_no_body_though_a_get_request_follows_in_the_same_wri
     }
 }
 
+/// Actix sees chunks where another server might see a change of protocol.
+#[tokio::test]
+async fn a_chunked_request_that_asks_for_another_protocol_is_one_request_as_well() {
+    let server = TestServer::start().await;
+    let charge = charge().to_string();
+    for number in 0..20 {
+        let headers = format!(
+            "Content-Type: {JSON}\r\nIdempotency-Key: key-{number}\r\nUpgrade: websocket\r\n\
+             Transfer-Encoding: chunked\r\n"
+        );
+        let chunks = format!("{:x}\r\n{charge}\r\n0\r\n\r\n", charge.len());
+        let mut connection = Connection::open(&server.client).await;
+        let both = request("POST", "/charges", &headers, "") + &chunks + &head_request();
+        connection.send(both).await;
+        let (head, body) = connection.reply().await;
+        assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
+        let charge: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(charge["object"], "charge");
+        let head = connection.head().await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    }
+}
+
 #[tokio::test]
 async fn a_hundred_requests_in_one_write_are_answered_in_order() {
     let server = TestServer::start().await;

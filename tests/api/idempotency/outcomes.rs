@@ -260,8 +260,8 @@ async fn slow_look_ups(database: &TestDatabase, seconds: &str) {
 async fn an_api_key_that_can_not_be_looked_up_in_time_is_503_long_before_the_database_deadline() {
     let ladder = [
         ("POOL_WAIT", "500ms"),
-        ("STATEMENT_TIMEOUT", "40s"),
-        ("DATABASE_DEADLINE", "45s"),
+        ("STATEMENT_TIMEOUT", "28s"),
+        ("DATABASE_DEADLINE", "30s"),
         ("IDLE_IN_TRANSACTION_TIMEOUT", "46s"),
         ("REQUEST_TIMEOUT", "47s"),
         ("IDEMPOTENCY_LEASE", "90s"),

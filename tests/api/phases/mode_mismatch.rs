@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{
     harness::{Answer, ServerProcess, TestDatabase, charge},
-    processor::Processor,
+    processor::{Processor, REMEDY},
 };
 
 /// A refusal that no retry changes, and that is stored nowhere.
@@ -53,7 +53,7 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
         let mut text = String::new();
         log.read_to_string(&mut text).unwrap();
         let remedy = match asked_with {
-            [] => "start this server with the PROCESSOR_URL of that processor",
+            [] => REMEDY,
             _ => "send the request to a server without it",
         };
         assert_eq!(text.matches(remedy).count(), 2, "{text}");
@@ -84,7 +84,8 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     );
     server.kill();
 
-    let server = ServerProcess::start(&database, &[]);
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[]);
     for (path, key, body) in [
         ("/refunds", "key-2", part.clone()),
         ("/refunds", "key-3", part.clone()),
@@ -96,6 +97,9 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     let refunds = "SELECT count(*) FROM refunds WHERE status <> 'pending'";
     assert_eq!(database.count(refunds).await, 0);
     server.kill();
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches(REMEDY).count(), 3, "{text}");
 
     let server = ServerProcess::start(&database, &across);
     database.expire_leases().await;

@@ -20,6 +20,7 @@ use crate::support::{
     metrics::{Scrape, reaches},
     processor::Processor,
     program::{data_dir, printed_by, program, run, scratch, text},
+    records::{hold_key, with_old_rows},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, acknowledge_all, add_backlog, everything_is_delivered, quick_but},
     wire::send_raw,
@@ -291,7 +292,18 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
         ("pool_wait_seconds_count", 10.0),
         ("pool_connections_max", 10.0),
         ("pool_connections", 1.0),
-        ("sweep_last_success_timestamp_seconds", 1_000_000_000.0),
+        (
+            "sweep_last_success_timestamp_seconds{part=\"idempotency_keys\"}",
+            1_000_000_000.0,
+        ),
+        (
+            "sweep_last_success_timestamp_seconds{part=\"test_accounts\"}",
+            1_000_000_000.0,
+        ),
+        (
+            "sweep_last_success_timestamp_seconds{part=\"old_rows\"}",
+            1_000_000_000.0,
+        ),
         (
             "database_metrics_last_success_timestamp_seconds",
             1_000_000_000.0,
@@ -392,6 +404,9 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
     for change in [
         "UPDATE webhook_deliveries SET ready = true, next_attempt_at = now() - interval '2 hours'
           WHERE status = 'pending'",
+        // A retry that no worker takes up.
+        "UPDATE webhook_deliveries SET ready = false, next_attempt_at = now() - interval '3 hours'
+          WHERE id = (SELECT max(id::text)::uuid FROM webhook_deliveries WHERE status = 'pending')",
         "UPDATE idempotency_keys SET created_at = now() - interval '3 days',
                 expires_at = now() - interval '2 days' WHERE status IS NOT NULL",
     ] {
@@ -417,7 +432,11 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
     let due = scrape.value("charge_once_webhooks_due");
     assert_eq!(due, 3.0, "{}", scrape.text);
     let seconds = |series: &str| scrape.value(&format!("charge_once_{series}_seconds"));
-    assert!(seconds("webhooks_oldest_due") >= 7200.0, "{}", scrape.text);
+    assert!(
+        seconds("webhooks_oldest_due") >= 10_800.0,
+        "{}",
+        scrape.text
+    );
     assert!(
         seconds("idempotency_oldest_expired") >= 172_800.0,
         "{}",
@@ -536,12 +555,117 @@ async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_t
         .strip_suffix("/metrics")
         .unwrap();
     let scrape = Scrape::of(&Client::new(address.parse().unwrap())).await;
-    let version = concat!(
-        "charge_once_info{version=\"",
-        env!("CARGO_PKG_VERSION"),
-        "\"}"
-    );
-    assert_eq!(scrape.value(version), 1.0);
+    let version = charge_once::VERSION;
+    let info = format!("charge_once_info{{version=\"{version}\"}}");
+    assert_eq!(scrape.value(&info), 1.0);
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The other parts go on, so that the log was all that told of it.
+#[tokio::test]
+async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
+    let database = with_old_rows().await;
+    for change in [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'events stay'; END $$",
+        "CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
+    ] {
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+    }
+    let often = [("EXPIRY_SWEEP_INTERVAL", "100ms")];
+    let (server, scraper) = TestServer::start_with_metrics(database, &often).await;
+    let failures = |part: &str| format!("charge_once_sweep_failures_total{{part=\"{part}\"}}");
+    let success =
+        |part: &str| format!("charge_once_sweep_last_success_timestamp_seconds{{part=\"{part}\"}}");
+    eventually("events can't be removed", || async {
+        Scrape::of(&scraper).await.value(&failures("old_rows")) > 1.0
+    })
+    .await;
+    let scrape = Scrape::of(&scraper).await;
+    assert_eq!(scrape.value(&success("old_rows")), 0.0);
+    for part in ["idempotency_keys", "test_accounts"] {
+        assert_eq!(scrape.value(&failures(part)), 0.0, "{}", scrape.text);
+        assert!(scrape.value(&success(part)) > 0.0, "{}", scrape.text);
+    }
+    let allow = "DROP TRIGGER refuse ON events";
+    sqlx::query(allow)
+        .execute(&server.database.pool)
+        .await
+        .unwrap();
+    eventually("events are removed", || async {
+        Scrape::of(&scraper).await.value(&success("old_rows")) > 0.0
+    })
+    .await;
+    let scrape = Scrape::of(&scraper).await;
+    let swept =
+        |kind: &str| scrape.value(&format!("charge_once_sweep_rows_total{{kind=\"{kind}\"}}"));
+    assert_eq!((swept("idempotency_keys"), swept("events")), (3.0, 2.0));
+}
+
+#[tokio::test]
+async fn a_part_of_the_sweep_that_hangs_takes_no_time_of_the_next_one() {
+    let database = with_old_rows().await;
+    for change in [
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$",
+        "CREATE TRIGGER wait BEFORE UPDATE OF closed_at ON accounts
+            FOR EACH ROW EXECUTE FUNCTION wait()",
+        "INSERT INTO accounts (id, name, test_until)
+         VALUES (gen_random_uuid(), 'ended', now() - interval '1 hour')",
+    ] {
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+    }
+    let mut gate = database.pool.begin().await.unwrap();
+    let close = "SELECT pg_advisory_xact_lock(42)";
+    sqlx::query(close).execute(&mut *gate).await.unwrap();
+    // Each time, the account takes longer than that.
+    let often = [("EXPIRY_SWEEP_INTERVAL", "100ms")];
+    let (_server, scraper) = TestServer::start_with_metrics(database, &often).await;
+    eventually("old events are removed", || async {
+        let scrape = Scrape::of(&scraper).await;
+        scrape.value("charge_once_sweep_rows_total{kind=\"events\"}") == 2.0
+    })
+    .await;
+    let scrape = Scrape::of(&scraper).await;
+    let failures = "charge_once_sweep_failures_total{part=\"test_accounts\"}";
+    assert!(scrape.value(failures) > 0.0, "{}", scrape.text);
+    gate.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_falls_out_of_a_batch_is_counted_by_its_reason() {
+    let database = TestDatabase::create().await;
+    // Whatever the other tests run with.
+    let batches = [("BATCH", "on")];
+    let (server, scraper) = TestServer::start_with_metrics(database, &batches).await;
+    let outage = json!({"amount": 5, "currency": "usd", "source": "tok_outage"});
+    assert_eq!(
+        server.client.post_new("/charges", &outage).await.status,
+        503
+    );
+    let held = hold_key(&server.database, "held").await;
+    let count = |scrape: &Scrape, reason: &str| {
+        scrape.value(&format!(
+            "charge_once_batch_fallbacks_total{{reason=\"{reason}\"}}"
+        ))
+    };
+    // The account runs alone for a second only, and a busy machine may need longer for the next charge.
+    eventually("an account is held up", || async {
+        assert_eq!(server.client.charge("held").await.status, 409);
+        assert_eq!(
+            server.client.post_new("/charges", &charge()).await.status,
+            201
+        );
+        count(&Scrape::of(&scraper).await, "account_held_up") > 0.0
+    })
+    .await;
+    held.rollback().await.unwrap();
+    let scrape = Scrape::of(&scraper).await;
+    for reason in ["undecided", "batch_failed"] {
+        assert!(count(&scrape, reason) > 0.0, "{reason}: {}", scrape.text);
+    }
+    let failures = scrape.value("charge_once_batch_failures_total");
+    let batches = scrape.value("charge_once_batch_duration_seconds_count");
+    assert!(0.0 < failures && failures < batches, "{}", scrape.text);
 }

@@ -14,6 +14,7 @@ use crate::support::{
     documents::read,
     harness::{Client, TestDatabase, TestServer, eventually},
     program::{printed_by, run, text},
+    records::with_old_rows,
     world::World,
 };
 
@@ -456,23 +457,6 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
     );
     let (shown, _) = json_of(&server.database, &show);
     assert!(!shown.to_string().contains(&secret));
-}
-
-/// A database with three expired keys, and two events that are older than they are kept.
-async fn with_old_rows() -> TestDatabase {
-    let server = TestServer::start().await;
-    for key in ["key-1", "key-2", "key-3"] {
-        assert_eq!(server.client.charge(key).await.status, 201);
-    }
-    let database = server.stop().await;
-    database.expire_records().await;
-    // Ids carry their time: an old event has an old id.
-    let age = "UPDATE events
-                  SET created_at = now() - interval '31 days',
-                      id = ('00000000-0000-7000-8000-' || right(id::text, 12))::uuid
-                WHERE idempotency_key <> 'key-3'";
-    sqlx::query(age).execute(&database.pool).await.unwrap();
-    database
 }
 
 /// What is counted in a database [`with_old_rows`], as JSON.

@@ -1,7 +1,6 @@
 //! The roles of `deploy/postgres/roles.sql`: each can do what its command does, and no more.
 
-use std::{process::Command, sync::Mutex};
-
+use charge_once_embedded_postgres::Throwaway;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
@@ -11,45 +10,18 @@ use crate::{
         checkouts::{checkout, stock},
         harness::{ServerProcess, TestDatabase},
         program::{printed_by, run, text},
+        roles::{apply_roles, as_role},
     },
 };
-
-/// Roles belong to the whole PostgreSQL of the tests, and two runs of the file at once would collide.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// Runs the file as the owner of the database.
-fn apply_roles(database: &TestDatabase) {
-    let _guard = ONE_AT_A_TIME.lock().unwrap();
-    let root = env!("CARGO_MANIFEST_DIR");
-    let find = Command::new(format!("{root}/scripts/postgres-bin-dir")).output();
-    let programs = text(&find.unwrap().stdout);
-    let psql = format!("{}/psql", programs.trim());
-    let output = Command::new(psql)
-        .args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"])
-        .args(["--file", &format!("{root}/deploy/postgres/roles.sql")])
-        .arg(&database.url)
-        .env("CHARGE_ONCE_APP_PASSWORD", "it's secret")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-}
-
-/// The URL of the database for another role.
-fn as_role(database: &TestDatabase, role: &str) -> String {
-    let url = database
-        .url
-        .replacen("charge_once@", &format!("{role}@"), 1);
-    assert_ne!(url, database.url);
-    url
-}
 
 /// A database that the migrator has migrated, with the roles.
 async fn prepared() -> TestDatabase {
     let database = TestDatabase::create_empty().await;
-    apply_roles(&database);
-    let url = as_role(&database, "charge_once_migrator");
+    let password = [("CHARGE_ONCE_APP_PASSWORD", "it's secret")];
+    apply_roles(&database.url, &password);
+    let url = as_role(&database.url, "charge_once_migrator");
     printed_by(&["migrate"], &[("DATABASE_URL", &url)]);
-    apply_roles(&database);
+    apply_roles(&database.url, &password);
     database
 }
 
@@ -64,8 +36,8 @@ async fn sqlstate(url: &str, statement: &'static str) -> Option<String> {
 #[tokio::test]
 async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_that_adds_no_row() {
     let database = prepared().await;
-    let [app, sweeper, reader] =
-        ["app", "sweeper", "reader"].map(|role| as_role(&database, &format!("charge_once_{role}")));
+    let [app, sweeper, reader] = ["app", "sweeper", "reader"]
+        .map(|role| as_role(&database.url, &format!("charge_once_{role}")));
     let server = ServerProcess::start(
         &database,
         &[("DATABASE_URL", &app), ("MIGRATE_ON_START", "false")],
@@ -146,7 +118,7 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
 #[tokio::test]
 async fn the_server_s_role_has_the_rights_of_every_statement() {
     let database = prepared().await;
-    let url = as_role(&database, "charge_once_app");
+    let url = as_role(&database.url, "charge_once_app");
     let mut connection = PgConnection::connect(&url).await.unwrap();
     let mut explained = 0;
     for statement in statements::all() {
@@ -175,4 +147,36 @@ async fn the_server_s_role_has_the_rights_of_every_statement() {
         forget.execute(&mut connection).await.unwrap();
     }
     assert!(explained > 100, "only {explained} statements");
+}
+
+/// As with a managed PostgreSQL, whose customers own their database and are no superusers.
+#[tokio::test]
+async fn a_runner_that_may_not_grant_it_is_told_that_the_reader_sees_no_sessions() {
+    // Roles are shared by all databases, and other tests need the right that is missing here.
+    let postgres = Throwaway::start("charge_once").await.unwrap();
+    let url = postgres.create_database("managed", "template0").await;
+    let url = url.unwrap();
+    assert_eq!(
+        apply_roles(&url, &[]),
+        "",
+        "a superuser may grant everything"
+    );
+    let mut superuser = PgConnection::connect(&url).await.unwrap();
+    let hand_over = "REVOKE pg_read_all_stats FROM charge_once_reader;
+         CREATE ROLE customer LOGIN IN ROLE charge_once_migrator;
+         ALTER DATABASE managed OWNER TO customer;
+         ALTER SCHEMA public OWNER TO customer";
+    let hand_over = sqlx::raw_sql(hand_over).execute(&mut superuser).await;
+    hand_over.unwrap();
+
+    let told = apply_roles(&as_role(&url, "customer"), &[]);
+    assert!(
+        told.contains("charge_once_reader can't see what sessions of other roles do"),
+        "{told}"
+    );
+    // Where an administrator has granted it, nothing is missing.
+    let granted = "GRANT pg_read_all_stats TO charge_once_reader";
+    let granted = sqlx::raw_sql(granted).execute(&mut superuser).await;
+    granted.unwrap();
+    assert_eq!(apply_roles(&as_role(&url, "customer"), &[]), "");
 }

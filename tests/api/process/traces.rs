@@ -1,6 +1,6 @@
 //! Traces: what a collector of OpenTelemetry is sent, and what happens without one.
 
-use std::{collections::BTreeSet, io::Read, net::TcpListener};
+use std::{collections::BTreeSet, io::Read, net::TcpListener, time::Instant};
 
 use nix::sys::signal::Signal;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -11,7 +11,7 @@ use crate::support::{
     checkouts::{checkout, stock},
     collector::{Collector, Exported},
     documents::read,
-    harness::{ALONE, Answer, Client, ServerProcess, TestDatabase, charge, eventually},
+    harness::{ALONE, Answer, Client, PATIENCE, ServerProcess, TestDatabase, charge, eventually},
     processor::Processor,
     program::{exit_code, run, signal, text},
     webhook_receiver::Receiver,
@@ -460,7 +460,9 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
         let mut server = ServerProcess::start_logging_to(log_file, &database, &variables);
         let mut text = String::new();
         let mut charges = 0;
+        let began = Instant::now();
         while !text.contains("traces can't be sent") {
+            assert!(began.elapsed() < PATIENCE, "it is never told: {text}");
             charges += 1;
             let charged = server.client.charge(&format!("key-{charges}")).await;
             assert_eq!(charged.status, 201);

@@ -1,6 +1,6 @@
 //! Receivers of webhooks that are hostile, or only unusual.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -8,13 +8,17 @@ use tokio::{
 };
 
 use crate::support::{
-    harness::TestServer,
+    harness::{ServerProcess, TestDatabase, TestServer},
     webhooks::{Endpoint, QUICK, quick_but},
 };
 
 /// Answers each connection with `first`, and then with `again` after each `pause` until the sender
 /// goes. Returns its URL.
-async fn receiver(first: &'static [u8], again: &'static [u8], pause: Duration) -> String {
+pub(super) async fn receiver(
+    first: &'static [u8],
+    again: &'static [u8],
+    pause: Duration,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -128,4 +132,23 @@ async fn a_body_without_an_end_does_not_matter() {
     )
     .await;
     assert_eq!(first_attempt(&server, &url).await, (Some(200), None));
+}
+
+/// A receiver that keeps the sender busy takes no time of a thread that answers requests.
+#[tokio::test]
+async fn the_sender_has_a_thread_of_its_own() {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    // Only Linux tells.
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", server.child.id())) else {
+        return;
+    };
+    let names: Vec<String> = threads
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok())
+        .collect();
+    assert!(
+        names.iter().any(|name| name.trim() == "webhooks"),
+        "{names:?}"
+    );
 }

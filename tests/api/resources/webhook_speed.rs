@@ -17,6 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use super::webhook_receivers::receiver;
 use crate::support::{
     harness::{Client, ServerProcess, TestDatabase},
     webhooks::{Endpoint, add_accounts},
@@ -39,6 +40,8 @@ fn replica(database: &TestDatabase, variables: &[(&str, &str)]) -> ServerProcess
     ServerProcess::start_by(Command::new(program), Stdio::null(), database, variables)
 }
 
+const ACKNOWLEDGED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
 /// A receiver that does nothing but acknowledge and count. Returns its URL too.
 async fn fast_receiver() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -55,7 +58,6 @@ async fn fast_receiver() -> (String, Arc<AtomicUsize>) {
 }
 
 async fn acknowledge(mut stream: TcpStream, count: Arc<AtomicUsize>) {
-    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let (mut request, mut read) = ([0; 16 * 1024], 0);
     // An event is JSON, and the last byte of its object closes it.
     while !(request[..read].ends_with(b"}") && request[..read].windows(4).any(|w| w == b"\r\n\r\n"))
@@ -65,7 +67,7 @@ async fn acknowledge(mut stream: TcpStream, count: Arc<AtomicUsize>) {
             _ => return,
         }
     }
-    if stream.write_all(REPLY).await.is_ok() {
+    if stream.write_all(ACKNOWLEDGED).await.is_ok() {
         count.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -117,6 +119,7 @@ async fn the_delay_of_one_event_beside_endpoints_that_fail() {
     // It takes connections, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
+    let slow = receiver(b"", ACKNOWLEDGED, Duration::from_secs(5)).await;
     let cases = [
         ("nothing else", 0, "-"),
         (
@@ -126,6 +129,8 @@ async fn the_delay_of_one_event_beside_endpoints_that_fail() {
         ),
         ("one that hangs", 1, &silent),
         ("4,999 that hang", 4_999, &silent),
+        ("one that takes 5 s", 1, &slow),
+        ("4,999 that take 5 s", 4_999, &slow),
     ];
     for (settings, variables) in [("defaults", DEFAULTS), ("retries at once", DUE_AT_ONCE)] {
         for (what, others, url) in &cases {
@@ -142,5 +147,27 @@ async fn the_delay_of_one_event_beside_endpoints_that_fail() {
                 delays(&replica.client, &count).await
             );
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it measures, and takes a minute"]
+async fn charges_beside_receivers_that_never_stop_answering() {
+    const CHARGES: usize = 2_000;
+    let hostile = receiver(b"", b"HTTP/1.1 100 Continue\r\n\r\n", Duration::ZERO).await;
+    for (what, others) in [("alone", 0), ("beside 1", 1), ("beside 100", 100)] {
+        let database = TestDatabase::create().await;
+        let replica = replica(&database, DUE_AT_ONCE);
+        add_accounts(&database, others, &hostile, 1_000).await;
+        let mut latencies = Vec::new();
+        for number in 0..CHARGES {
+            let sent = Instant::now();
+            let charge = replica.client.charge(&format!("key-{number}")).await;
+            assert_eq!(charge.status, 201);
+            latencies.push(sent.elapsed());
+        }
+        latencies.sort_unstable();
+        let (median, late) = (latencies[CHARGES / 2], latencies[CHARGES * 99 / 100]);
+        println!("{what}: p50 {median:.1?}, p99 {late:.1?}");
     }
 }

@@ -5,13 +5,16 @@ use std::time::Duration;
 use charge_once::{
     domain::ids::{AccountId, WebhookDeliveryId},
     store::{events, old_rows::Age, webhook_queue},
-    workers::{expiry_sweep::Sweep, retention::Removed},
+    workers::{
+        expiry_sweep::Sweep,
+        retention::{Removed, Retention},
+    },
 };
-use sqlx::{AssertSqlSafe, PgPool};
-use tokio::time::Instant;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use crate::support::harness::{TestDatabase, TestServer, config, eventually};
+use crate::support::harness::{PATIENCE, TestDatabase, TestServer, config, eventually};
 
 const KEPT: &[(&str, &str)] = &[("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "30d")];
 
@@ -136,6 +139,38 @@ async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
     assert_eq!(left(&database).await, [1, 1, 2]);
 }
 
+#[tokio::test]
+async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    run(
+        &database.pool,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE 'the second account''s events stay'; END $$;
+         CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH ROW
+             WHEN (OLD.account_id = old_account(1201)) EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    let mut sweep = sweep(&database, KEPT).await;
+    sweep.old_rows(later()).await.unwrap_err();
+    // The first account's operations, which come after its events, are gone.
+    assert_eq!(left(&database).await[2], 2);
+    run(
+        &database.pool,
+        "DROP TRIGGER refuse ON events;
+         INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+         VALUES (old_account(1), old_id(2000), 'charge.succeeded', '{}', 'req', 'key',
+                 now() - interval '40 days')",
+    )
+    .await;
+    assert!(sweep.old_rows(later()).await.unwrap().is_whole_round);
+    assert_eq!(left(&database).await, [2, 1, 2]);
+    assert_eq!(
+        counts(&sweep.old_rows(later()).await.unwrap()),
+        (1, 0, true)
+    );
+}
+
 async fn left_events(database: &TestDatabase) -> i64 {
     database.count("SELECT count(*) FROM events").await
 }
@@ -232,4 +267,24 @@ async fn with_0_nothing_is_removed() {
     let removed = sweep.old_rows(later()).await.unwrap();
     assert_eq!(counts(&removed), (0, 0, true));
     assert_eq!(left(&database).await, [1201, 1201, 700]);
+}
+
+#[tokio::test]
+async fn a_batch_that_gets_no_answer_ends_at_its_deadline() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    let mut tx = database.pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE webhook_deliveries")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let kept = config(KEPT).retention;
+    let mut retention = Retention::new(kept, Duration::from_millis(50), 0);
+    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+    let removing = timeout(PATIENCE, retention.go_on(&mut connection, later()));
+    removing.await.expect("it ends").unwrap_err();
+    tx.rollback().await.unwrap();
+
+    let removed = sweep(&database, KEPT).await.old_rows(later()).await;
+    assert_eq!(counts(&removed.unwrap()), (1200, 698, true));
 }

@@ -15,7 +15,7 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 11] = [
+pub const GROWING: [&str; 14] = [
     "idempotency_keys",
     "charges",
     "orders",
@@ -27,6 +27,9 @@ pub const GROWING: [&str; 11] = [
     "operations",
     "webhook_endpoints",
     "request_log",
+    "idempotency_leases",
+    "inventory",
+    "manual_resolutions",
 ];
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are spread
@@ -47,14 +50,15 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 12] = [
+const FILLED: [&str; 15] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
             request_id, label, created_at, expires_at, status, headers, body)
      SELECT account, 'key-' || n, 1, sha256('x'), 'POST', '/charges', 'req_' || n,
             CASE WHEN n % 100 = 0 THEN 'label-' || n / 1000 END, made_at, made_at + interval '20 days',
-            201, '[]', 'x'
+            CASE WHEN n % 20 <> 1 THEN 201 END, CASE WHEN n % 20 <> 1 THEN '[]'::jsonb END,
+            CASE WHEN n % 20 <> 1 THEN 'x'::bytea END
        FROM numbers",
     "INSERT INTO charges (account_id, id, amount, amount_captured, amount_refunded, currency, captured,
             status, card_brand, card_last4, card_exp_month, card_exp_year, customer, order_id, metadata,
@@ -120,6 +124,20 @@ const FILLED: [&str; 12] = [
      SELECT account, id, 'POST', '/charges', '/charges',
             'key-' || CASE WHEN n % 4 = 1 THEN ROWS / 2 + 1 ELSE n END, 201, 'replayed', 1000, made_at
        FROM numbers",
+    // Every 20th key is in flight. The holders of some are dead.
+    "INSERT INTO idempotency_leases (account_id, key, kind, operation, token, leased_until, recover_after,
+            in_doubt)
+     SELECT account, 'key-' || n, 'processor', id, id,
+            CASE WHEN n % 1000 = 1 THEN made_at ELSE at(ROWS + 1000) END,
+            CASE WHEN n % 1000 = 1 THEN made_at ELSE at(ROWS + 1000) END, n % 1000 = 1
+       FROM numbers WHERE n % 20 = 1",
+    "INSERT INTO inventory (account_id, sku, quantity, updated_at)
+     SELECT account, 'sku-' || n, 20, made_at
+       FROM numbers",
+    "INSERT INTO manual_resolutions (account_id, operation_id, resolution, resolved_by, resolved_at,
+            operation)
+     SELECT account, id, 'done', 'alice', made_at, '{}'
+       FROM numbers WHERE n % 4 = 0",
 ];
 
 /// A database with these tables.

@@ -1,15 +1,28 @@
 //! The reconciler gives every account its turn, and no client waits for it.
 
-use std::time::Duration;
+use std::{collections::HashSet, sync::Mutex, time::Duration};
 
-use charge_once::idempotency::{IdempotencyKey, Request};
-use tokio::task::JoinSet;
+use charge_once::{
+    idempotency::{IdempotencyKey, Request},
+    workers::reconciler,
+};
+use chrono::{DateTime, Utc};
+use tokio::{sync::watch, task::JoinSet};
 use uuid::Uuid;
 
 use crate::support::{
     effects::{request, stored},
     far_side::{Far, Start, World},
+    harness::eventually,
 };
+
+/// When sessions last looked for leases or tried to take one over, and whether they wait for a lock. Without
+/// the sessions that asked this.
+const LOOKS: &str = "
+    SELECT query_start, wait_event_type IS NOT DISTINCT FROM 'Lock'
+      FROM pg_stat_activity
+     WHERE datname = current_database()
+       AND query LIKE '%FROM idempotency_leases%' AND query NOT LIKE '%pg_stat_activity%'";
 
 /// How many operations the busy account has abandoned.
 const BACKLOG: usize = 30;
@@ -58,6 +71,31 @@ async fn nothing_is_taken_over_to_find_out_that_there_is_nothing() {
     assert!(world.replica().is_any_abandoned().await.unwrap());
     let takeovers = "SELECT sum(takeovers)::bigint FROM idempotency_leases";
     assert_eq!(world.database.count(takeovers).await, 0);
+}
+
+#[tokio::test]
+async fn a_reconciler_that_finds_nothing_tries_to_take_nothing_over() {
+    let world = World::new().await;
+    let pool = &world.database.pool;
+    // It lets what looks pass, and what would lock a row wait.
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE idempotency_leases IN EXCLUSIVE MODE")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let (_stop, stopping) = watch::channel(false);
+    let running = tokio::spawn(reconciler::run(world.replica(), stopping));
+    let looks = Mutex::new(HashSet::new());
+    eventually("it looks again and again", || async {
+        let seen = sqlx::query_as::<_, (DateTime<Utc>, bool)>(LOOKS).fetch_all(pool);
+        let seen = seen.await.unwrap();
+        assert!(!seen.iter().any(|(_, waits)| *waits), "it locks rows");
+        let mut looks = looks.lock().unwrap();
+        looks.extend(seen);
+        looks.len() >= 3
+    })
+    .await;
+    running.abort();
 }
 
 #[tokio::test]

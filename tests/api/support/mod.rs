@@ -22,6 +22,7 @@ pub mod prometheus;
 pub mod racers;
 pub mod records;
 pub mod resources;
+pub mod roles;
 pub mod webhook_receiver;
 pub mod webhooks;
 pub mod wire;

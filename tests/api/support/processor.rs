@@ -20,6 +20,9 @@ use uuid::Uuid;
 
 use crate::support::harness::{TestDatabase, eventually};
 
+/// What the log says to do where a server has no processor and needs one.
+pub const REMEDY: &str = "start this server with the PROCESSOR_URL of that processor";
+
 /// `charge-once processor`, with its database.
 pub struct Processor {
     pub address: SocketAddr,

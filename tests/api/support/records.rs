@@ -3,7 +3,7 @@
 use charge_once::cli::api_key;
 use sqlx::{Postgres, Transaction};
 
-use crate::support::harness::TestDatabase;
+use crate::support::harness::{TestDatabase, TestServer};
 
 /// Neither a record nor a business row.
 pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {
@@ -31,4 +31,21 @@ pub async fn hold_key(database: &TestDatabase, key: &str) -> Transaction<'static
     .await
     .unwrap();
     tx
+}
+
+/// A database with three expired keys, and two events that are older than they are kept.
+pub async fn with_old_rows() -> TestDatabase {
+    let server = TestServer::start().await;
+    for key in ["key-1", "key-2", "key-3"] {
+        assert_eq!(server.client.charge(key).await.status, 201);
+    }
+    let database = server.stop().await;
+    database.expire_records().await;
+    // Ids carry their time: an old event has an old id.
+    let age = "UPDATE events
+                  SET created_at = now() - interval '31 days',
+                      id = ('00000000-0000-7000-8000-' || right(id::text, 12))::uuid
+                WHERE idempotency_key <> 'key-3'";
+    sqlx::query(age).execute(&database.pool).await.unwrap();
+    database
 }

@@ -2,7 +2,7 @@
 //!
 //! Promise: every key is claimed by the unique index, as a request alone claims it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, Row as _, postgres::types::PgInterval};
@@ -11,10 +11,11 @@ use uuid::Uuid;
 use crate::{Reply, Request, connection::begin};
 
 /// The session of batches. A claim waits 20 ms for another replica's transaction, since the whole batch waits
-/// with it. A statement ends before its batch is given up: what a batch leaves behind holds keys. Statements
-/// are planned once: whatever their arrays hold, the plan is the same.
-const SESSION: &str = "SET lock_timeout = '20ms'; SET statement_timeout = '900ms'; \
-                       SET plan_cache_mode = force_generic_plan";
+/// with it. Statements are planned once: whatever their arrays hold, the plan is the same.
+const SESSION: &str = "
+    SELECT set_config('lock_timeout', '20ms', false),
+           set_config('plan_cache_mode', 'force_generic_plan', false),
+           set_config('statement_timeout', $1, false)";
 
 /// Opens the transaction, and asks for its time.
 const BEGIN: &str = begin!("; SELECT now(); SAVEPOINT batch");
@@ -32,9 +33,15 @@ pub(super) fn id(request: &Request) -> Id {
     (request.account_id, request.key.as_str().to_owned())
 }
 
-/// Makes a connection that of batches, for as long as it lives.
-pub(super) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(SESSION).execute(connection).await.map(drop)
+/// Makes a connection that of batches, for as long as it lives. No statement on it may take longer than
+/// `statement_max`, which is at least a millisecond.
+pub(super) async fn set_up(
+    connection: &mut PgConnection,
+    statement_max: Duration,
+) -> Result<(), sqlx::Error> {
+    let statement_timeout = format!("{}ms", statement_max.as_millis().max(1));
+    let session = sqlx::query(SESSION).bind(statement_timeout);
+    session.execute(connection).await.map(drop)
 }
 
 /// Begins a transaction. Its time is what `now()` says in it.

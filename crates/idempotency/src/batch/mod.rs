@@ -50,6 +50,32 @@ pub use observer::{BatchObserver, RanAlone};
 /// key, so that a batch which hangs holds up no other.
 const TURN_WAIT: Duration = Duration::from_millis(25);
 
+/// How batches run.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchSettings {
+    /// Connections of their own, beside the pool: 2. More of them make smaller batches.
+    pub connections: u32,
+    /// The longest that a batch may take until it commits: 1 second. Then its requests run alone. It takes
+    /// half of [`Settings::database_deadline`](crate::Settings::database_deadline) at most, which leaves
+    /// COMMIT the other half.
+    pub prepare_limit: Duration,
+}
+
+impl BatchSettings {
+    fn prepare_limit_within(&self, database_deadline: Duration) -> Duration {
+        self.prepare_limit.min(database_deadline / 2)
+    }
+}
+
+impl Default for BatchSettings {
+    fn default() -> Self {
+        Self {
+            connections: 2,
+            prepare_limit: Duration::from_secs(1),
+        }
+    }
+}
+
 /// A command that can decide from its parameters and the time alone.
 ///
 /// Its [`Command::execute`] does the same in a transaction of its own: for requests that a batch can't
@@ -95,25 +121,26 @@ impl<R> Drop for OpenQueue<R> {
 }
 
 impl<R: Rows> Batches<R> {
-    /// Runs batches of commands for `idempotency`, each on one of so many connections of its own beside
-    /// the pool. Panics outside a Tokio runtime.
-    pub fn new(idempotency: &Idempotency, connections: u32) -> Self {
-        Self::observed(idempotency, connections, Arc::new(Unobserved))
+    /// Runs batches of commands for `idempotency`. Panics outside a Tokio runtime.
+    pub fn new(idempotency: &Idempotency, settings: BatchSettings) -> Self {
+        Self::observed(idempotency, settings, Arc::new(Unobserved))
     }
 
     /// Runs batches as [`Batches::new`] does, and tells `observer` what happens to them.
     pub fn observed(
         idempotency: &Idempotency,
-        connections: u32,
+        settings: BatchSettings,
         observer: Arc<dyn BatchObserver>,
     ) -> Self {
         // A request alone waits as long for a connection.
         let patience = idempotency.pool.pool().options().get_acquire_timeout();
         let queue = Queue::new(patience);
         let turns = Arc::new(Semaphore::new(1));
-        for _ in 0..connections.max(1) {
+        let prepare_limit = settings.prepare_limit_within(idempotency.settings.database_deadline);
+        for _ in 0..settings.connections.max(1) {
             let worker = Worker {
                 idempotency: idempotency.clone(),
+                prepare_limit,
                 queue: queue.clone(),
                 turns: Arc::clone(&turns),
                 observer: Arc::clone(&observer),
@@ -206,6 +233,7 @@ fn how_batch_ended<E>(answered: &Result<Ended, E>) -> Option<&'static str> {
 /// Runs one batch after the other.
 struct Worker<R: Rows> {
     idempotency: Idempotency,
+    prepare_limit: Duration,
     queue: Queue<Member<R>>,
     turns: Arc<Semaphore>,
     observer: Arc<dyn BatchObserver>,
@@ -236,6 +264,7 @@ impl<R: Rows> Worker<R> {
                 idempotency: self.idempotency.clone(),
                 observer: Arc::clone(&self.observer),
                 connection,
+                prepare_limit: self.prepare_limit,
                 turn: turn.ok().and_then(Result::ok),
             };
             // In a task of its own: a panic ends this batch, whose members run alone, and not the worker.
@@ -244,6 +273,22 @@ impl<R: Rows> Worker<R> {
                 tracing::error!(%panicked, "a batch panicked");
                 None
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_leaves_commit_half_of_the_deadline() {
+        let settings = BatchSettings::default();
+        for (deadline, limit) in [(5_000, 1_000), (2_000, 1_000), (1_200, 600), (0, 0)] {
+            assert_eq!(
+                settings.prepare_limit_within(Duration::from_millis(deadline)),
+                Duration::from_millis(limit)
+            );
         }
     }
 }

@@ -25,9 +25,8 @@ use crate::{
     transaction::compare,
 };
 
-/// The longest that a batch may take until it commits. Then its members run alone, and have most of
-/// their time left.
-const PREPARE_LIMIT: Duration = Duration::from_secs(1);
+/// How long ROLLBACK may take before the connection is given up: one second, because the next batch waits.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long the connection of the last batch may idle and is used again. One that died silently would cost
 /// a batch its time.
@@ -45,6 +44,9 @@ pub(super) struct Batch {
     pub(super) observer: Arc<dyn BatchObserver>,
     /// That of the batch before.
     pub(super) connection: Option<Clean>,
+    /// [`BatchSettings::prepare_limit`](super::BatchSettings::prepare_limit), and never more than half of the
+    /// deadline.
+    pub(super) prepare_limit: Duration,
     /// Held while the batch is prepared. `None`: it waited too long for its turn.
     pub(super) turn: Option<OwnedSemaphorePermit>,
 }
@@ -81,8 +83,9 @@ impl Batch {
         members: Vec<Member<R>>,
         committed: &mut bool,
     ) -> Option<Clean> {
-        let committed_by = Instant::now() + self.idempotency.settings.database_deadline;
-        let prepared_by = committed_by.min(Instant::now() + PREPARE_LIMIT);
+        let began = Instant::now();
+        let committed_by = began + self.idempotency.settings.database_deadline;
+        let prepared_by = began + self.prepare_limit;
         let beginning = self.begin().instrument(trace_span!("begin"));
         let begun = timeout_at(prepared_by, beginning).await;
         let (mut connection, now) = match begun {
@@ -145,7 +148,8 @@ impl Batch {
             return Ok((last.connection, now));
         }
         let mut connection = self.idempotency.pool.pool().acquire().await?.detach();
-        claims::set_up(&mut connection).await?;
+        // Shorter than what the batch has: what it leaves behind when it is given up holds keys.
+        claims::set_up(&mut connection, self.prepare_limit / 10 * 9).await?;
         let now = claims::begin(&mut connection).await?;
         Ok((connection, now))
     }
@@ -229,7 +233,7 @@ fn batch_span<R>(members: &[Member<R>]) -> Span {
 
 /// Ends a transaction that wrote nothing to keep. The connection is good if that is acknowledged.
 async fn rolled_back(mut connection: PgConnection) -> Option<Clean> {
-    let ended = timeout(PREPARE_LIMIT, claims::rollback(&mut connection)).await;
+    let ended = timeout(ROLLBACK_LIMIT, claims::rollback(&mut connection)).await;
     matches!(ended, Ok(Ok(()))).then(|| connection.into())
 }
 

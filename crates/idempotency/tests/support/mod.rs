@@ -20,11 +20,31 @@ use sqlx::{
 };
 use uuid::Uuid;
 
+/// How long anything may take before a test gives it up: longer than a busy machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
 /// The crate's tables, and the application's own.
 pub async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> (PgPool, Idempotency) {
-    let pool = options
-        .acquire_timeout(Duration::from_secs(10))
-        .connect_with(pin_session(connect, SessionLimits::default()))
+    set_up_with(
+        options,
+        pin_session(connect, SessionLimits::default()),
+        Settings::default(),
+    )
+    .await
+}
+
+/// What [`set_up`] makes, with sessions that are pinned already, and with settings of a test's own.
+pub async fn set_up_with(
+    options: PgPoolOptions,
+    pinned: PgConnectOptions,
+    settings: Settings,
+) -> (PgPool, Idempotency) {
+    // A pool of its own. Those that `#[sqlx::test]` makes have 20 connections together, so a test that holds
+    // some of them and needs more would wait for other tests.
+    let pool = PgPoolOptions::new()
+        .max_connections(options.get_max_connections())
+        .acquire_timeout(PATIENCE)
+        .connect_with(pinned)
         .await
         .unwrap();
     migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
@@ -32,8 +52,16 @@ pub async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> (PgPoo
         .execute(&pool)
         .await
         .unwrap();
-    let idempotency = Idempotency::new(pool.clone(), Settings::default()).unwrap();
+    let idempotency = Idempotency::new(pool.clone(), settings).unwrap();
     (pool, idempotency)
+}
+
+/// What `event` returns. A test fails, rather than hangs, where that never comes.
+pub async fn within_reason<T>(what: &str, event: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, event).await {
+        Ok(happened) => happened,
+        Err(_) => panic!("never happened: {what}"),
+    }
 }
 
 /// `POST /bookings`: takes a seat, which only one booking can have.

@@ -76,8 +76,8 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
 pub const PATIENT: &[(&str, &str)] = &[
     ALONE,
     FORGETFUL,
-    ("STATEMENT_TIMEOUT", "40s"),
-    ("DATABASE_DEADLINE", "45s"),
+    ("STATEMENT_TIMEOUT", "28s"),
+    ("DATABASE_DEADLINE", "30s"),
     ("IDLE_IN_TRANSACTION_TIMEOUT", "50s"),
     ("REQUEST_TIMEOUT", "60s"),
     ("IDEMPOTENCY_LEASE", "90s"),

@@ -1,0 +1,34 @@
+//! The roles that `deploy/postgres/roles.sql` makes, in a PostgreSQL of the tests.
+
+use std::{process::Command, sync::Mutex};
+
+use super::{documents::root, program::text};
+
+/// Roles belong to the whole PostgreSQL of the tests, and two runs of the file at once would collide.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs the file in a database, and returns what PostgreSQL tells of it. The variables are the passwords.
+pub fn apply_roles(url: &str, variables: &[(&str, &str)]) -> String {
+    let _guard = ONE_AT_A_TIME.lock().unwrap();
+    let find = Command::new(root().join("scripts/postgres-bin-dir")).output();
+    let programs = text(&find.unwrap().stdout);
+    let psql = format!("{}/psql", programs.trim());
+    let output = Command::new(psql)
+        .args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"])
+        .arg("--file")
+        .arg(root().join("deploy/postgres/roles.sql"))
+        .arg(url)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+/// The owner's URL of a database, for another role.
+pub fn as_role(url: &str, role: &str) -> String {
+    let of_the_role = url.replacen("charge_once@", &format!("{role}@"), 1);
+    assert_ne!(of_the_role, url);
+    of_the_role
+}
