@@ -157,22 +157,23 @@ impl Cluster {
         Some(Pid::from_raw(pid))
     }
 
-    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again.
-    pub(crate) fn stop_immediately(&self) {
-        if let Some(postmaster) = self.postmaster() {
-            let _ = kill(postmaster, Signal::SIGQUIT);
-        }
+    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again. `false`: it
+    /// doesn't run.
+    pub(crate) fn stop_immediately(&self) -> bool {
+        let postmaster = self.postmaster();
+        postmaster.is_some_and(|postmaster| kill(postmaster, Signal::SIGQUIT).is_ok())
     }
 
-    /// Sends a signal to PostgreSQL's main process and to all of its children.
-    pub(crate) fn signal_all(&self, signal: Signal) {
+    /// Sends a signal to PostgreSQL's main process and to all of its children. `false`: it doesn't run.
+    pub(crate) fn signal_all(&self, signal: Signal) -> bool {
         let Some(postmaster) = self.postmaster() else {
-            return;
+            return false;
         };
-        let _ = kill(postmaster, signal);
+        let is_sent = kill(postmaster, signal).is_ok();
         for child in children_of(postmaster) {
             let _ = kill(child, signal);
         }
+        is_sent
     }
 
     /// Fills the disk. Returns what to remove.

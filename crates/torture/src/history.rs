@@ -1,11 +1,11 @@
 //! What the clients asked for and what they were told: the evidence that the checks judge.
 //!
-//! Promise: every attempt is recorded with the bytes that were sent and a digest of the reply, and
+//! Promise: every attempt is recorded with the bytes that were sent and digests of the reply, and
 //! an answer is never taken for definite that the contract does not store.
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt::Write,
+    fmt::{Display, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,7 +14,11 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::replica::Usage;
+use crate::{
+    ids,
+    replica::Usage,
+    requests::{Expected, Verb},
+};
 
 /// The name of the metadata in which an object carries the tag of the request that asked for it.
 pub(crate) const TAG: &str = "torture";
@@ -27,6 +31,12 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) media_type: &'static str,
     pub(crate) body: String,
+    pub(crate) verb: Verb,
+    /// What the body says: the checks compare rows with it.
+    pub(crate) parameters: Value,
+    /// The object that it is about, if it is about one.
+    pub(crate) about: Option<String>,
+    pub(crate) expected: Expected,
     /// Unique for this request. What the request creates carries it in its metadata.
     pub(crate) tag: String,
     /// Whether the reply's object shows the tag.
@@ -38,6 +48,37 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Whether the service takes the other request for this one: a retry of it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.method.clone(), one.path.clone(), one.media_type);
+        of(self) == of(other) && self.body == other.body
+    }
+
+    /// What it is known by: its tag, the object that it is about, and the items that it counts or buys.
+    fn names(&self) -> Vec<String> {
+        let mut names = vec![self.tag.clone()];
+        names.extend(self.about.clone());
+        let counted = self.path.split_once("/inventory/");
+        names.extend(counted.map(|(_, sku)| sku.to_owned()));
+        let items = self.parameters.get("items").and_then(Value::as_array);
+        let bought = items
+            .into_iter()
+            .flatten()
+            .filter_map(|item| item.get("sku"));
+        names.extend(bought.filter_map(Value::as_str).map(str::to_owned));
+        names
+    }
+
+    /// Uses another card, if it uses this one.
+    pub(crate) fn replace_card(&mut self, card: &str, by: &str) {
+        if let Some(source) = self.parameters.get_mut("source")
+            && source == card
+        {
+            *source = by.into();
+            self.body = self.body.replace(card, by);
+        }
+    }
+
     /// The level that it sets, if it sets one: in JSON, or as a form.
     pub(crate) fn quantity(&self) -> Option<i64> {
         let (_, text) = self.body.split_once("quantity")?;
@@ -53,6 +94,8 @@ pub(crate) struct Stored {
     pub(crate) status: u16,
     /// SHA-256 of the status, the end-to-end headers and the body.
     pub(crate) digest: [u8; 32],
+    /// SHA-256 of the body alone, which the database has as well.
+    pub(crate) body_digest: [u8; 32],
     /// `Original-Request`: the execution that the reply is from.
     pub(crate) execution: String,
     /// `Idempotency-Expires`.
@@ -114,17 +157,8 @@ impl KeyHistory {
         (0..self.variants.len()).filter(is_open).collect()
     }
 
-    /// Whether an answer shows this object, or a request carries this tag.
-    pub(crate) fn is_about(&self, id: &str) -> bool {
-        self.variants.iter().any(|request| request.tag == id)
-            || self.answers().any(|(_, _, stored)| {
-                let members = stored.body.as_object().into_iter().flatten();
-                members.into_iter().any(|(_, member)| member == id)
-            })
-    }
-
-    /// The history as text, for a report.
-    pub(crate) fn describe(&self) -> String {
+    /// The history as text. `shown` limits the attempts to so many of the first and of the last ones.
+    pub(crate) fn describe(&self, shown: usize) -> String {
         let mut text = format!("account {}, key {}\n", self.account, self.key);
         for (number, request) in self.variants.iter().enumerate() {
             let Request {
@@ -132,12 +166,13 @@ impl KeyHistory {
             } = request;
             let _ = writeln!(text, "  request {number}: {method} {path} {body}");
         }
-        let (shown, length) = (DESCRIBED_ATTEMPTS, self.attempts.len());
+        let length = self.attempts.len();
         for (number, attempt) in self.attempts.iter().enumerate() {
-            if number == shown && length > 2 * shown {
+            let is_left_out = number >= shown && length - number > shown;
+            if is_left_out && number == shown {
                 let _ = writeln!(text, "  … {} attempts …", length - 2 * shown);
             }
-            if number >= shown && number + shown < length {
+            if is_left_out {
                 continue;
             }
             let verdict = match &attempt.verdict {
@@ -161,9 +196,6 @@ impl KeyHistory {
         text
     }
 }
-
-/// How many attempts a description shows of the first ones, and of the last ones.
-const DESCRIBED_ATTEMPTS: usize = 20;
 
 /// A reply as it came.
 #[derive(Debug)]
@@ -227,6 +259,7 @@ impl Reply {
             (Some(execution), Some(expires)) => Verdict::Stored(Stored {
                 status: self.status,
                 digest: self.digest(),
+                body_digest: Sha256::digest(&self.body).into(),
                 execution,
                 expires: expires.to_utc(),
                 body,
@@ -261,7 +294,7 @@ impl Reply {
 /// A rule that did not hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
-    /// G1 to G9, or check; `crates/torture/README.md` says what each is.
+    /// G1 to G9, check or error; `crates/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
     /// The keys that it is about, as far as they are known.
@@ -280,8 +313,13 @@ pub(crate) struct History {
 #[derive(Debug, Default)]
 struct Inner {
     keys: Vec<SharedKey>,
+    /// The keys by what they are known by: their names, the tags of their requests, and the objects and
+    /// items that their requests and answers name.
+    by_name: HashMap<String, Vec<SharedKey>>,
     outcomes: HashMap<String, u64>,
     violations: Vec<Violation>,
+    /// Rule and text of each of them.
+    known_violations: HashSet<(&'static str, String)>,
     worst_stall: Duration,
     most_used: Usage,
     attempts: u64,
@@ -305,17 +343,68 @@ pub(crate) struct Totals {
     pub(crate) violations: Vec<Violation>,
 }
 
+/// How many of the keys that share a name are looked at before one is added.
+const LOOKED_BACK: usize = 50;
+
+impl Inner {
+    fn know(&mut self, names: Vec<String>, key: &SharedKey) {
+        for name in names {
+            let keys = self.by_name.entry(name).or_default();
+            // Many keys buy an item, so only the last ones are looked at: a key may be in the list twice.
+            let mut last = keys.iter().rev().take(LOOKED_BACK);
+            if !last.any(|known| Arc::ptr_eq(known, key)) {
+                keys.push(Arc::clone(key));
+            }
+        }
+    }
+}
+
+/// The ids of the objects that an answer names.
+fn objects_in(body: &Value) -> Vec<String> {
+    let named = ["/id", "/charge", "/order", "/error/charge"].map(|path| body.pointer(path));
+    let steps = body.get("steps").and_then(Value::as_array);
+    let resources = steps.into_iter().flatten().map(|step| step.get("resource"));
+    let all = named.into_iter().chain(resources).flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 impl History {
-    /// Adds a key that no client has used before.
-    pub(crate) fn add(&self, account: usize, key: String, request: Request) -> SharedKey {
+    /// Adds a key that no client has used before, with the requests that it may be sent with.
+    pub(crate) fn add(&self, account: usize, key: String, variants: Vec<Request>) -> SharedKey {
+        let mut names = vec![key.clone()];
+        names.extend(variants.iter().flat_map(Request::names));
         let history = Arc::new(Mutex::new(KeyHistory {
             account,
             key,
-            variants: vec![request],
+            variants,
             attempts: Vec::new(),
         }));
-        lock(&self.inner).keys.push(Arc::clone(&history));
+        let mut inner = lock(&self.inner);
+        inner.keys.push(Arc::clone(&history));
+        inner.know(names, &history);
         history
+    }
+
+    /// The keys that are known by one of these names.
+    pub(crate) fn keys_about<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<SharedKey> {
+        let inner = lock(&self.inner);
+        let known = names.into_iter().filter_map(|name| inner.by_name.get(name));
+        let mut keys = HashSet::new();
+        let new = known.flatten().filter(|key| keys.insert(Arc::as_ptr(key)));
+        new.cloned().collect()
+    }
+
+    /// The request that carries this tag, and its key.
+    pub(crate) fn request_of(&self, tag: &str) -> Option<(SharedKey, Request)> {
+        self.keys_about([tag]).into_iter().find_map(|key| {
+            let history = lock(&key);
+            let request = history.variants.iter().find(|one| one.tag == tag).cloned();
+            drop(history);
+            Some((key, request?))
+        })
     }
 
     pub(crate) fn keys(&self) -> Vec<SharedKey> {
@@ -329,6 +418,10 @@ impl History {
             Verdict::Reused => "reused".to_owned(),
             Verdict::Unknown(why) | Verdict::Malformed(why) => why.chars().take(60).collect(),
         };
+        let names = match &attempt.verdict {
+            Verdict::Stored(stored) => objects_in(&stored.body),
+            Verdict::Reused | Verdict::Unknown(_) | Verdict::Malformed(_) => Vec::new(),
+        };
         let contradiction = {
             let mut history = lock(key);
             let contradiction = crate::checks::contradiction(&history, &attempt);
@@ -339,6 +432,7 @@ impl History {
             self.violate_at(rule, what, vec![Arc::clone(key)]);
         }
         let mut inner = lock(&self.inner);
+        inner.know(names, key);
         inner.attempts += 1;
         *inner.outcomes.entry(outcome).or_default() += 1;
     }
@@ -348,11 +442,16 @@ impl History {
         self.violate_at(rule, what, Vec::new());
     }
 
-    /// Records a violation about the keys whose answers show an object, or that a request with this
-    /// tag was sent with.
-    pub(crate) fn violate_about(&self, rule: &'static str, what: String, id: &str) {
-        let keys = self.keys().into_iter();
-        let keys = keys.filter(|key| lock(key).is_about(id)).collect();
+    /// Records a violation about the keys that are known by this name: the tag of a request, the id of
+    /// an object, or a key.
+    pub(crate) fn violate_about(&self, rule: &'static str, what: String, name: &str) {
+        self.violate_at(rule, what, self.keys_about([name]));
+    }
+
+    /// Records a violation about what a row of the database names: by name, or as a prefix and a UUID.
+    pub(crate) fn violate_of_row(&self, rule: &'static str, what: String, names: &[String]) {
+        let names: Vec<String> = names.iter().map(|name| ids::of_row(name)).collect();
+        let keys = self.keys_about(names.iter().map(String::as_str));
         self.violate_at(rule, what, keys);
     }
 
@@ -360,9 +459,19 @@ impl History {
     /// not recorded twice.
     pub(crate) fn violate_at(&self, rule: &'static str, what: String, keys: Vec<SharedKey>) {
         let mut inner = lock(&self.inner);
-        let is_known = |known: &Violation| known.rule == rule && known.what == what;
-        if !inner.violations.iter().any(is_known) {
+        if inner.known_violations.insert((rule, what.clone())) {
             inner.violations.push(Violation { rule, what, keys });
+        }
+    }
+
+    /// What a check returned. An error is a violation: what was not checked may not hold.
+    pub(crate) fn checked<T, E: Display>(&self, what: &str, result: Result<T, E>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.violate("error", format!("{what}: {error:#}"));
+                None
+            }
         }
     }
 

@@ -10,3 +10,24 @@ pub(crate) fn public(prefix: &str, id: Uuid) -> String {
         Err(_) => id.to_string(),
     }
 }
+
+/// What a row of the database names: `ch` and a UUID as clients see the id, and anything else as it is.
+pub(crate) fn of_row(name: &str) -> String {
+    let id = name.split_once(' ').and_then(|(prefix, id)| {
+        let id = Uuid::parse_str(id).ok()?;
+        Some(public(prefix, id))
+    });
+    id.unwrap_or_else(|| name.to_owned())
+}
+
+/// What a line of text may name: its words, and UUIDs among them as ids of every kind.
+pub(crate) fn in_text(line: &str) -> Vec<String> {
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
+    let names = words.flat_map(|word| match Uuid::parse_str(word) {
+        Ok(id) => ["ch", "re", "or", "co"]
+            .map(|kind| public(kind, id))
+            .to_vec(),
+        Err(_) => vec![word.to_owned()],
+    });
+    names.collect()
+}

@@ -22,8 +22,8 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use crate::{
     client::{Account, Client},
-    history::{Attempt, History, SharedKey, Verdict, lock},
-    requests::{Known, Verb},
+    history::{Attempt, History, Request, SharedKey, Verdict, lock},
+    requests::{Expected, Known, SLOW, VISA, Verb},
 };
 
 /// How many clients there are.
@@ -40,6 +40,12 @@ const CONTENDED_KEYS: usize = 3;
 
 /// Requests that fight over one key.
 const RIVALS: usize = 3;
+
+/// How many requests are made up to have so many.
+const RIVAL_ATTEMPTS: usize = 12;
+
+/// Names of keys that all accounts use at once: so many that some of their requests meet in a batch.
+const SHARED_NAMES: usize = 6;
 
 /// What the names of contended keys begin with.
 pub(crate) const CONTENDED: &str = "contended-";
@@ -64,6 +70,7 @@ struct Objects {
     captured: VecDeque<Known>,
     authorized: VecDeque<Known>,
     orders: VecDeque<Known>,
+    refunds: VecDeque<Known>,
     answered: VecDeque<SharedKey>,
     contended: Vec<Vec<SharedKey>>,
 }
@@ -115,7 +122,7 @@ impl Load {
                 0..10 => self.replay(random).await,
                 10..14 => self.look(random).await,
                 14..30 => self.contend(random).await,
-                30..34 => self.share_name(random).await,
+                30..34 => self.share_names(random).await,
                 _ => self.begin(random).await,
             }
         }
@@ -124,17 +131,25 @@ impl Load {
     /// A new request with a new key.
     async fn begin(&self, random: &mut ChaCha12Rng) {
         let verb = Verb::any(random);
-        let object = self.object_for(verb, random);
-        let account = match &object {
+        let object = self.object_for(verb, None, random);
+        let mut account = match &object {
             Some(object) => object.account,
             None => random.random_range(0..self.accounts.len()),
         };
         let number = self.number();
         let tag = format!("{:x}-{number}", self.seed);
-        let Some(request) = verb.request(random, &tag, object.as_ref()) else {
+        let Some(mut request) = verb.request(random, &tag, object.as_ref()) else {
             return;
         };
-        let key = self.history.add(account, format!("key-{tag}"), request);
+        // About what is another account's. A request that is refused anyway shows nothing.
+        let is_foreign = object.is_some() && request.expected == Expected::Any;
+        if is_foreign && random.random_ratio(1, 15) {
+            account = (account + 1) % self.accounts.len();
+            request.expected = Expected::Missing;
+        }
+        let key = self
+            .history
+            .add(account, format!("key-{tag}"), vec![request]);
         let abandons = self.abandons && random.random_ratio(1, 40);
         if random.random_ratio(1, 6) {
             // Twice at once, as a proxy that hedges sends it.
@@ -150,34 +165,33 @@ impl Load {
         keep(&mut objects.answered, key, REMEMBERED_KEYS);
     }
 
-    /// One name of a key in every account, each with a request of its own, all at once.
-    async fn share_name(&self, random: &mut ChaCha12Rng) {
-        let number = self.number();
+    /// Keys whose names every account uses, each with a request of its own, all at once.
+    async fn share_names(&self, random: &mut ChaCha12Rng) {
         let mut keys = Vec::new();
-        for account in 0..self.accounts.len() {
-            let tag = format!("{:x}-{number}-{account}", self.seed);
-            let verb = match random.random_ratio(1, 3) {
-                true => Verb::CreateOrder,
-                false => Verb::CreateCharge,
-            };
-            if let Some(request) = verb.request(random, &tag, None) {
-                keys.push(
-                    self.history
-                        .add(account, format!("shared-{number}"), request),
-                );
+        for number in std::iter::repeat_with(|| self.number()).take(SHARED_NAMES) {
+            for account in 0..self.accounts.len() {
+                let tag = format!("{:x}-{number}-{account}", self.seed);
+                let verb = match random.random_ratio(1, 3) {
+                    true => Verb::CreateOrder,
+                    false => Verb::CreateCharge,
+                };
+                if let Some(request) = verb.request(random, &tag, None) {
+                    let name = format!("shared-{number}");
+                    keys.push(self.history.add(account, name, vec![request]));
+                }
             }
         }
-        if let Some(first) = keys.first()
-            && random.random_ratio(1, 2)
-        {
-            // The first account then asks again, while the others ask for the first time.
-            self.drive(first, 0, random, false).await;
-        }
-        let driving = keys.iter().map(|key| {
+        let some_are_retries = random.random_ratio(1, 2);
+        let mut drive = |key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             async move { self.drive(key, 0, &mut random, false).await }
-        });
-        join_all(driving).await;
+        };
+        if some_are_retries {
+            // The first account then asks again, while the others ask for the first time.
+            let is_of_first = |key: &&SharedKey| lock(key).account == 0;
+            join_all(keys.iter().filter(is_of_first).map(&mut drive)).await;
+        }
+        join_all(keys.iter().map(&mut drive)).await;
         let mut objects = lock(&self.objects);
         for key in keys {
             keep(&mut objects.answered, key, REMEMBERED_KEYS);
@@ -189,7 +203,7 @@ impl Load {
         let tag = format!("{:x}-abandoned-{}", self.seed, self.number());
         let mut request = Verb::CreateCharge.request(random, &tag, None)?;
         request.wait = None;
-        let key = self.history.add(0, format!("key-{tag}"), request);
+        let key = self.history.add(0, format!("key-{tag}"), vec![request]);
         self.drive(&key, 0, random, true).await;
         let is_answered = lock(&key).open_variants().is_empty();
         Some((key, is_answered))
@@ -224,32 +238,49 @@ impl Load {
         keep(&mut objects.answered, key, REMEMBERED_KEYS);
     }
 
-    /// A new key, and several requests for it.
+    /// A new key, and several requests for it. No two of them are the same, which would make one a
+    /// retry of the other.
     fn rivals(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let number = self.number();
-        let tags = (0..RIVALS).map(|rival| format!("{:x}-{number}-{rival}", self.seed));
-        let mut rivals = tags.filter_map(|tag| {
-            let mut rival = Verb::CreateCharge.request(random, &tag, None)?;
+        let mut rivals: Vec<Request> = Vec::new();
+        for attempt in 0..RIVAL_ATTEMPTS {
+            if rivals.len() == RIVALS {
+                break;
+            }
+            let verb = Verb::of_rival(random);
+            let object = self.object_for(verb, Some(account), random);
+            let tag = format!("{:x}-{number}-{attempt}", self.seed);
+            let Some(mut rival) = verb.request(random, &tag, object.as_ref()) else {
+                continue;
+            };
             // Slow ones meet each other, and more of them than are allowed fail.
             if random.random_ratio(1, 10) {
-                rival.body = rival.body.replace("tok_visa", "tok_slow");
+                rival.replace_card(VISA, SLOW);
             }
-            Some(rival)
-        });
+            if !rivals.iter().any(|other| other.is_same(&rival)) {
+                rivals.push(rival);
+            }
+        }
         let name = format!("{CONTENDED}{number}");
-        let key = self.history.add(account, name, rivals.next()?);
-        lock(&key).variants.extend(rivals);
-        Some(key)
+        (rivals.len() == RIVALS).then(|| self.history.add(account, name, rivals))
     }
 
     fn contended_key(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
+        let missing = {
+            let mut objects = lock(&self.objects);
+            let keys = objects.contended.get_mut(account)?;
+            keys.retain(|key| lock(key).attempts.len() < CONTENDED_ATTEMPTS);
+            CONTENDED_KEYS.saturating_sub(keys.len())
+        };
+        // Requests are made up without the lock, because what they are about is behind it.
+        let mut new: Vec<_> = (0..missing)
+            .filter_map(|_| self.rivals(account, random))
+            .collect();
         let mut objects = lock(&self.objects);
         let keys = objects.contended.get_mut(account)?;
-        keys.retain(|key| lock(key).attempts.len() < CONTENDED_ATTEMPTS);
-        while keys.len() < CONTENDED_KEYS {
-            let key = self.rivals(account, random)?;
-            keys.push(key);
-        }
+        // Another client may have added some meanwhile.
+        new.truncate(CONTENDED_KEYS.saturating_sub(keys.len()));
+        keys.extend(new);
         keys.choose(random).cloned()
     }
 
@@ -276,7 +307,7 @@ impl Load {
             true => (Verb::CreateRefund, "charges"),
             false => (Verb::PayOrder, "orders"),
         };
-        let Some(object) = self.object_for(verb, random) else {
+        let Some(object) = self.object_for(verb, None, random) else {
             return;
         };
         let reader = random.random_range(0..self.accounts.len());
@@ -302,7 +333,7 @@ impl Load {
         }
     }
 
-    /// Sends a request until its answer is definite.
+    /// Sends a request until its answer is definite, each time to a replica by chance.
     pub(crate) async fn drive(
         &self,
         key: &SharedKey,
@@ -310,9 +341,27 @@ impl Load {
         random: &mut ChaCha12Rng,
         abandons: bool,
     ) {
+        self.drive_to(None, key, variant, random, abandons).await;
+    }
+
+    /// Sends a key's first request to one replica until its answer is definite.
+    pub(crate) async fn drive_at(&self, replica: usize, key: &SharedKey, random: &mut ChaCha12Rng) {
+        self.drive_to(Some(replica), key, 0, random, false).await;
+    }
+
+    async fn drive_to(
+        &self,
+        replica: Option<usize>,
+        key: &SharedKey,
+        variant: usize,
+        random: &mut ChaCha12Rng,
+        abandons: bool,
+    ) {
         let began = Instant::now();
         loop {
-            let Some(attempt) = self.attempt(key, variant, random).await else {
+            let any = random.random_range(0..self.client.replicas());
+            let replica = replica.unwrap_or(any);
+            let Some(attempt) = self.attempt(key, variant, replica).await else {
                 return;
             };
             let is_definite = !matches!(attempt.verdict, Verdict::Unknown(_));
@@ -327,20 +376,14 @@ impl Load {
         }
     }
 
-    /// One attempt, at a replica by chance. `None`: the key has no such request.
-    async fn attempt(
-        &self,
-        key: &SharedKey,
-        variant: usize,
-        random: &mut ChaCha12Rng,
-    ) -> Option<Attempt> {
+    /// One attempt. `None`: the key has no such request.
+    async fn attempt(&self, key: &SharedKey, variant: usize, replica: usize) -> Option<Attempt> {
         let (account, name, request) = {
             let history = lock(key);
             let request = history.variants.get(variant)?.clone();
             (history.account, history.key.clone(), request)
         };
         let account = self.accounts.get(account)?;
-        let replica = random.random_range(0..self.client.replicas());
         let mut left = Left {
             history: &self.history,
             key,
@@ -381,27 +424,33 @@ impl Load {
             ("charge", Some(true)) => keep(&mut objects.captured, known, RECENT),
             ("charge", Some(false)) => keep(&mut objects.authorized, known, RECENT),
             ("order", _) => keep(&mut objects.orders, known, RECENT),
+            ("refund", _) => keep(&mut objects.refunds, known, RECENT),
             (_, _) => {}
         }
     }
 
-    /// What a request of this verb can be about.
-    fn object_for(&self, verb: Verb, random: &mut ChaCha12Rng) -> Option<Known> {
+    /// What a request of this verb can be about, of one account if only that will do.
+    fn object_for(
+        &self,
+        verb: Verb,
+        account: Option<usize>,
+        random: &mut ChaCha12Rng,
+    ) -> Option<Known> {
         let objects = lock(&self.objects);
         let kind = match verb {
             Verb::CaptureCharge => &objects.authorized,
             // A refund of what isn't captured yet releases it, or meets a capture.
             Verb::CreateRefund if random.random_ratio(1, 6) => &objects.authorized,
             Verb::UpdateCharge | Verb::CreateRefund => &objects.captured,
-            Verb::PayOrder | Verb::CancelOrder => &objects.orders,
+            Verb::UpdateRefund => &objects.refunds,
+            Verb::UpdateOrder | Verb::PayOrder | Verb::CancelOrder => &objects.orders,
             Verb::CreateCharge | Verb::CreateOrder | Verb::CreateCheckout | Verb::SetInventory => {
                 return None;
             }
         };
-        match kind.len() {
-            0 => None,
-            length => kind.get(random.random_range(0..length)).cloned(),
-        }
+        let is_of = |known: &&Known| account.is_none_or(|account| known.account == account);
+        let known: Vec<&Known> = kind.iter().filter(is_of).collect();
+        known.choose(random).copied().cloned()
     }
 
     fn number(&self) -> u64 {

@@ -1,7 +1,8 @@
 //! `torture`: runs charge-once under load and faults, and checks what must hold.
 //!
 //! Promise: a run that reports no violation has asked the clients' histories and the database, and
-//! every fault that it counts was made.
+//! every fault that it counts was made. A check that could not be made is a violation, whose evidence is
+//! kept like that of any other.
 
 mod checks;
 mod client;
@@ -9,6 +10,7 @@ mod cluster;
 mod history;
 mod ids;
 mod load;
+mod metrics;
 mod nemesis;
 mod profile;
 mod proxy;
@@ -36,7 +38,10 @@ use tokio::{
 };
 
 use crate::{
-    checks::{database, evidence, processor, recovery},
+    checks::{
+        database, evidence, processor,
+        recovery::{self, Recovered},
+    },
     cluster::{DATABASE, PROCESSOR_DATABASE},
     history::History,
     load::Load,
@@ -48,9 +53,6 @@ use crate::{
 
 /// Pause between two looks at the database while load and faults go on.
 const CHECKPOINT: Duration = Duration::from_secs(10);
-
-/// How long the replicas may take to be ready after the last fault.
-const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Tries to make charge-once charge twice.
 #[derive(Debug, Parser)]
@@ -151,21 +153,14 @@ async fn run(
         world.profile.has_processor,
     ));
     let began = Instant::now();
-    let (faults, found_after) = rage(arguments, &world, &load, random, interrupts).await?;
+    let (faults, found_after) = rage(arguments, &world, &load, random, interrupts).await;
 
     eprintln!(
         "{name}: {} s of faults are over; checking",
         began.elapsed().as_secs()
     );
-    world.heal().await?;
-    if !world.are_ready(READY_LIMIT).await {
-        history.violate(
-            "G8",
-            format!("not every replica is ready after {READY_LIMIT:?}"),
-        );
-    }
-    nemesis::reset_faults(&world).await;
-    let probe = check(&world, &load, &history, seed).await?;
+    history.checked("not every fault could be ended", world.heal().await);
+    let Recovered { after, probe } = check(&world, &load, &history, seed).await;
     let totals = history.totals();
     let is_bad = !totals.violations.is_empty();
     let is_kept = is_bad && !arguments.discard;
@@ -176,6 +171,7 @@ async fn run(
         found_after: found_after.or(is_bad.then(|| began.elapsed())),
         totals: &totals,
         faults: &faults,
+        recovery: after,
         probe,
         deliveries: world.received.deliveries(),
         evidence: evidence::rows(&world, &totals.violations).await,
@@ -195,7 +191,7 @@ async fn rage(
     load: &Arc<Load>,
     random: &mut ChaCha12Rng,
     interrupts: watch::Receiver<u32>,
-) -> anyhow::Result<(Faults, Option<Duration>)> {
+) -> (Faults, Option<Duration>) {
     let began = Instant::now();
     let until = began + Duration::from_secs(arguments.seconds);
     let (stop, stopped) = watch::channel(false);
@@ -218,9 +214,9 @@ async fn rage(
         }
     }
     stop.send_replace(true);
-    clients.await?;
+    load.history.checked("the load broke off", clients.await);
     let faults = faults.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((faults, found_after))
+    (faults, found_after)
 }
 
 /// How often a person or a supervisor has asked to end the run.
@@ -296,17 +292,10 @@ async fn watch_over(
     }
 }
 
-/// The checks at the end. Returns the latency without faults.
-async fn check(
-    world: &World,
-    load: &Arc<Load>,
-    history: &History,
-    seed: u64,
-) -> anyhow::Result<Duration> {
+/// The checks at the end. One that fails keeps no other from being made.
+async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) -> Recovered {
     let pool = world.cluster.pool(DATABASE);
-    recovery::replicas_end_it(world, load, &pool, seed).await;
-    recovery::everything_ends(load, &pool, history, seed).await;
-    let probe = recovery::is_back_to_normal(world, load, seed).await;
+    let recovered = recovery::recover(world, load, &pool, seed).await;
     recovery::usage(world, history).await;
     recovery::processes_lived(world, history);
     for replica in &world.replicas {
@@ -318,20 +307,38 @@ async fn check(
             );
         }
     }
-    let accounts = database::account_ids(&pool, &world.accounts).await?;
-    database::at_any_moment(&pool, history, &accounts, &world.profile).await?;
-    database::at_the_end(&pool, history, &accounts, &world.profile).await?;
-    // The program's own check, which knows nothing of what the clients were told.
-    for wrong in world.wrong().await? {
-        history.violate("check", wrong);
+    let accounts = database::account_ids(&pool, &world.accounts).await;
+    if let Some(accounts) = history.checked("the accounts could not be read", accounts) {
+        let what = "the database could not be asked at the end";
+        let profile = &world.profile;
+        history.checked(
+            what,
+            database::at_any_moment(&pool, history, &accounts, profile).await,
+        );
+        history.checked(
+            what,
+            database::at_the_end(&pool, history, &accounts, profile).await,
+        );
+        let deliveries = recovery::deliveries(world, &pool, &accounts, history).await;
+        history.checked("the deliveries could not be read", deliveries);
     }
-    recovery::deliveries(world, &pool, &accounts, history).await?;
+    // The program's own check, which knows nothing of what the clients were told.
+    let wrong = world.wrong().await;
+    for line in history
+        .checked("`charge-once check` broke off", wrong)
+        .into_iter()
+        .flatten()
+    {
+        let names = ids::in_text(&line);
+        history.violate_of_row("check", line, &names);
+    }
     if let Some(processor) = &world.processor {
         let theirs = world.cluster.pool(PROCESSOR_DATABASE);
-        processor::ledgers(&pool, &theirs, history).await?;
+        let compared = processor::ledgers(&pool, &theirs, history).await;
+        history.checked("the processor's ledger could not be compared", compared);
         theirs.close().await;
         processor.stop().await;
     }
     pool.close().await;
-    Ok(probe)
+    recovered
 }

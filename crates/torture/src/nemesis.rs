@@ -22,8 +22,8 @@ use crate::{
     world::{LEASE, Replica, World},
 };
 
-/// A deck of faults. It is shuffled and dealt to its end again and again, so that a short run has
-/// every kind too.
+/// A deck of faults. The first deal has each kind once, in an order by chance. Later ones have each kind as
+/// often as it says here. A run that ends before the first deal lacks some kinds.
 const DECK: [(Kind, usize); 19] = [
     (Kind::KillReplica, 3),
     (Kind::RollingRestart, 1),
@@ -118,49 +118,51 @@ async fn deal(
     }
 }
 
-/// Makes one fault and ends it. `None`: it can't be made here, or nothing met it.
+/// Makes one fault and ends it. `None`: it can't be made here, was not made, or nothing met it.
 async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<String> {
     let replica = world.replicas.choose(random)?;
     match kind {
         Kind::KillReplica => {
-            replica.process.kill().await;
+            let is_killed = replica.process.kill().await;
             pause(random, 0, 800).await;
             replica.process.restart().await.ok()?;
-            Some("kill -9 of a replica".to_owned())
+            is_killed.then(|| "kill -9 of a replica".to_owned())
         }
         Kind::RollingRestart => {
             for replica in &world.replicas {
                 replica.process.replace().await.ok()?;
-                world.are_ready(Duration::from_secs(10)).await;
+                world
+                    .are_ready(Instant::now() + Duration::from_secs(10))
+                    .await;
             }
             Some("rolling restart".to_owned())
         }
         Kind::StopReplica => {
-            replica.process.signal(Signal::SIGSTOP).await;
+            let is_stopped = replica.process.signal(Signal::SIGSTOP).await;
             // Sometimes longer than a lease.
             match random.random_ratio(1, 5) {
                 true => pause(random, 11_000, 13_000).await,
                 false => pause(random, 200, 3_000).await,
             }
             replica.process.signal(Signal::SIGCONT).await;
-            Some("SIGSTOP of a replica".to_owned())
+            is_stopped.then(|| "SIGSTOP of a replica".to_owned())
         }
         Kind::LateHolder => late_holder(world, replica, random).await,
         Kind::RefusedTakeover => refused_takeover(world, replica, random).await,
         Kind::StopPostgres => {
-            world.cluster.signal_all(Signal::SIGSTOP);
+            let is_stopped = world.cluster.signal_all(Signal::SIGSTOP);
             pause(random, 200, 4_000).await;
             world.cluster.signal_all(Signal::SIGCONT);
-            Some("SIGSTOP of PostgreSQL".to_owned())
+            is_stopped.then(|| "SIGSTOP of PostgreSQL".to_owned())
         }
         Kind::RestartPostgres => {
-            world.cluster.stop_immediately();
+            let is_stopped = world.cluster.stop_immediately();
             pause(random, 1_000, 3_000).await;
-            Some("immediate restart of PostgreSQL".to_owned())
+            is_stopped.then(|| "immediate restart of PostgreSQL".to_owned())
         }
         Kind::EndSessions => {
-            end_sessions(world, random).await?;
-            Some("pg_terminate_backend".to_owned())
+            let ended = end_sessions(world, random).await;
+            (ended > 0).then(|| "pg_terminate_backend".to_owned())
         }
         Kind::ClientNetwork => {
             let fault = network_fault(random);
@@ -197,8 +199,8 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             Some("full disk".to_owned())
         }
         Kind::NoConnections => {
-            take_connections(world, random).await;
-            Some("connection limit".to_owned())
+            let taken = take_connections(world, random).await;
+            (taken > 0).then(|| "connection limit".to_owned())
         }
         Kind::ProcessorNetwork => processor_network(world, replica, random).await,
         Kind::ProcessorFaults => processor_faults(world, random).await,
@@ -251,19 +253,25 @@ async fn inject(networks: Vec<&Proxy>, fault: NetworkFault, random: &mut ChaCha1
     is_met
 }
 
-/// Ends some sessions of the replicas, in the middle of whatever they do.
-async fn end_sessions(world: &World, random: &mut ChaCha12Rng) -> Option<()> {
-    let mut session = session(world).await?;
+/// Ends some sessions of the replicas, in the middle of whatever they do. Returns how many.
+async fn end_sessions(world: &World, random: &mut ChaCha12Rng) -> u64 {
+    let mut ended = 0;
+    let Some(mut session) = session(world).await else {
+        return ended;
+    };
     for _ in 0..random.random_range(1..6) {
         let end = sqlx::query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
               WHERE datname = $1 AND application_name <> 'torture' AND random() < $2",
         );
         let end = end.bind(DATABASE).bind(random.random_range(0.1..0.6));
-        end.execute(&mut session).await.ok()?;
+        match end.execute(&mut session).await {
+            Ok(signaled) => ended += signaled.rows_affected(),
+            Err(_) => break,
+        }
         pause(random, 5, 120).await;
     }
-    Some(())
+    ended
 }
 
 /// Recent rows, as a report or a person's transaction locks them.
@@ -294,10 +302,10 @@ async fn lock(world: &World, locks: &[&'static str], random: &mut ChaCha12Rng) -
 }
 
 /// Takes every connection that PostgreSQL has left, ends the replicas' own, so that they need new
-/// ones, and takes those that this frees.
-async fn take_connections(world: &World, random: &mut ChaCha12Rng) {
+/// ones, and takes those that this frees. Returns how many it took.
+async fn take_connections(world: &World, random: &mut ChaCha12Rng) -> usize {
     let Some(mut first) = session(world).await else {
-        return;
+        return 0;
     };
     let mut taken = Vec::new();
     for _ in 0..3 {
@@ -311,10 +319,12 @@ async fn take_connections(world: &World, random: &mut ChaCha12Rng) {
     while let Ok(session) = world.cluster.connect("postgres").await {
         taken.push(session);
     }
+    let count = taken.len();
     pause(random, 200, 2_000).await;
     for session in taken {
         let _ = session.close().await;
     }
+    count
 }
 
 async fn session(world: &World) -> Option<PgConnection> {
@@ -330,16 +340,16 @@ async fn processor_network(
     let processor = world.processor.as_ref()?;
     match random.random_range(0..4) {
         0 => {
-            processor.signal(Signal::SIGSTOP).await;
+            let is_stopped = processor.signal(Signal::SIGSTOP).await;
             pause(random, 200, 3_000).await;
             processor.signal(Signal::SIGCONT).await;
-            Some("SIGSTOP of the processor".to_owned())
+            is_stopped.then(|| "SIGSTOP of the processor".to_owned())
         }
         1 => {
-            processor.kill().await;
+            let is_killed = processor.kill().await;
             pause(random, 0, 1_000).await;
             processor.restart().await.ok()?;
-            Some("kill -9 of the processor".to_owned())
+            is_killed.then(|| "kill -9 of the processor".to_owned())
         }
         _ => {
             let fault = network_fault(random);
@@ -356,15 +366,16 @@ async fn late_holder(world: &World, replica: &Replica, random: &mut ChaCha12Rng)
     // Slow, so that many calls are on their way at the same time.
     network.inject(NetworkFault::Delayed(Duration::from_millis(400)));
     pause(random, 500, 700).await;
-    set_fault(world, "refuse", 12).await;
+    let is_refused = set_fault(world, "refuse", 12).await.is_some();
     pause(random, 100, 300).await;
-    replica.process.signal(Signal::SIGSTOP).await;
+    let is_stopped = replica.process.signal(Signal::SIGSTOP).await;
     network.inject(NetworkFault::None);
     sleep(LEASE - Duration::from_millis(500)).await;
-    set_fault(world, "drop_after", 30).await;
+    let is_dropped = set_fault(world, "drop_after", 30).await.is_some();
     pause(random, 1_000, 2_500).await;
     replica.process.signal(Signal::SIGCONT).await;
-    Some("holder late for its lease".to_owned())
+    let is_made = is_refused && is_stopped && is_dropped;
+    is_made.then(|| "holder late for its lease".to_owned())
 }
 
 /// A holder that ends with its calls on their way, so that no replica learns that they are executed.
@@ -379,18 +390,20 @@ async fn refused_takeover(
     network.inject(NetworkFault::Delayed(Duration::from_millis(400)));
     pause(random, 500, 700).await;
     // The proxy delivers what it has read, although its sender is gone.
-    replica.process.kill().await;
+    let is_killed = replica.process.kill().await;
     let killed = Instant::now();
     sleep(Duration::from_millis(500)).await;
     network.inject(NetworkFault::None);
     replica.process.restart().await.ok()?;
     // Its leases were taken in the last half second of its life.
     sleep_until(killed + LEASE - Duration::from_millis(600)).await;
+    let mut is_refused = false;
     for _ in 0..random.random_range(5..10) {
-        set_fault(world, "refuse", 20).await;
+        is_refused |= set_fault(world, "refuse", 20).await.is_some();
         pause(random, 150, 300).await;
     }
-    Some("refused takeover of a dead holder's operations".to_owned())
+    let is_made = is_killed && is_refused;
+    is_made.then(|| "refused takeover of a dead holder's operations".to_owned())
 }
 
 /// One replica can't connect to the processor, and the way of the others is long: what is certainly
@@ -408,12 +421,14 @@ async fn partition(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -
             random.random_range(100..600),
         )));
     }
+    let before = cut_off.met();
     cut_off.inject(NetworkFault::Unreachable);
     pause(random, 1_500, 3_000).await;
+    let is_met = cut_off.met() > before;
     for network in networks() {
         network.inject(NetworkFault::None);
     }
-    Some("one replica cut off from the processor".to_owned())
+    is_met.then(|| "one replica cut off from the processor".to_owned())
 }
 
 /// The way between one replica and the processor is long, and the processor refuses a request now and
@@ -426,12 +441,14 @@ async fn late_refusals(
     let network = replica.processor.as_ref()?;
     let delay = Duration::from_millis(random.random_range(200..800));
     network.inject(NetworkFault::Delayed(delay));
+    let mut is_refused = false;
     for _ in 0..random.random_range(6..14) {
-        set_fault(world, "refuse", random.random_range(1..4)).await;
+        let count = random.random_range(1..4);
+        is_refused |= set_fault(world, "refuse", count).await.is_some();
         pause(random, 100, 400).await;
     }
     network.inject(NetworkFault::None);
-    Some("late refusals of the processor".to_owned())
+    is_refused.then(|| "late refusals of the processor".to_owned())
 }
 
 /// Tells the processor to fail the next requests.

@@ -128,19 +128,25 @@ impl Process {
         Ok(())
     }
 
-    /// Sends a signal to it, if it runs.
-    pub(crate) async fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.pid().await {
-            let _ = kill(pid, signal);
+    /// Sends a signal to it. `false`: it doesn't run.
+    pub(crate) async fn signal(&self, signal: Signal) -> bool {
+        match self.pid().await {
+            Some(pid) => kill(pid, signal).is_ok(),
+            None => false,
         }
     }
 
-    /// `kill -9`, and waits for its end.
-    pub(crate) async fn kill(&self) {
+    /// `kill -9`, and waits for its end. `false`: it had ended before, which is remembered.
+    pub(crate) async fn kill(&self) -> bool {
         let mut child = self.child.lock().await;
-        if let Some(mut running) = child.take() {
-            let _ = running.kill().await;
+        let Some(mut running) = child.take() else {
+            return false;
+        };
+        if let Ok(Some(status)) = running.try_wait() {
+            lock(&self.ends).push(status.to_string());
+            return false;
         }
+        running.kill().await.is_ok()
     }
 
     /// SIGTERM, and waits for its end. `false`: it didn't end in time or not with exit code 0.

@@ -1,9 +1,16 @@
 //! What a run found, for a person.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
-    history::{Totals, lock},
+    history::{SharedKey, Totals, Violation, lock},
     nemesis::Faults,
 };
 
@@ -12,6 +19,9 @@ pub(crate) const SHOWN_MAX: usize = 5;
 
 /// How many of a violation's keys are shown with their histories.
 pub(crate) const SHOWN_KEYS_MAX: usize = 3;
+
+/// How many of a key's attempts are shown: so many of the first, and of the last ones.
+const SHOWN_ATTEMPTS: usize = 20;
 
 /// The figures of a run.
 pub(crate) struct Report<'a> {
@@ -22,6 +32,8 @@ pub(crate) struct Report<'a> {
     pub(crate) found_after: Option<Duration>,
     pub(crate) totals: &'a Totals,
     pub(crate) faults: &'a Faults,
+    /// From the last fault until everything was back to normal.
+    pub(crate) recovery: Duration,
     pub(crate) probe: Duration,
     pub(crate) deliveries: u64,
     /// What the database holds of the keys of each violation that is shown.
@@ -47,6 +59,7 @@ impl Report<'_> {
             println!("  {count:>8}  {fault}");
         }
         println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
+        println!("recovery       {:.1} s", self.recovery.as_secs_f32());
         println!(
             "afterwards     99 % of charges within {} ms",
             self.probe.as_millis()
@@ -68,7 +81,7 @@ impl Report<'_> {
         for (number, violation) in shown.enumerate() {
             println!("\n{}: {}", violation.rule, violation.what);
             for key in violation.keys.iter().take(SHOWN_KEYS_MAX) {
-                print!("{}", lock(key).describe());
+                print!("{}", lock(key).describe(SHOWN_ATTEMPTS));
             }
             if let Some(rows) = self.evidence.get(number) {
                 print!("{rows}");
@@ -79,6 +92,35 @@ impl Report<'_> {
                 "\nThe database and the logs are kept in {}",
                 folder.display()
             );
+            match write_down(folder, &totals.violations) {
+                Ok(file) => println!(
+                    "All violations, and the whole histories of their keys: {}",
+                    file.display()
+                ),
+                Err(error) => println!("The histories could not be written down: {error}"),
+            }
         }
     }
+}
+
+/// Writes all violations and the whole histories of their keys to a file in the folder.
+fn write_down(folder: &Path, violations: &[Violation]) -> io::Result<PathBuf> {
+    let mut text = String::new();
+    let mut keys: Vec<&SharedKey> = Vec::new();
+    for violation in violations {
+        let _ = writeln!(text, "{}: {}", violation.rule, violation.what);
+        for key in &violation.keys {
+            let _ = writeln!(text, "  key {}", lock(key).key);
+            keys.push(key);
+        }
+    }
+    keys.sort_by_key(|key| Arc::as_ptr(key));
+    keys.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    keys.sort_by_key(|key| lock(key).attempts.first().map(|attempt| attempt.began));
+    for key in keys {
+        let _ = write!(text, "\n{}", lock(key).describe(usize::MAX));
+    }
+    let file = folder.join("violations.txt");
+    std::fs::write(&file, text)?;
+    Ok(file)
 }

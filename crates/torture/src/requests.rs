@@ -22,19 +22,48 @@ pub(crate) const SOLD_OUT: &str = "sold-out";
 /// Items whose level is set again and again, and which are never sold.
 const COUNTED: [&str; 3] = ["counted-0", "counted-1", "counted-2"];
 
-/// Cards, most of which succeed.
-const CARDS: [&str; 10] = [
-    "tok_visa",
-    "tok_visa",
-    "tok_visa",
-    "tok_visa",
-    "tok_mastercard",
-    "tok_amex",
-    "tok_visa",
-    "tok_chargeDeclined",
-    "tok_chargeDeclinedInsufficientFunds",
-    "tok_chargeDeclinedProcessingError",
+/// A card, by its token.
+pub(crate) struct Card {
+    token: &'static str,
+    pub(crate) last4: &'static str,
+    pub(crate) is_declined: bool,
+}
+
+const fn approved(token: &'static str, last4: &'static str) -> Card {
+    Card {
+        token,
+        last4,
+        is_declined: false,
+    }
+}
+
+const fn declined(token: &'static str, last4: &'static str) -> Card {
+    Card {
+        token,
+        last4,
+        is_declined: true,
+    }
+}
+
+/// The card that most requests use.
+pub(crate) const VISA: &str = "tok_visa";
+
+/// The card whose answer takes two seconds, in which its request holds its key.
+pub(crate) const SLOW: &str = "tok_slow";
+
+/// Every card that is used.
+const CARDS: [Card; 7] = [
+    approved(VISA, "4242"),
+    approved("tok_mastercard", "4444"),
+    approved("tok_amex", "0005"),
+    declined("tok_chargeDeclined", "0002"),
+    declined("tok_chargeDeclinedInsufficientFunds", "9995"),
+    declined("tok_chargeDeclinedProcessingError", "0119"),
+    approved(SLOW, "4242"),
 ];
+
+/// So many customers have charges and orders.
+const CUSTOMERS: u32 = 20;
 
 /// Orders with a `client_order_id` of their own choose one of so many.
 const NATURAL_KEYS: u32 = 500;
@@ -47,6 +76,17 @@ pub(crate) struct Known {
     pub(crate) amount: i64,
 }
 
+/// What the answer to a request must be, as far as the request alone decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// It depends on what else happens.
+    Any,
+    /// 400, and nothing is written: it can't be decoded, or names a parameter that doesn't exist.
+    Refused,
+    /// 404, and nothing is written: what it is about is another account's.
+    Missing,
+}
+
 /// A verb, and its share of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -54,22 +94,39 @@ pub(crate) enum Verb {
     CaptureCharge,
     UpdateCharge,
     CreateRefund,
+    UpdateRefund,
     CreateOrder,
+    UpdateOrder,
     PayOrder,
     CancelOrder,
     CreateCheckout,
     SetInventory,
 }
 
+/// What several different requests for one key may be: all but those that say nothing and would be the
+/// same.
+const RIVALS: [Verb; 8] = [
+    Verb::CreateCharge,
+    Verb::CreateCharge,
+    Verb::CaptureCharge,
+    Verb::CreateRefund,
+    Verb::CreateOrder,
+    Verb::PayOrder,
+    Verb::CreateCheckout,
+    Verb::SetInventory,
+];
+
 /// Shares in a hundred.
-const SHARES: [(Verb, u32); 9] = [
-    (Verb::CreateCharge, 34),
-    (Verb::CreateRefund, 16),
+const SHARES: [(Verb, u32); 11] = [
+    (Verb::CreateCharge, 32),
+    (Verb::CreateRefund, 15),
     (Verb::CreateOrder, 12),
     (Verb::PayOrder, 10),
     (Verb::CaptureCharge, 8),
     (Verb::CreateCheckout, 8),
-    (Verb::UpdateCharge, 5),
+    (Verb::UpdateCharge, 4),
+    (Verb::UpdateRefund, 2),
+    (Verb::UpdateOrder, 2),
     (Verb::CancelOrder, 4),
     (Verb::SetInventory, 3),
 ];
@@ -86,6 +143,11 @@ impl Verb {
         Self::CreateCharge
     }
 
+    /// The verb of a request that fights over its key with others.
+    pub(crate) fn of_rival(random: &mut ChaCha12Rng) -> Self {
+        RIVALS.choose(random).copied().unwrap_or(Self::CreateCharge)
+    }
+
     /// A request of this verb. `object` is what it is about, if it is about one.
     pub(crate) fn request(
         self,
@@ -93,31 +155,51 @@ impl Verb {
         tag: &str,
         object: Option<&Known>,
     ) -> Option<Request> {
-        let (method, path, mut body) = self.parameters(random, tag, object)?;
-        let has_natural_key = body.get("client_order_id").is_some();
+        let (method, path, mut parameters) = self.parameters(random, tag, object)?;
+        let has_natural_key = parameters.get("client_order_id").is_some();
+        let mut expected = Expected::Any;
         // Refused by the command, and stored: a parameter that doesn't exist.
         if random.random_ratio(1, 25)
-            && let Some(parameters) = body.as_object_mut()
+            && let Some(parameters) = parameters.as_object_mut()
         {
             parameters.insert("shipping".to_owned(), json!(tag));
+            expected = Expected::Refused;
         }
-        let (media_type, body) = match random.random_ratio(1, 3) {
-            true => ("application/x-www-form-urlencoded", form(&body)),
-            false => ("application/json", body.to_string()),
+        let (media_type, mut body) = match random.random_ratio(1, 3) {
+            true => ("application/x-www-form-urlencoded", form(&parameters)),
+            false => ("application/json", parameters.to_string()),
         };
+        // Stored as well: a body that ends too early, or with half an escape.
+        if random.random_ratio(1, 60) {
+            match media_type {
+                "application/json" => drop(body.pop()),
+                _ => body.push_str("&customer=%4"),
+            }
+            expected = Expected::Refused;
+        }
         let dialect = if random.random_ratio(1, 2) { "/v1" } else { "" };
         Some(Request {
             method,
             path: format!("{dialect}{path}"),
             media_type,
             body,
+            verb: self,
+            parameters,
+            about: object.map(|object| object.id.clone()),
+            expected,
             tag: tag.to_owned(),
             is_tagged: matches!(
                 self,
                 Self::CreateCharge | Self::CreateRefund | Self::CreateOrder | Self::CreateCheckout
             ),
             is_repeatable: has_natural_key
-                || matches!(self, Self::UpdateCharge | Self::SetInventory),
+                || matches!(
+                    self,
+                    Self::UpdateCharge
+                        | Self::UpdateRefund
+                        | Self::UpdateOrder
+                        | Self::SetInventory
+                ),
             wait: random.random_ratio(1, 3).then(|| random.random_range(0..3)),
         })
     }
@@ -132,11 +214,14 @@ impl Verb {
         let tagged = json!({ TAG: tag });
         let request = match self {
             Self::CreateCharge => {
-                let body = json!({
-                    "amount": random.random_range(100..100_000), "currency": "usd",
+                let mut body = json!({
+                    "amount": random.random_range(100..100_000), "currency": currency(random),
                     "source": card(random), "capture": random.random_ratio(4, 5),
                     "metadata": tagged,
                 });
+                let described = random.random_ratio(1, 2);
+                add(&mut body, "description", described, format!("for {tag}"));
+                add_customer(&mut body, random);
                 (Method::POST, "/charges".to_owned(), body)
             }
             Self::CaptureCharge => {
@@ -155,6 +240,14 @@ impl Verb {
                     json!({"description": tag}),
                 )
             }
+            Self::UpdateRefund | Self::UpdateOrder => {
+                let id = &object?.id;
+                let is_order = self == Self::UpdateOrder;
+                let noun = if is_order { "orders" } else { "refunds" };
+                // Added to what is there, the tag among it.
+                let body = json!({"metadata": {"note": tag}});
+                (Method::POST, format!("/{noun}/{id}"), body)
+            }
             Self::CreateRefund => {
                 let Known { id, amount, .. } = object?;
                 // Sometimes all of it, as releasing an authorization must be.
@@ -162,22 +255,31 @@ impl Verb {
                     true => *amount,
                     false => random.random_range(1..=amount / 2 + 1),
                 };
-                let body = json!({"charge": id, "amount": part, "metadata": tagged});
+                let mut body = json!({"charge": id, "amount": part, "metadata": tagged});
+                let reason = one_of(random, &["duplicate", "requested_by_customer"]);
+                add(
+                    &mut body,
+                    "reason",
+                    random.random_ratio(1, 2),
+                    reason.to_owned(),
+                );
                 (Method::POST, "/refunds".to_owned(), body)
             }
             Self::CreateOrder => {
                 let mut body = json!({
-                    "currency": "usd", "metadata": tagged,
+                    "currency": currency(random), "metadata": tagged,
                     "items": [{"quantity": random.random_range(1..5),
                                "unit_amount": random.random_range(100..5000)}],
                 });
                 // A natural key, which orders under several keys of the header fight over.
-                if random.random_ratio(1, 4)
-                    && let Some(parameters) = body.as_object_mut()
-                {
-                    let natural = format!("order-{}", random.random_range(0..NATURAL_KEYS));
-                    parameters.insert("client_order_id".to_owned(), json!(natural));
-                }
+                let natural = format!("order-{}", random.random_range(0..NATURAL_KEYS));
+                add(
+                    &mut body,
+                    "client_order_id",
+                    random.random_ratio(1, 4),
+                    natural,
+                );
+                add_customer(&mut body, random);
                 (Method::POST, "/orders".to_owned(), body)
             }
             Self::PayOrder => {
@@ -195,11 +297,12 @@ impl Verb {
                     1 | 2 => SCARCE.0,
                     _ => one_of(random, &STOCKED),
                 };
-                let body = json!({
-                    "currency": "usd", "source": card(random), "metadata": tagged,
+                let mut body = json!({
+                    "currency": currency(random), "source": card(random), "metadata": tagged,
                     "items": [{"sku": sku, "quantity": random.random_range(1..4),
                                "unit_amount": random.random_range(100..5000)}],
                 });
+                add_customer(&mut body, random);
                 (Method::POST, "/checkouts".to_owned(), body)
             }
             Self::SetInventory => {
@@ -212,12 +315,44 @@ impl Verb {
     }
 }
 
-fn card(random: &mut ChaCha12Rng) -> &'static str {
-    // The slow one holds its key for two seconds.
-    if random.random_ratio(1, 100) {
-        return "tok_slow";
+/// Adds a parameter, now and then.
+fn add(parameters: &mut Value, name: &str, is_added: bool, value: String) {
+    if is_added && let Some(parameters) = parameters.as_object_mut() {
+        parameters.insert(name.to_owned(), json!(value));
     }
-    one_of(random, &CARDS)
+}
+
+fn add_customer(parameters: &mut Value, random: &mut ChaCha12Rng) {
+    let customer = format!("customer-{}", random.random_range(0..CUSTOMERS));
+    add(parameters, "customer", random.random_ratio(1, 2), customer);
+}
+
+fn currency(random: &mut ChaCha12Rng) -> &'static str {
+    one_of(random, &["usd", "usd", "usd", "eur"])
+}
+
+fn card(random: &mut ChaCha12Rng) -> &'static str {
+    match random.random_range(0..100) {
+        0 => SLOW,
+        1..70 => one_of(
+            random,
+            &[VISA, VISA, VISA, VISA, "tok_mastercard", "tok_amex"],
+        ),
+        _ => one_of(
+            random,
+            &[
+                "tok_chargeDeclined",
+                "tok_chargeDeclinedInsufficientFunds",
+                "tok_chargeDeclinedProcessingError",
+            ],
+        ),
+    }
+}
+
+/// The card that a request names.
+pub(crate) fn card_of(parameters: &Value) -> Option<&'static Card> {
+    let token = parameters.get("source")?.as_str()?;
+    CARDS.iter().find(|card| card.token == token)
 }
 
 fn one_of(random: &mut ChaCha12Rng, all: &[&'static str]) -> &'static str {

@@ -27,19 +27,28 @@ use crate::{
 /// The size of a replica's pool: small, so that it can run out.
 pub(crate) const POOL_CONNECTIONS: usize = 8;
 
-/// Sessions of a replica outside its pool: the sweep, the webhooks', the reconcilers' and the batches' own.
-pub(crate) const OTHER_CONNECTIONS: usize = 8;
+/// Sessions of a replica outside its pool: the sweep, the webhooks', the reconcilers', the batches' and the
+/// metrics' own.
+pub(crate) const OTHER_CONNECTIONS: usize = 9;
 
 /// How long a holder has: little more than the limits of a transaction, a call and its completion.
 pub(crate) const LEASE: Duration = Duration::from_secs(11);
 
-/// Which events the accounts want: not all, because deliveries are made one after the other.
-pub(crate) const WANTED_EVENTS: [&str; 3] =
-    ["order.created", "checkout.completed", "checkout.canceled"];
+/// Which events the accounts want: those that tell of new objects.
+pub(crate) const WANTED_EVENTS: [&str; 6] = [
+    "charge.succeeded",
+    "charge.failed",
+    "refund.created",
+    "order.created",
+    "checkout.completed",
+    "checkout.canceled",
+];
 
 /// A replica with the networks around it.
 pub(crate) struct Replica {
     pub(crate) process: Process,
+    /// Where it tells what it works on.
+    pub(crate) metrics: SocketAddr,
     /// Between the clients and it.
     pub(crate) clients: Proxy,
     /// Between it and PostgreSQL.
@@ -154,12 +163,14 @@ impl World {
         Ok(())
     }
 
-    /// Ends every fault: networks forward, stopped processes continue, ended ones start again.
+    /// Ends every fault: networks forward, stopped processes continue, ended ones start again. If one
+    /// can't, the others do all the same.
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
         self.cluster.signal_all(Signal::SIGCONT);
+        let mut healed = Ok(());
         if let Some(processor) = &self.processor {
             processor.signal(Signal::SIGCONT).await;
-            processor.restart().await?;
+            healed = healed.and(processor.restart().await);
         }
         for replica in &self.replicas {
             replica.clients.inject(NetworkFault::None);
@@ -168,14 +179,13 @@ impl World {
                 processor.inject(NetworkFault::None);
             }
             replica.process.signal(Signal::SIGCONT).await;
-            replica.process.restart().await?;
+            healed = healed.and(replica.process.restart().await);
         }
-        Ok(())
+        healed
     }
 
     /// Waits until every replica is ready. `false`: one isn't, in time.
-    pub(crate) async fn are_ready(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+    pub(crate) async fn are_ready(&self, until: Instant) -> bool {
         for replica in &self.replicas {
             while !replica.process.is_ready().await {
                 if Instant::now() > until || replica.process.restart().await.is_err() {
@@ -220,7 +230,7 @@ async fn start_replica(
         Some(address) => Some((Proxy::start(Target::Tcp(address)).await?, address)),
         None => None,
     };
-    let address = free_address()?;
+    let (address, metrics) = (free_address()?, free_address()?);
     let url = format!(
         "postgres://{DATABASE}@{}/{DATABASE}?sslmode=disable",
         database.address
@@ -229,6 +239,7 @@ async fn start_replica(
     let pool = POOL_CONNECTIONS.to_string();
     let mut settings = variables(&[
         ("BIND_ADDRESS", &address.to_string()),
+        ("METRICS_ADDRESS", &metrics.to_string()),
         ("DATABASE_URL", &url),
         ("MIGRATE_ON_START", "false"),
         ("RATE_LIMIT", "0"),
@@ -283,6 +294,7 @@ async fn start_replica(
     Ok(Replica {
         clients: Proxy::start(Target::Tcp(address)).await?,
         process: Process::start(&name, address, launch).await?,
+        metrics,
         database,
         processor: processor.map(|(proxy, _)| proxy),
     })

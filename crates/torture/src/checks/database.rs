@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool, Row};
 use uuid::Uuid;
 
-use super::{objects, windows_that_overlap};
+use super::{objects, records, rows, windows_that_overlap};
 use crate::{
     client::Account,
     history::{History, KeyHistory, Verdict, lock},
@@ -18,18 +18,23 @@ use crate::{
     requests::{INITIAL_STOCK, SCARCE, STOCKED},
 };
 
-/// Queries that must find nothing at any moment. Each shows what is wrong in its first column.
-const ALWAYS: [(&str, &str, &str); 10] = [
+/// How far back the looks at the database go while the load goes on. The one at the end sees all of it.
+const RECENT: TimeDelta = TimeDelta::seconds(30);
+
+/// Queries that must find nothing at any moment. Each shows what is wrong in its first column, and what
+/// that is about in its second: keys, tags and ids, with a prefix before a UUID.
+const ALWAYS: [(&str, &str, &str); 11] = [
     (
         "G1",
         "an execution made the same change twice",
-        "SELECT concat_ws(' ', request_id, type, count(*)) FROM events
+        "SELECT concat_ws(' ', request_id, type, count(*)), ARRAY[idempotency_key] FROM events
           GROUP BY account_id, idempotency_key, request_id, type HAVING count(*) > 1",
     ),
     (
         "G5",
         "a charge's refunds are not what it says",
-        "SELECT concat_ws(' ', charge.id, charge.amount_refunded, sum(refund.amount))
+        "SELECT concat_ws(' ', charge.id, charge.amount_refunded, sum(refund.amount)),
+                ARRAY['ch ' || charge.id]
            FROM charges AS charge
            LEFT JOIN refunds AS refund ON refund.account_id = charge.account_id
                 AND refund.charge_id = charge.id AND refund.status <> 'failed'
@@ -39,14 +44,16 @@ const ALWAYS: [(&str, &str, &str); 10] = [
     (
         "G5",
         "a charge has more captured than promised, or more refunded than captured",
-        "SELECT concat_ws(' ', id, amount, amount_captured, amount_refunded) FROM charges
+        "SELECT concat_ws(' ', id, amount, amount_captured, amount_refunded), ARRAY['ch ' || id]
+           FROM charges
           WHERE amount_captured > amount
              OR amount_refunded > CASE WHEN released THEN amount ELSE amount_captured END",
     ),
     (
         "G5",
         "an order is not paid by a charge of its total",
-        "SELECT orders.id::text FROM orders JOIN charges AS charge
+        "SELECT orders.id::text, ARRAY['or ' || orders.id, 'ch ' || charge.id]
+           FROM orders JOIN charges AS charge
              ON charge.account_id = orders.account_id AND charge.id = orders.charge_id
           WHERE charge.amount <> orders.amount OR charge.status <> 'succeeded'
              OR charge.order_id IS DISTINCT FROM orders.id",
@@ -54,18 +61,19 @@ const ALWAYS: [(&str, &str, &str); 10] = [
     (
         "G1",
         "an order has several charges that took money",
-        "SELECT order_id::text FROM charges WHERE status = 'succeeded' AND order_id IS NOT NULL
+        "SELECT order_id::text, ARRAY['or ' || order_id] || array_agg('ch ' || id)
+           FROM charges WHERE status = 'succeeded' AND order_id IS NOT NULL
           GROUP BY account_id, order_id HAVING count(*) > 1",
     ),
     (
         "G5",
         "an inventory level is negative",
-        "SELECT concat_ws(' ', sku, quantity) FROM inventory WHERE quantity < 0",
+        "SELECT concat_ws(' ', sku, quantity), ARRAY[sku] FROM inventory WHERE quantity < 0",
     ),
     (
         "G7",
         "the events of a charge are out of order",
-        "SELECT concat_ws(' ', id, object ->> 'id') FROM (
+        "SELECT concat_ws(' ', id, object ->> 'id'), ARRAY[object ->> 'id'] FROM (
             SELECT id, object, (object ->> 'amount_refunded')::bigint AS refunded,
                    lag((object ->> 'amount_refunded')::bigint)
                        OVER (PARTITION BY account_id, object ->> 'id' ORDER BY id) AS before
@@ -74,8 +82,21 @@ const ALWAYS: [(&str, &str, &str); 10] = [
     ),
     (
         "G7",
+        "an event is out of order: before its object was created, or a refund before the payment",
+        "SELECT concat_ws(' ', type, id), ARRAY[object] FROM (
+            SELECT type, id::text, object ->> 'id' AS object,
+                   min(id::text) FILTER (WHERE type IN ('charge.succeeded', 'charge.failed',
+                                                        'order.created', 'refund.created'))
+                       OVER one_object AS created,
+                   min(id::text) FILTER (WHERE type = 'order.paid') OVER one_object AS paid
+              FROM events
+            WINDOW one_object AS (PARTITION BY account_id, object ->> 'id')) AS event
+          WHERE id < created OR (type = 'order.refunded' AND id < paid)",
+    ),
+    (
+        "G7",
         "there are more or fewer events about new objects than objects",
-        "SELECT concat_ws(' ', noun, objects, events) FROM (
+        "SELECT concat_ws(' ', noun, objects, events), ARRAY[]::text[] FROM (
             SELECT 'charges' AS noun,
                    (SELECT count(*) FROM charges WHERE status <> 'pending') AS objects,
                    (SELECT count(*) FROM events
@@ -94,7 +115,8 @@ const ALWAYS: [(&str, &str, &str); 10] = [
     (
         "G8",
         "an operation is neither completed nor in flight",
-        "SELECT operation.id::text FROM operations AS operation
+        "SELECT operation.id::text, ARRAY[operation.idempotency_key]
+           FROM operations AS operation
            LEFT JOIN idempotency_leases AS lease ON lease.account_id = operation.account_id
                 AND lease.operation = operation.id
           WHERE operation.completed_at IS NULL AND lease.operation IS NULL",
@@ -102,15 +124,15 @@ const ALWAYS: [(&str, &str, &str); 10] = [
     (
         "G3",
         "an object exists that no request asked for",
-        "SELECT concat('charge ', id) FROM charges
+        "SELECT concat('charge ', id), ARRAY['ch ' || id] FROM charges
           WHERE NOT metadata ? 'torture' AND order_id IS NULL
          UNION ALL
-         SELECT concat('order ', id) FROM orders
+         SELECT concat('order ', id), ARRAY['or ' || id] FROM orders
           WHERE NOT metadata ? 'torture'
             AND NOT EXISTS (SELECT FROM checkouts WHERE checkouts.account_id = orders.account_id
                                AND checkouts.order_id = orders.id)
          UNION ALL
-         SELECT concat('checkout ', id) FROM checkouts WHERE NOT metadata ? 'torture'",
+         SELECT concat('checkout ', id), ARRAY['co ' || id] FROM checkouts WHERE NOT metadata ? 'torture'",
     ),
 ];
 
@@ -130,7 +152,9 @@ pub(crate) async fn at_any_moment(
             continue;
         }
         for row in sqlx::query(query).fetch_all(&mut *snapshot).await? {
-            history.violate(rule, format!("{what}: {}", row.get::<String, _>(0)));
+            let names: Vec<String> = row.get(1);
+            let what = format!("{what}: {}", row.get::<String, _>(0));
+            history.violate_of_row(rule, what, &names);
         }
     }
     let overlapping = sqlx::query(
@@ -141,17 +165,23 @@ pub(crate) async fn at_any_moment(
             SELECT *, lag(at) OVER one_key AS before, lag(request_id) OVER one_key AS first
               FROM execution
             WINDOW one_key AS (PARTITION BY account_id, idempotency_key ORDER BY at))
-         SELECT concat_ws(' ', idempotency_key, first, before, request_id, at)
+         SELECT concat_ws(' ', idempotency_key, first, before, request_id, at), idempotency_key
            FROM pair WHERE at < before + $1",
     );
     let overlapping = overlapping.bind(profile.retention);
     for row in overlapping.fetch_all(&mut *snapshot).await? {
         let what = format!("two executions in one window: {}", row.get::<String, _>(0));
-        history.violate("G1", what);
+        history.violate_about("G1", what, row.get(1));
     }
     let now: DateTime<Utc> = sqlx::query_scalar("SELECT now()")
         .fetch_one(&mut *snapshot)
         .await?;
+    let recently = now - RECENT;
+    rows::are_what_was_asked_for(&mut snapshot, history, accounts, Some(recently)).await?;
+    if !profile.expires() {
+        let from = Some(recently);
+        records::are_what_was_answered(&mut snapshot, history, accounts, from, now).await?;
+    }
     let claims = claims(&mut snapshot).await?;
     snapshot.rollback().await?;
     // In phases a claim may be committed and released again, and an expired key is claimed again.
@@ -203,7 +233,6 @@ pub(crate) async fn at_the_end(
     let executions = executions(pool).await?;
     let retention = TimeDelta::from_std(profile.retention).unwrap_or(TimeDelta::MAX);
     let mut known_keys = HashSet::new();
-    let mut known_tags = HashSet::new();
     for key in history.keys() {
         let mut found = Vec::new();
         {
@@ -212,9 +241,6 @@ pub(crate) async fn at_the_end(
                 continue;
             };
             known_keys.insert((*account, key.key.clone()));
-            for request in &key.variants {
-                known_tags.insert((*account, request.tag.clone()));
-            }
             found.extend(windows_that_overlap(&key, retention));
             for (variant, _, stored) in key.answers() {
                 // A level leaves no event, and neither does a repetition that changes nothing.
@@ -242,37 +268,21 @@ pub(crate) async fn at_the_end(
             history.violate("G3", format!("{request} used the key {key} of {account}"));
         }
     }
-    tags(pool, history, &known_tags).await?;
+    {
+        let mut session = pool.acquire().await?;
+        rows::are_what_was_asked_for(&mut session, history, accounts, None).await?;
+        rows::are_there(&mut session, history, accounts).await?;
+        if !profile.expires() {
+            let now = Utc::now();
+            records::are_what_was_answered(&mut session, history, accounts, None, now).await?;
+        }
+    }
     // A clock that is wrong gives ids that are out of order, so no event is known to be the newest.
     if profile.clock_offset.is_none() {
         objects::newest_events(pool, history).await?;
     }
     objects::levels(pool, history, accounts).await?;
     stock(pool, history).await
-}
-
-/// Every object's tag is one of its own account's.
-async fn tags(
-    pool: &PgPool,
-    history: &History,
-    known: &HashSet<(Uuid, String)>,
-) -> Result<(), sqlx::Error> {
-    let query = "SELECT account_id, metadata ->> 'torture' FROM charges WHERE metadata ? 'torture'
-                 UNION ALL
-                 SELECT account_id, metadata ->> 'torture' FROM orders WHERE metadata ? 'torture'
-                 UNION ALL
-                 SELECT account_id, metadata ->> 'torture' FROM refunds WHERE metadata ? 'torture'
-                 UNION ALL
-                 SELECT account_id, metadata ->> 'torture' FROM checkouts WHERE metadata ? 'torture'";
-    for row in sqlx::query(query).fetch_all(pool).await? {
-        let (account, tag): (Uuid, String) = (row.get(0), row.get(1));
-        if !known.contains(&(account, tag.clone())) {
-            let what =
-                format!("{account} has an object of the request {tag}, which is not its own");
-            history.violate_about("G6", what, &tag);
-        }
-    }
-    Ok(())
 }
 
 /// What is left of the stocked items is what there was, less what completed checkouts took.
@@ -294,7 +304,7 @@ async fn stock(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
         };
         if left + taken != at_first {
             let what = format!("{account} has {left} of {sku} left, and {taken} were taken");
-            history.violate("G5", what);
+            history.violate_about("G5", what, &sku);
         }
     }
     Ok(())

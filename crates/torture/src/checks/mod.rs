@@ -12,17 +12,23 @@
 //! | G8 | after the last fault everything is back to normal by itself |
 //! | G9 | memory, file descriptors and connections stay bounded |
 //! | check | `charge-once check` finds nothing, once no request is in flight |
+//! | error | every check could be made |
 
 pub(crate) mod database;
 pub(crate) mod evidence;
 mod objects;
 pub(crate) mod processor;
+mod records;
 pub(crate) mod recovery;
+mod rows;
 
 use chrono::TimeDelta;
 use serde_json::Value;
 
-use crate::history::{Attempt, KeyHistory, Stored, TAG, Verdict};
+use crate::{
+    history::{Attempt, KeyHistory, Stored, TAG, Verdict},
+    requests::Expected,
+};
 
 /// `Idempotency-Expires` has whole seconds, so two of them may seem this much closer than they are.
 const ROUNDING: TimeDelta = TimeDelta::seconds(1);
@@ -61,7 +67,26 @@ pub(crate) fn contradiction(
             return Some(("G4", what));
         }
     }
-    None
+    unexpected(history, attempt, stored)
+}
+
+/// Whether the answer is not the only one that the request can have.
+fn unexpected(
+    history: &KeyHistory,
+    attempt: &Attempt,
+    stored: &Stored,
+) -> Option<(&'static str, String)> {
+    let request = history.variants.get(attempt.variant)?;
+    let (rule, status, why) = match request.expected {
+        Expected::Any => return None,
+        Expected::Refused => ("G3", 400, "can't be understood"),
+        Expected::Missing => ("G6", 404, "is about another account's object"),
+    };
+    let tag = &request.tag;
+    (stored.status != status).then(|| {
+        let what = format!("the request {tag} {why}, and is answered with");
+        (rule, format!("{what} {} {}", stored.status, stored.body))
+    })
 }
 
 /// Whether the answer shows an object that another request asked for.

@@ -10,35 +10,41 @@ use uuid::Uuid;
 use crate::{
     history::{History, KeyHistory, Request, Verdict, lock},
     ids,
+    requests::Expected,
 };
 
 /// What an object's newest event says of it, and what its row says. Ids differ in their spelling.
 const OBJECTS: [(&str, &str, &str); 4] = [
     (
         "ch",
-        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount_captured',
-                                           object ->> 'amount_refunded'), type, id, account_id
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount',
+                                           object ->> 'amount_captured',
+                                           object ->> 'amount_refunded',
+                                           object ->> 'description'), type, id, account_id
            FROM events WHERE type LIKE 'charge.%'",
-        "SELECT id, concat_ws(' ', status, amount_captured, amount_refunded) FROM charges
-          WHERE status <> 'pending'",
+        "SELECT id, concat_ws(' ', status, amount, amount_captured, amount_refunded, description)
+           FROM charges WHERE status <> 'pending'",
     ),
     (
         "or",
-        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount'),
+                type, id, account_id
            FROM events WHERE type LIKE 'order.%'",
-        "SELECT id, status FROM orders",
+        "SELECT id, concat_ws(' ', status, amount) FROM orders",
     ),
     (
         "re",
-        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount'),
+                type, id, account_id
            FROM events WHERE type LIKE 'refund.%'",
-        "SELECT id, status FROM refunds WHERE status <> 'pending'",
+        "SELECT id, concat_ws(' ', status, amount) FROM refunds WHERE status <> 'pending'",
     ),
     (
         "co",
-        "SELECT object ->> 'id', object ->> 'status', type, id, account_id
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount'),
+                type, id, account_id
            FROM events WHERE type LIKE 'checkout.%'",
-        "SELECT id, status FROM checkouts WHERE status <> 'in_progress'",
+        "SELECT id, concat_ws(' ', status, amount) FROM checkouts WHERE status <> 'in_progress'",
     ),
 ];
 
@@ -167,6 +173,9 @@ impl LevelWrite {
                 return None;
             }
             let request = key.variants.get(attempt.variant)?;
+            if request.expected != Expected::Any {
+                return None;
+            }
             let (_, sku) = request.path.split_once("/inventory/")?;
             let write = Self {
                 quantity: request.quantity()?,

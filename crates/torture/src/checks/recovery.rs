@@ -2,24 +2,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rand::SeedableRng;
+use futures_util::future::join_all;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha12Rng;
-use sqlx::{PgPool, Row};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use uuid::Uuid;
 
 use crate::{
     history::{History, SharedKey, lock},
     load::Load,
+    metrics::Busy,
     nemesis::{self, Sessions},
-    requests::Verb,
+    requests::{SLOW, VISA, Verb},
     world::{OTHER_CONNECTIONS, POOL_CONNECTIONS, WANTED_EVENTS, World},
 };
 
-/// How long everything may take to be back to normal.
+/// How long everything together may take to be back to normal after the last fault.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 
 /// A replica's memory in MiB, of which the program needs about 60.
@@ -35,59 +37,110 @@ const PROBE_LIMIT: Duration = Duration::from_millis(1500);
 /// Charges that are made to measure it.
 const PROBES: u64 = 100;
 
-/// What must be nothing once every request has ended.
+/// Requests that are sent to each replica at once.
+const BURST: usize = POOL_CONNECTIONS;
+
+/// How long a replica may be busy with what it has already answered.
+const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What must be nothing once every request has ended: the names of what is left.
 const LEFTOVERS: [(&str, &str); 6] = [
     (
         "keys in flight",
-        "SELECT count(*) FROM idempotency_keys WHERE status IS NULL",
+        "SELECT key FROM idempotency_keys WHERE status IS NULL",
     ),
-    ("leases", "SELECT count(*) FROM idempotency_leases"),
+    ("leases", "SELECT key FROM idempotency_leases"),
     (
         "unfinished operations",
-        "SELECT count(*) FROM operations WHERE completed_at IS NULL",
+        "SELECT idempotency_key FROM operations WHERE completed_at IS NULL",
     ),
     (
         "pending charges and refunds",
-        "SELECT (SELECT count(*) FROM charges WHERE status = 'pending')
-              + (SELECT count(*) FROM refunds WHERE status = 'pending')",
+        "SELECT 'ch ' || id FROM charges WHERE status = 'pending'
+         UNION ALL
+         SELECT 're ' || id FROM refunds WHERE status = 'pending'",
     ),
     (
         "checkouts in progress",
-        "SELECT count(*) FROM checkouts WHERE status = 'in_progress'",
+        "SELECT idempotency_key FROM checkouts WHERE status = 'in_progress'",
     ),
     (
         "pending deliveries",
-        "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'",
+        "SELECT event.idempotency_key
+           FROM webhook_deliveries AS delivery
+           JOIN events AS event
+             ON event.account_id = delivery.account_id AND event.id = delivery.event_id
+          WHERE delivery.status = 'pending'",
     ),
 ];
 
 /// How many charges are abandoned after the last fault.
 const ABANDONED: u32 = 5;
 
-/// Nothing is left in flight, though no client retries: the replicas alone end what they began.
-///
-/// With a processor, its answers to some charges are lost first, so that there is something to end.
-pub(crate) async fn replicas_end_it(world: &World, load: &Arc<Load>, pool: &PgPool, seed: u64) {
-    let history = &load.history;
-    let mut abandoned = Vec::new();
-    if world.profile.has_processor {
-        let mut random = ChaCha12Rng::seed_from_u64(seed);
-        // For all of them: what others still ask would use up so many.
-        nemesis::set_fault(world, "drop_after", u32::MAX).await;
-        for _ in 0..ABANDONED {
-            abandoned.extend(load.abandon(&mut random).await);
-        }
-        nemesis::reset_faults(world).await;
-        if abandoned.iter().all(|(_, is_answered)| *is_answered) {
-            let what = "the processor's answers were lost, and every charge has an answer";
-            history.violate("G8", what.to_owned());
-        }
-    }
-    nothing_is_left(pool, history, "without a retry").await;
+/// What came of the recovery.
+pub(crate) struct Recovered {
+    /// From the last fault until everything was back to normal.
+    pub(crate) after: Duration,
+    /// The 99th percentile of a charge's time then.
+    pub(crate) probe: Duration,
 }
 
-/// Drives every request without an answer to one, and waits until nothing is in flight.
-pub(crate) async fn everything_ends(load: &Arc<Load>, pool: &PgPool, history: &History, seed: u64) {
+/// Everything is back to normal within [`RECOVERY_LIMIT`] of the last fault, all steps together: replicas
+/// are ready, what they began has ended without a retry, every request has an answer, and no session holds
+/// a lock, and no request a connection. Then charges are fast, and requests at once leave nothing behind.
+pub(crate) async fn recover(
+    world: &World,
+    load: &Arc<Load>,
+    pool: &PgPool,
+    seed: u64,
+) -> Recovered {
+    let history = &load.history;
+    let mut last_fault = Instant::now();
+    if !world.are_ready(last_fault + RECOVERY_LIMIT).await {
+        let what = format!("not every replica is ready {RECOVERY_LIMIT:?} after the last fault");
+        history.violate("G8", what);
+    }
+    nemesis::reset_faults(world).await;
+    if world.profile.has_processor {
+        lose_answers(world, load, seed).await;
+        last_fault = Instant::now();
+    }
+    let until = last_fault + RECOVERY_LIMIT;
+    // No client retries: the replicas alone end what they began.
+    nothing_is_left(pool, history, "in time without a retry", until).await;
+    everything_ends(load, history, seed, until).await;
+    nothing_is_left(pool, history, "in time after retries", until).await;
+    sessions_are_free(world, history, until).await;
+    replicas_are_idle(world, history, "after the last fault", until).await;
+    let after = last_fault.elapsed();
+
+    let probe = probe(load, seed).await;
+    burst(load, seed).await;
+    let settled = Instant::now() + SETTLE_LIMIT;
+    nothing_is_left(pool, history, "after the probe", settled).await;
+    replicas_are_idle(world, history, "after the probe", settled).await;
+    sessions_are_bounded(world, history, 1).await;
+    Recovered { after, probe }
+}
+
+/// The last fault: the processor's answers to some charges are lost, so that there is something to end.
+async fn lose_answers(world: &World, load: &Arc<Load>, seed: u64) {
+    let mut random = ChaCha12Rng::seed_from_u64(seed);
+    let mut abandoned = Vec::new();
+    // For all of them: what others still ask would use up so many.
+    nemesis::set_fault(world, "drop_after", u32::MAX).await;
+    for _ in 0..ABANDONED {
+        abandoned.extend(load.abandon(&mut random).await);
+    }
+    nemesis::reset_faults(world).await;
+    if abandoned.iter().all(|(_, is_answered)| *is_answered) {
+        let what = "the processor's answers were lost, and every charge has an answer";
+        load.history.violate("G8", what.to_owned());
+    }
+}
+
+/// Drives every request without an answer to one.
+async fn everything_ends(load: &Arc<Load>, history: &History, seed: u64, until: Instant) {
     let mut clients = JoinSet::new();
     for (number, key) in (0..).zip(history.keys()) {
         for variant in sent_and_open(&key) {
@@ -98,8 +151,10 @@ pub(crate) async fn everything_ends(load: &Arc<Load>, pool: &PgPool, history: &H
             });
         }
     }
-    let driving = timeout(RECOVERY_LIMIT, clients.join_all());
-    if driving.await.is_err() {
+    // What is late all the same is driven on for a while: the checks at the end compare its answer.
+    let given_up = until.max(Instant::now() + SETTLE_LIMIT);
+    let is_driven = timeout_at(given_up, clients.join_all()).await.is_ok();
+    if !is_driven || Instant::now() > until {
         let keys = history.keys().into_iter();
         history.violate_at(
             "G8",
@@ -107,7 +162,6 @@ pub(crate) async fn everything_ends(load: &Arc<Load>, pool: &PgPool, history: &H
             keys.filter(|key| !sent_and_open(key).is_empty()).collect(),
         );
     }
-    nothing_is_left(pool, history, "after retries").await;
 }
 
 /// The requests of a key that were sent and have no answer. A rival may never have been sent.
@@ -119,17 +173,18 @@ fn sent_and_open(key: &SharedKey) -> Vec<usize> {
 }
 
 /// Waits until none of the leftovers is there.
-async fn nothing_is_left(pool: &PgPool, history: &History, when: &str) {
-    let until = Instant::now() + RECOVERY_LIMIT;
+async fn nothing_is_left(pool: &PgPool, history: &History, when: &str, until: Instant) {
     for (what, query) in LEFTOVERS {
         loop {
-            let counted = sqlx::query_scalar::<_, i64>(query).fetch_one(pool).await;
-            match counted {
+            let counted = format!("SELECT count(*) FROM ({query}) AS leftover");
+            let counted = sqlx::query_scalar::<_, i64>(AssertSqlSafe(counted));
+            match counted.fetch_one(pool).await {
                 Ok(0) => break,
                 _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
                 left => {
-                    let what = format!("{what} {when}, after {RECOVERY_LIMIT:?}: {left:?}");
-                    history.violate("G8", what);
+                    let names = sqlx::query_scalar::<_, String>(query).fetch_all(pool).await;
+                    let what = format!("{what} {when}: {left:?}");
+                    history.violate_of_row("G8", what, &names.unwrap_or_default());
                     break;
                 }
             }
@@ -137,8 +192,8 @@ async fn nothing_is_left(pool: &PgPool, history: &History, when: &str) {
     }
 }
 
-/// Latency, sessions and locks, without faults and without load. Returns the 99th percentile.
-pub(crate) async fn is_back_to_normal(world: &World, load: &Arc<Load>, seed: u64) -> Duration {
+/// Charges one after the other, without faults and without load. Returns the 99th percentile.
+async fn probe(load: &Arc<Load>, seed: u64) -> Duration {
     let history = &load.history;
     let mut random = ChaCha12Rng::seed_from_u64(seed);
     let mut times = Vec::new();
@@ -148,15 +203,13 @@ pub(crate) async fn is_back_to_normal(world: &World, load: &Arc<Load>, seed: u64
             continue;
         };
         request.wait = None;
-        request.body = request.body.replace("tok_slow", "tok_visa");
-        let key = history.add(0, format!("key-{tag}"), request);
+        request.replace_card(SLOW, VISA);
+        let key = history.add(0, format!("key-{tag}"), vec![request]);
         let began = Instant::now();
         let driven = load.drive(&key, 0, &mut random, false);
-        if tokio::time::timeout(RECOVERY_LIMIT, driven).await.is_err() {
-            history.violate(
-                "G8",
-                "a charge without faults and load has no answer".to_owned(),
-            );
+        if timeout(RECOVERY_LIMIT, driven).await.is_err() {
+            let what = "a charge without faults and load has no answer".to_owned();
+            history.violate_at("G8", what, vec![key]);
             break;
         }
         times.push(began.elapsed());
@@ -170,13 +223,61 @@ pub(crate) async fn is_back_to_normal(world: &World, load: &Arc<Load>, seed: u64
             format!("the 99th percentile of a charge is {worst:?}"),
         );
     }
-    sessions_are_free(world, history).await;
     worst
 }
 
-/// No session waits, and there are no more than the pools may have.
-async fn sessions_are_free(world: &World, history: &History) {
-    let until = Instant::now() + RECOVERY_LIMIT;
+/// Requests at every replica at once, as many as its pool has connections: charges, which share
+/// transactions, and levels, which have one each.
+async fn burst(load: &Arc<Load>, seed: u64) {
+    let history = &load.history;
+    let mut random = ChaCha12Rng::seed_from_u64(seed ^ 1);
+    let mut keys = Vec::new();
+    for replica in 0..load.client.replicas() {
+        for number in 0..BURST {
+            let tag = format!("{seed:x}-burst-{replica}-{number}");
+            let verb = match number % 2 {
+                0 => Verb::CreateCharge,
+                _ => Verb::SetInventory,
+            };
+            if let Some(mut request) = verb.request(&mut random, &tag, None) {
+                request.replace_card(SLOW, VISA);
+                let key = history.add(number / 2 % load.accounts.len(), tag, vec![request]);
+                keys.push((replica, key));
+            }
+        }
+    }
+    let driving = keys.iter().map(|(replica, key)| {
+        let mut random = ChaCha12Rng::seed_from_u64(random.random());
+        async move { load.drive_at(*replica, key, &mut random).await }
+    });
+    if timeout(RECOVERY_LIMIT, join_all(driving)).await.is_err() {
+        let what = "of requests at once without faults, not every one has an answer".to_owned();
+        let keys = keys.into_iter().map(|(_, key)| key);
+        let open = keys.filter(|key| !lock(key).open_variants().is_empty());
+        history.violate_at("G8", what, open.collect());
+    }
+}
+
+/// No replica works on a key or has a connection of its pool in use.
+async fn replicas_are_idle(world: &World, history: &History, when: &str, until: Instant) {
+    for replica in &world.replicas {
+        loop {
+            // One look can meet a request for `/readyz`, or a worker.
+            match Busy::read(replica.metrics).await {
+                Ok(busy) if busy.is_nothing() => break,
+                _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
+                busy => {
+                    let name = &replica.process.name;
+                    history.violate("G8", format!("{name} is not idle {when}: {busy:?}"));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// No session waits, and none idles inside a transaction.
+async fn sessions_are_free(world: &World, history: &History, until: Instant) {
     loop {
         // One look can meet the sweep at its work.
         match nemesis::sessions(world).await {
@@ -189,13 +290,12 @@ async fn sessions_are_free(world: &World, history: &History) {
             sessions => {
                 history.violate(
                     "G8",
-                    format!("sessions after {RECOVERY_LIMIT:?}: {sessions:?}"),
+                    format!("sessions {RECOVERY_LIMIT:?} after the last fault: {sessions:?}"),
                 );
                 break;
             }
         }
     }
-    sessions_are_bounded(world, history, 1).await;
 }
 
 /// The replicas have no more sessions than their pools may have.
@@ -254,7 +354,8 @@ pub(crate) async fn deliveries(
     if bad > 0 {
         history.violate("G7", format!("{bad} deliveries had no valid signature"));
     }
-    let query = "SELECT event.account_id, event.id, event.type, delivery.status
+    let query = "SELECT event.account_id, event.id, event.type, delivery.status,
+                        event.idempotency_key
                    FROM events AS event
                    LEFT JOIN webhook_deliveries AS delivery
                      ON delivery.account_id = event.account_id AND delivery.event_id = event.id
@@ -271,7 +372,7 @@ pub(crate) async fn deliveries(
             Some("succeeded") if received => {}
             status => {
                 let what = format!("{kind} {event} is {status:?}, received: {received}");
-                history.violate("G7", what);
+                history.violate_about("G7", what, row.get(4));
             }
         }
     }

@@ -1,0 +1,285 @@
+//! Charges, refunds, orders and checkouts, beside the requests that asked for them.
+//!
+//! Promise: a row is judged by the request whose tag it carries, and by those that may have changed it.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use crate::{
+    history::{History, KeyHistory, Request, SharedKey, lock},
+    ids,
+    requests::{Expected, Verb, card_of},
+};
+
+/// The rows with a tag that were written since then, or all of them: whose, the tag, the id, and the
+/// columns that a request decides. A charge has none before the processor has answered.
+const ROWS: [(&str, &str); 4] = [
+    (
+        "ch",
+        "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
+                'amount', amount, 'currency', currency, 'customer', customer,
+                'description', description, 'last4', card_last4, 'status', status,
+                'amount_captured', amount_captured)
+           FROM charges
+          WHERE metadata ? 'torture' AND status <> 'pending'
+            AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "re",
+        "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
+                'amount', amount, 'charge', charge_id, 'reason', reason)
+           FROM refunds
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "or",
+        "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
+                'amount', amount, 'currency', currency, 'customer', customer, 'items', items,
+                'client_order_id', client_order_id)
+           FROM orders
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "co",
+        "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
+                'amount', amount, 'currency', currency, 'customer', customer, 'items', items,
+                'source', card_token)
+           FROM checkouts
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+];
+
+/// A row that a request asked for.
+struct Tagged {
+    account: Uuid,
+    tag: String,
+    columns: Value,
+}
+
+/// Every row is what its request asked for, and belongs to the account that asked.
+pub(super) async fn are_what_was_asked_for(
+    snapshot: &mut PgConnection,
+    history: &History,
+    accounts: &[Uuid],
+    since: Option<DateTime<Utc>>,
+) -> Result<(), sqlx::Error> {
+    for (prefix, query) in ROWS {
+        for (id, row) in tagged(snapshot, prefix, query, since).await? {
+            judge(history, accounts, prefix, &id, &row);
+        }
+    }
+    Ok(())
+}
+
+/// Every object that an answer shows is there, and is that of the request that was answered.
+pub(super) async fn are_there(
+    snapshot: &mut PgConnection,
+    history: &History,
+    accounts: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    let mut rows = HashMap::new();
+    for (prefix, query) in ROWS {
+        rows.extend(tagged(snapshot, prefix, query, None).await?);
+    }
+    for key in history.keys() {
+        for what in missing(&lock(&key), accounts, &rows) {
+            history.violate_at("G2", what, vec![SharedKey::clone(&key)]);
+        }
+    }
+    Ok(())
+}
+
+async fn tagged(
+    snapshot: &mut PgConnection,
+    prefix: &'static str,
+    query: &'static str,
+    since: Option<DateTime<Utc>>,
+) -> Result<Vec<(String, Tagged)>, sqlx::Error> {
+    let rows = sqlx::query(query).bind(since).fetch_all(snapshot).await?;
+    let tagged = rows.iter().map(|row| {
+        let tagged = Tagged {
+            account: row.get(0),
+            tag: row.get(1),
+            columns: row.get(3),
+        };
+        (ids::public(prefix, row.get(2)), tagged)
+    });
+    Ok(tagged.collect())
+}
+
+/// What acknowledged requests made and is not there.
+fn missing(key: &KeyHistory, accounts: &[Uuid], rows: &HashMap<String, Tagged>) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (variant, _, stored) in key.answers() {
+        let Some(request) = key.variants.get(variant).filter(|one| one.is_tagged) else {
+            continue;
+        };
+        // A decline names its charge, unless that is one of an order.
+        let shown = match stored.status {
+            402 if request.verb == Verb::CreateCharge => stored.body.pointer("/error/charge"),
+            200..300 => stored.body.get("id"),
+            _ => continue,
+        };
+        let id = shown.and_then(Value::as_str).unwrap_or_default();
+        let account = accounts.get(key.account).copied().unwrap_or_default();
+        let is_there = rows
+            .get(id)
+            .is_some_and(|row| row.account == account && row.tag == request.tag);
+        if !is_there {
+            let (execution, tag) = (&stored.execution, &request.tag);
+            missing.push(format!(
+                "{execution} acknowledged {id} of the request {tag}, and it is not there"
+            ));
+        }
+    }
+    missing
+}
+
+fn judge(history: &History, accounts: &[Uuid], prefix: &str, id: &str, row: &Tagged) {
+    let Tagged { account, tag, .. } = row;
+    let request = history.request_of(tag).filter(|(key, _)| {
+        let number = lock(key).account;
+        accounts.get(number) == Some(account)
+    });
+    let Some((key, request)) = request else {
+        let what = format!("{id} of {account} is of the request {tag}, which is not its own");
+        history.violate_about("G6", what, tag);
+        return;
+    };
+    let keys = history.keys_about([&*request.tag, id]);
+    let Some(wanted) = wanted(prefix, &request, id, &keys) else {
+        let what = format!("{id} exists, which the request {tag} did not ask for");
+        history.violate_at("G3", what, vec![key]);
+        return;
+    };
+    for (column, allowed) in wanted {
+        let is = row.columns.get(column).unwrap_or(&Value::Null);
+        let is = match column {
+            "charge" => &charge_id(is),
+            _ => is,
+        };
+        if !allowed.contains(is) {
+            let allowed = Value::from(allowed);
+            let what =
+                format!("{id} has the {column} {is}, and was asked to have one of {allowed}");
+            history.violate_at("G3", what, keys.clone());
+        }
+    }
+}
+
+/// A charge's id, as clients see it.
+fn charge_id(id: &Value) -> Value {
+    let id = id.as_str().and_then(|id| Uuid::parse_str(id).ok());
+    id.map_or(Value::Null, |id| ids::public("ch", id).into())
+}
+
+/// What each column of the row may be. `None`: the request asks for no such row.
+fn wanted(
+    prefix: &str,
+    request: &Request,
+    id: &str,
+    keys: &[SharedKey],
+) -> Option<Vec<(&'static str, Vec<Value>)>> {
+    if request.expected != Expected::Any {
+        return None;
+    }
+    let asked = |name: &str| request.parameters.get(name).cloned().unwrap_or(Value::Null);
+    let same = |name: &'static str| (name, vec![asked(name)]);
+    let amount = || {
+        let items = request.parameters.get("items").and_then(Value::as_array);
+        let sum: i64 = items.into_iter().flatten().map(total).sum();
+        ("amount", vec![json!(sum)])
+    };
+    let items = || ("items", vec![lines(&asked("items"))]);
+    let (currency, customer) = (same("currency"), same("customer"));
+    match (prefix, request.verb) {
+        ("ch", Verb::CreateCharge) => {
+            let mut all = vec![same("amount"), currency, customer];
+            all.extend(money_and_texts(request, id, keys));
+            Some(all)
+        }
+        ("re", Verb::CreateRefund) => Some(vec![same("amount"), same("charge"), same("reason")]),
+        ("or", Verb::CreateOrder | Verb::CreateCheckout) => {
+            let natural = same("client_order_id");
+            Some(vec![amount(), currency, customer, items(), natural])
+        }
+        ("co", Verb::CreateCheckout) => {
+            Some(vec![amount(), currency, customer, items(), same("source")])
+        }
+        (_, _) => None,
+    }
+}
+
+/// What the card decides of a charge, and what captures and updates may have made of it since.
+fn money_and_texts(
+    request: &Request,
+    id: &str,
+    keys: &[SharedKey],
+) -> Vec<(&'static str, Vec<Value>)> {
+    let asked = |name: &str| request.parameters.get(name).cloned().unwrap_or(Value::Null);
+    let Some(card) = card_of(&request.parameters) else {
+        return Vec::new();
+    };
+    let status = if card.is_declined {
+        "failed"
+    } else {
+        "succeeded"
+    };
+    let is_authorized_only = asked("capture") == false;
+    let mut captured = match card.is_declined || is_authorized_only {
+        true => vec![json!(0)],
+        false => vec![asked("amount")],
+    };
+    let mut described = vec![asked("description")];
+    for key in keys {
+        for change in &lock(key).variants {
+            if change.about.as_deref() != Some(id) || change.expected != Expected::Any {
+                continue;
+            }
+            let parameter = |name: &str| change.parameters.get(name).cloned();
+            match change.verb {
+                Verb::CaptureCharge if is_authorized_only => {
+                    captured.push(parameter("amount").unwrap_or_else(|| asked("amount")));
+                }
+                Verb::UpdateCharge => described.extend(parameter("description")),
+                Verb::CreateCharge
+                | Verb::CaptureCharge
+                | Verb::CreateRefund
+                | Verb::UpdateRefund
+                | Verb::CreateOrder
+                | Verb::UpdateOrder
+                | Verb::PayOrder
+                | Verb::CancelOrder
+                | Verb::CreateCheckout
+                | Verb::SetInventory => {}
+            }
+        }
+    }
+    vec![
+        ("status", vec![status.into()]),
+        ("last4", vec![card.last4.into()]),
+        ("amount_captured", captured),
+        ("description", described),
+    ]
+}
+
+/// What a line of an order costs.
+fn total(item: &Value) -> i64 {
+    let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
+    number("quantity") * number("unit_amount")
+}
+
+/// The lines of an order as the column holds them.
+fn lines(items: &Value) -> Value {
+    let items = items.as_array().into_iter().flatten().map(|item| {
+        json!({
+            "amount": total(item), "description": null, "quantity": item.get("quantity"),
+            "sku": item.get("sku"), "unit_amount": item.get("unit_amount"),
+        })
+    });
+    items.collect()
+}
