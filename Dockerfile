@@ -6,10 +6,10 @@
 # It takes BuildKit, which Docker 23 and later use anyway (before: DOCKER_BUILDKIT=1). Downloaded crates
 # stay in its cache, for the layers that a change of Cargo.lock makes anew.
 
-FROM rust:1-bookworm AS build
+FROM rust:1.95.0-bookworm AS build
 WORKDIR /build
 
-# The compiler that every check runs with, whatever the base image has.
+# It names the compiler that every check runs with, which is the base image's.
 COPY rust-toolchain.toml ./
 
 # Queries are checked against .sqlx/, so the build needs no database.

@@ -24,7 +24,9 @@ def main() -> None:
 
     deployment = documents["Deployment", "charge-once"]
     job = documents["Job", "charge-once-migrate"]
-    for workload in (deployment, job):
+    daily = documents["CronJob", "charge-once-check"]
+    check = daily["spec"]["jobTemplate"]
+    for workload in (deployment, job, check):
         safe(workload["spec"]["template"]["spec"], variables)
 
     spec = deployment["spec"]
@@ -34,14 +36,15 @@ def main() -> None:
     assert spec["replicas"] >= 2
     assert container["args"] == ["serve"]
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate"]
-    # What selects the replicas must not select the Job's pod.
+    # What selects the replicas must not select the Jobs' pods.
     budget = documents["PodDisruptionBudget", "charge-once"]["spec"]
     service = documents["Service", "charge-once"]["spec"]
     for selector in (spec["selector"]["matchLabels"], budget["selector"]["matchLabels"],
                      service["selector"]):
         assert selector.items() <= labels.items(), selector
-        others = job["spec"]["template"]["metadata"]["labels"]
-        assert not selector.items() <= others.items(), selector
+        for other in (job, check):
+            others = other["spec"]["template"]["metadata"]["labels"]
+            assert not selector.items() <= others.items(), selector
     assert budget["minAvailable"] < spec["replicas"]
 
     probes = {probe: container[probe]["httpGet"]["path"]
@@ -58,6 +61,38 @@ def main() -> None:
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     drain = int(environment["DRAIN_TIMEOUT"].removesuffix("s"))
     assert template["spec"]["terminationGracePeriodSeconds"] > pause + drain
+
+    # One role each: what reads can't write, and what writes can't migrate.
+    keys = [database_of(workload) for workload in (deployment, job, check)]
+    assert keys == ["database-url", "migrator-database-url", "reader-database-url"]
+    runs_once_a_day(daily["spec"])
+
+
+def database_of(workload: dict) -> str:
+    """The key of the secret that has the URL of the database."""
+    [container] = workload["spec"]["template"]["spec"]["containers"]
+    [url] = [one for one in container["env"] if one["name"] == "DATABASE_URL"]
+    return url["valueFrom"]["secretKeyRef"]["key"]
+
+
+def runs_once_a_day(daily: dict) -> None:
+    """The check runs before the alert about its absence fires, never beside itself, and ends."""
+    assert re.fullmatch(r"\d+ \d+ \* \* \*", daily["schedule"]), daily["schedule"]
+    assert daily["concurrencyPolicy"] == "Forbid"
+    assert 3600 <= daily["startingDeadlineSeconds"] < 24 * 3600
+    job = daily["jobTemplate"]["spec"]
+    [container] = job["template"]["spec"]["containers"]
+    command, option, limit = container["args"]
+    assert (command, option) == ("check", "--timeout"), container["args"]
+    attempts = 1 + job["backoffLimit"]
+    assert job["activeDeadlineSeconds"] > attempts * int(limit.removesuffix("m")) * 60
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert environment["MIGRATE_ON_START"] == "false", "its role may not migrate"
+    # What does not hold is told at once, and not looked at again.
+    [rule] = job["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob" and rule["onExitCodes"]["values"] == [1]
+    assert rule["onExitCodes"]["containerName"] == container["name"]
+    assert job["template"]["spec"]["restartPolicy"] == "Never", "a policy on exit codes takes it"
 
 
 def safe(pod: dict, variables: set) -> None:

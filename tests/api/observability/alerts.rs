@@ -177,7 +177,10 @@ async fn the_database_is_away(trouble: &mut Trouble) {
     assert_eq!(server.client.charge("key-1").await.status, 201);
     eventually("it sweeps", || async {
         let scrape = Scrape::of(&scraper).await;
-        scrape.value("charge_once_sweep_last_success_timestamp_seconds") > 0.0
+        let part = "{part=\"old_rows\"}";
+        scrape.value(&format!(
+            "charge_once_sweep_last_success_timestamp_seconds{part}"
+        )) > 0.0
     })
     .await;
     proxy.inject(NetworkFault::Cut);

@@ -1,7 +1,8 @@
 //! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows something.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
+use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -112,8 +113,43 @@ impl Shop {
     }
 }
 
-/// Every query of the dashboard, with the title of its panel, as Grafana would send it.
-fn queries() -> Vec<(String, String)> {
+/// A query of the dashboard.
+struct Query {
+    /// The title of its panel.
+    title: String,
+    /// As Grafana would send it.
+    expression: String,
+    /// What Grafana writes beside each series.
+    legend: String,
+}
+
+impl Query {
+    /// What is shown where there is nothing would hide that a name is wrong. No alert has to fire.
+    fn without_fallback(&self) -> &str {
+        match self.expression.strip_suffix(" or vector(0)") {
+            Some(data) if !data.contains("ALERTS") => data,
+            _ => &self.expression,
+        }
+    }
+
+    /// Whether the legend tells each series from the others, and names what the series has.
+    fn tells_apart(&self, series: &[Value]) -> bool {
+        let label = Regex::new(r"\{\{(\w+)\}\}").unwrap();
+        let legends = series.iter().map(|one| {
+            let value =
+                |name: &regex::Captures| one["metric"][&name[1]].as_str().map(str::to_owned);
+            let values: Vec<_> = label
+                .captures_iter(&self.legend)
+                .map(|name| value(&name))
+                .collect();
+            (!values.contains(&None)).then_some(values)
+        });
+        let legends: Option<BTreeSet<_>> = legends.collect();
+        legends.is_some_and(|told| told.len() == series.len())
+    }
+}
+
+fn queries() -> Vec<Query> {
     let dashboard: Value =
         serde_json::from_str(&read("ops/grafana/dashboards/charge-once.json")).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -130,15 +166,14 @@ fn queries() -> Vec<(String, String)> {
                 .replace("$__rate_interval", "10s")
                 .replace("$job", JOB)
                 .replace("$instance", ".*");
-            // What is shown where there is nothing would hide that a name is wrong. No alert has to fire.
-            let expression = match expression.strip_suffix(" or vector(0)") {
-                Some(data) if !data.contains("ALERTS") => data.to_owned(),
-                _ => expression,
-            };
             // A group of a regular expression, and no variable.
             let rest = expression.replace("${1}", "");
             assert!(!rest.contains('$'), "{title}: {expression}");
-            queries.push((title.clone(), expression));
+            queries.push(Query {
+                title: title.clone(),
+                expression,
+                legend: text(&target["legendFormat"]),
+            });
         }
     }
     assert!(queries.len() >= 40, "{}", queries.len());
@@ -149,7 +184,11 @@ fn queries() -> Vec<(String, String)> {
 async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_load() {
     let shop = Shop::open().await;
     let prometheus = Prometheus::start(&[shop.job()], str::to_owned).await;
-    let mut wanted = queries();
+    let queries = queries();
+    let mut wanted: Vec<_> = queries
+        .iter()
+        .map(|query| (query.title.clone(), query.without_fallback().to_owned()))
+        .collect();
     let rules = prometheus.rules().await;
     for rule in rules.iter().filter(|rule| rule["type"] == "recording") {
         let name = rule["name"].as_str().unwrap();
@@ -174,6 +213,14 @@ async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_loa
         () = everything_has_data => {}
     }
 
+    for query in &queries {
+        let series = prometheus.query(&query.expression).await;
+        let (title, expression) = (&query.title, &query.expression);
+        assert!(
+            query.tells_apart(&series),
+            "{title}: {expression}: {series:?}"
+        );
+    }
     // Each of the two is told apart.
     let replicas = prometheus.query("charge_once_info").await;
     assert_eq!(replicas.len(), 2);

@@ -11,19 +11,24 @@ use std::{
 
 use charge_once::config::VARIABLES;
 use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row, postgres::PgRow};
 
 use crate::support::{
     accounts::api_key_of,
     documents::{blocks, prose, read},
-    harness::{ServerProcess, TestDatabase, another_charge},
+    harness::{ServerProcess, TestDatabase, another_charge, eventually},
     processor::Processor,
     program::{printed_by, scratch},
     prometheus::{Job, Prometheus, alerts, within},
+    roles::{apply_roles, as_role},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, quick_but},
 };
 
 const RUNBOOK: &str = "docs/runbook.md";
+
+/// What a statement names that does more than to look.
+const ENDS_A_SESSION: &str = "pg_terminate_backend";
 
 /// The title and the text of each section.
 fn sections(document: &str) -> Vec<(String, String)> {
@@ -125,12 +130,17 @@ impl Night {
             replicas: vec![scraper.address],
         };
         let prometheus = Prometheus::start(&[job], str::to_owned).await;
-        within(Duration::from_secs(30), || async {
-            let rate = "rate(charge_once_http_requests_total{status=\"503\"}[5m])";
-            let is_seen = prometheus.has_data(rate).await;
-            (!is_seen).then(|| "Prometheus has no rate yet".to_owned())
-        })
-        .await;
+        // A rate needs two scrapes. The server reads the result of the check every ten seconds.
+        for query in [
+            "rate(charge_once_http_requests_total{status=\"503\"}[5m])",
+            "charge_once_check_last_run_timestamp_seconds",
+        ] {
+            within(Duration::from_secs(60), || async {
+                let is_seen = prometheus.has_data(query).await;
+                (!is_seen).then(|| format!("Prometheus has no {query} yet"))
+            })
+            .await;
+        }
         Self {
             operation: operation.fetch_one(&database.pool).await.unwrap(),
             endpoint: endpoint.id,
@@ -171,7 +181,12 @@ impl Night {
         let output = output.await.unwrap();
         let told = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy);
         assert!(output.status.success(), "{typed}{}", told.concat());
-        assert!(!output.stdout.is_empty(), "{typed} tells nothing");
+        // A query that finds nothing prints an empty line. Only one that asks for what is above zero may.
+        let found = match typed.contains("> 0") {
+            true => &*output.stdout,
+            false => output.stdout.trim_ascii(),
+        };
+        assert!(!found.is_empty(), "{typed} tells nothing");
     }
 }
 
@@ -179,7 +194,10 @@ impl Night {
 async fn the_commands_of_the_runbook_run() {
     let folder = scratch();
     let night = Night::begin(folder.path()).await;
-    let (mut commands, mut statements) = (0, 0);
+    apply_roles(&night.database.url, &[]);
+    let reader = as_role(&night.database.url, "charge_once_reader");
+    let mut reader = PgConnection::connect(&reader).await.unwrap();
+    let (mut commands, mut statements, mut looks) = (0, 0, 0);
     for (title, text) in sections(&read(RUNBOOK)) {
         for (language, shown) in blocks(&text) {
             let typed = night.typed(&shown);
@@ -192,19 +210,120 @@ async fn the_commands_of_the_runbook_run() {
                     }
                 }
                 "sql" => {
-                    let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(typed.clone()));
-                    let found = statement.fetch_all(&night.database.pool).await;
+                    let statement = || sqlx::raw_sql(AssertSqlSafe(typed.clone()));
+                    let found = statement().fetch_all(&night.database.pool).await;
                     assert!(found.is_ok(), "{title}: {typed}{found:?}");
                     statements += 1;
+                    // The role that looks may end no session. The test below has one to end.
+                    if !typed.contains(ENDS_A_SESSION) {
+                        let found = statement().fetch_all(&mut reader).await;
+                        assert!(found.is_ok(), "{title}, as the reader: {typed}{found:?}");
+                        looks += 1;
+                    }
                 }
                 other => panic!("{title}: nothing tries a block of {other:?}"),
             }
         }
     }
     assert!(
-        commands >= 25 && statements >= 10,
-        "{commands}, {statements}"
+        commands >= 25 && statements >= 10 && looks + 1 == statements,
+        "{commands}, {statements}, {looks}"
     );
     let resolved = "SELECT count(*) FROM manual_resolutions";
     assert_eq!(night.database.count(resolved).await, 1);
+}
+
+/// The statements that a section shows.
+fn statements_of(title: &str) -> Vec<String> {
+    let mut sections = sections(&read(RUNBOOK)).into_iter();
+    let (_, text) = sections.find(|(found, _)| found == title).unwrap();
+    let statements = blocks(&text)
+        .into_iter()
+        .filter(|(language, _)| language == "sql");
+    statements.map(|(_, statement)| statement).collect()
+}
+
+/// What a role sees by a statement.
+async fn seen_by(role: &PgPool, statement: &str) -> Result<Vec<PgRow>, sqlx::Error> {
+    let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+    statement.fetch_all(role).await
+}
+
+/// A session, and the process of PostgreSQL that it is.
+async fn session(url: &str) -> (PgConnection, i32) {
+    let mut session = PgConnection::connect(url).await.unwrap();
+    let pid = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut session)
+        .await
+        .unwrap();
+    (session, pid)
+}
+
+#[tokio::test]
+async fn the_reader_sees_who_holds_a_lock_and_another_role_ends_its_session() {
+    let database = TestDatabase::create().await;
+    apply_roles(&database.url, &[]);
+    // As the runbook says: it may look, and end sessions of roles that are no superusers.
+    let on_call = "CREATE ROLE on_call LOGIN IN ROLE charge_once_reader, pg_signal_backend";
+    sqlx::raw_sql(on_call)
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let pool_of = |role: &str| PgPool::connect_lazy(&as_role(&database.url, role)).unwrap();
+    let [reader, blind, on_call] =
+        ["charge_once_reader", "charge_once_sweeper", "on_call"].map(pool_of);
+
+    let server = as_role(&database.url, "charge_once_app");
+    let lock = "SELECT FROM accounts FOR UPDATE";
+    let (mut holder, holds) = session(&server).await;
+    for statement in ["BEGIN", lock] {
+        sqlx::raw_sql(statement).execute(&mut holder).await.unwrap();
+    }
+    let (mut waiter, waits) = session(&server).await;
+    let waiting = tokio::spawn(async move { sqlx::query(lock).execute(&mut waiter).await });
+
+    let of_locks = statements_of("ChargeOnceLockTimeouts");
+    let [who_waits, end] = &*of_locks else {
+        panic!("{of_locks:?}");
+    };
+    eventually("the second session waits for the first", || async {
+        !seen_by(&reader, who_waits).await.unwrap().is_empty()
+    })
+    .await;
+    let rows = seen_by(&reader, who_waits).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    let pids: (i32, i32) = (row.get("pid"), row.get("blocked_by"));
+    assert_eq!(pids, (waits, holds));
+    let blocker: (&str, &str) = (row.get("state"), row.get("last_statement"));
+    assert_eq!(blocker, ("idle in transaction", lock));
+    for title in ["ChargeOnceSlow", "ChargeOncePoolTimeouts"] {
+        let rows = seen_by(&reader, &statements_of(title)[0]).await.unwrap();
+        let states: Vec<Option<&str>> = rows.iter().map(|row| row.get("state")).collect();
+        assert!(states.contains(&Some("idle in transaction")), "{title}");
+        assert!(!states.contains(&None), "{title}: {states:?}");
+    }
+
+    // Five minutes later.
+    let end_now = end.replace("interval '5 minutes'", "interval '0 seconds'");
+    assert_ne!(*end, end_now);
+    assert!(end_now.contains(ENDS_A_SESSION));
+    // To the blind, there is nothing to end.
+    let rows = seen_by(&blind, who_waits).await.unwrap();
+    assert_eq!(rows[0].get::<Option<&str>, _>("state"), None);
+    assert!(seen_by(&blind, &end_now).await.unwrap().is_empty());
+    // Who only looks ends nothing.
+    let refused = seen_by(&reader, &end_now).await.unwrap_err();
+    let refused = refused.into_database_error().unwrap();
+    assert_eq!(refused.code().as_deref(), Some("42501"), "{refused}");
+
+    let ended = seen_by(&on_call, &end_now).await.unwrap();
+    let ended: Vec<(i32, bool)> = ended
+        .iter()
+        .map(|row| (row.get("pid"), row.get(ENDS_A_SESSION)))
+        .collect();
+    assert_eq!(ended, [(holds, true)]);
+    waiting.await.unwrap().unwrap();
+    let gone = sqlx::raw_sql("SELECT 1").execute(&mut holder).await;
+    assert!(gone.is_err(), "the session that held the lock lives");
 }
