@@ -9,6 +9,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -221,7 +222,26 @@ fn append_to(log: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("{} can't be written", log.display()))
 }
 
-/// A local port that is free now.
-pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+/// Below the ports that the kernel gives to connections: 32768 and more on Linux.
+const LASTING_PORT_END: u16 = 32_000;
+
+/// A free local address for a process that dies and comes back to it. Each call returns another one.
+///
+/// While the process is dead, nothing else takes its port. The kernel gives the ports above to the hundreds of
+/// connections of a run, and even to one that is to reach the dead process: it would then connect to itself.
+pub(crate) fn lasting_address() -> anyhow::Result<SocketAddr> {
+    static NEXT_OFFSET: AtomicU16 = AtomicU16::new(0);
+    // Two checkers at the same time begin at different ports.
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000)?;
+    loop {
+        let port = first + NEXT_OFFSET.fetch_add(1, Ordering::Relaxed);
+        anyhow::ensure!(
+            port < LASTING_PORT_END,
+            "no local port below {LASTING_PORT_END} is free"
+        );
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
     cluster::{Cluster, DATABASE, PROCESSOR_DATABASE},
     profile::Profile,
     proxy::{NetworkFault, Proxy, Target},
-    replica::{Launch, Process, free_address},
+    replica::{Launch, Process, lasting_address},
     requests::{INITIAL_STOCK, SCARCE, SOLD_OUT, STOCKED},
     webhooks::Received,
 };
@@ -203,7 +203,7 @@ async fn start_processor(
     database_url: String,
     logs: &Path,
 ) -> anyhow::Result<Process> {
-    let address = free_address()?;
+    let address = lasting_address()?;
     let launch = Launch {
         program: program.to_owned(),
         arguments: vec!["processor".to_owned()],
@@ -230,7 +230,7 @@ async fn start_replica(
         Some(address) => Some((Proxy::start(Target::Tcp(address)).await?, address)),
         None => None,
     };
-    let (address, metrics) = (free_address()?, free_address()?);
+    let (address, metrics) = (lasting_address()?, lasting_address()?);
     let url = format!(
         "postgres://{DATABASE}@{}/{DATABASE}?sslmode=disable",
         database.address

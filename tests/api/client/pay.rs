@@ -8,6 +8,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::support::{
+    addresses::RefusedAddress,
     harness::{PATIENT, TestServer, eventually, one_charge_and_its_record},
     http_proxy::{Act, HttpProxy},
     pause_point::{PausePoint, Stage},
@@ -205,9 +206,8 @@ async fn nothing_new_is_charged_past_what_needs_a_person_or_is_unknown() {
 
 #[tokio::test]
 async fn after_refused_connections_only_it_says_that_nothing_was_sent() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", closed.local_addr().unwrap());
-    drop(closed);
+    let refused = RefusedAddress::reserve();
+    let url = refused.url();
     let folder = TempDir::new().unwrap();
     let arguments = [
         "--amount",

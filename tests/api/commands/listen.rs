@@ -11,8 +11,9 @@ use serde_json::json;
 use sqlx::Row;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{closed_url, command, run, url_of};
+use super::{command, run, url_of};
 use crate::support::{
+    addresses::{RefusedAddress, lasting_address},
     harness::{PATIENCE, ServerProcess, TestDatabase, TestServer, eventually},
     program::{exit_code, signal},
     webhook_receiver::Receiver,
@@ -208,7 +209,8 @@ async fn only_events_of_the_types_that_were_named_are_forwarded() {
 #[tokio::test]
 async fn a_receiver_that_is_down_is_told_and_the_next_event_is_forwarded_all_the_same() {
     let server = TestServer::start().await;
-    let listener = Listener::start(&url_of(&server), &closed_url(), &[]).await;
+    let away = RefusedAddress::reserve();
+    let listener = Listener::start(&url_of(&server), &away.url(), &[]).await;
     for key in ["key-1", "key-2"] {
         server.client.charge(key).await;
         let (event_type, _, answer) = listener.next().await;
@@ -221,8 +223,9 @@ async fn a_receiver_that_is_down_is_told_and_the_next_event_is_forwarded_all_the
 #[tokio::test]
 async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice() {
     let database = TestDatabase::create().await;
-    let first = ServerProcess::start(&database, &[]);
-    let address = first.client.address.to_string();
+    let address = lasting_address();
+    let there = [("BIND_ADDRESS", address.as_str())];
+    let first = ServerProcess::start(&database, &there);
     let other = ServerProcess::start(&database, &[]);
     let mut receiver = Receiver::start().await;
     let listener = Listener::start(&format!("http://{address}"), &receiver.url(), &[]).await;
@@ -234,7 +237,7 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     // What happens meanwhile, through another replica.
     other.client.charge("key-2").await;
     other.client.charge("key-3").await;
-    let again = ServerProcess::start(&database, &[("BIND_ADDRESS", &address)]);
+    let again = ServerProcess::start(&database, &there);
     seen.extend(received(&mut receiver, 2).await);
     assert!(next(&listener.complaints).await.contains("answers again"));
     again.client.charge("key-4").await;

@@ -6,9 +6,8 @@ mod retry;
 mod seed;
 mod trigger;
 
-use std::net::TcpListener;
-
 use crate::support::{
+    addresses::RefusedAddress,
     harness::TestServer,
     program::{Run, client as command, run_to_end},
 };
@@ -19,12 +18,6 @@ async fn run(url: &str, arguments: &[&str]) -> Run {
 
 fn url_of(server: &TestServer) -> String {
     format!("http://{}", server.client.address)
-}
-
-/// An address at which nothing listens.
-fn closed_url() -> String {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", closed.local_addr().unwrap())
 }
 
 /// Every command that needs nothing but a service and an API key.
@@ -59,7 +52,8 @@ async fn a_missing_or_wrong_api_key_ends_a_client_and_names_the_variable() {
 
 #[tokio::test]
 async fn a_client_without_a_service_says_where_it_looked_and_how_to_change_that() {
-    let url = closed_url();
+    let away = RefusedAddress::reserve();
+    let url = away.url();
     let mut runs = tokio::task::JoinSet::new();
     for arguments in CLIENTS {
         runs.spawn(run_to_end(command(&url, arguments)));

@@ -18,6 +18,7 @@ use tokio::{net::TcpStream, task::JoinSet, time::interval};
 use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::support::{
+    addresses::lasting_address,
     checkouts::{checkout, stock},
     documents::{prose, read},
     harness::{
@@ -431,15 +432,6 @@ async fn every_replica_is_dead(trouble: &mut Trouble) {
 
 const RESTARTING: &str = "charge-once-restarting";
 
-/// A free address whose port is below those that outgoing connections get: while a replica is dead, none of
-/// them takes it.
-fn address_to_come_back_to() -> String {
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    let mut addresses = (first..32_000).map(|port| format!("127.0.0.1:{port}"));
-    let is_free = |address: &String| std::net::TcpListener::bind(address).is_ok();
-    addresses.find(is_free).unwrap()
-}
-
 /// A replica that is killed as soon as Prometheus has seen it, and started again at the same address.
 async fn restart_again_and_again(
     prometheus: &Prometheus,
@@ -495,7 +487,7 @@ async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fau
     file_descriptors_run_out(&mut trouble).await;
     every_replica_is_dead(&mut trouble).await;
     let database = TestDatabase::create().await;
-    let address = address_to_come_back_to();
+    let address = lasting_address();
     let (replica, scraper) = ServerProcess::start_with_metrics(&address, &database, MODEST);
     trouble.at(RESTARTING, &[&scraper], &["ChargeOnceRestarting"]);
 

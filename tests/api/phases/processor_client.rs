@@ -21,7 +21,10 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::support::processor::{Processor, authorize, capture, refund};
+use crate::support::{
+    addresses::RefusedAddress,
+    processor::{Processor, authorize, capture, refund},
+};
 
 /// Long enough for a loaded machine.
 const AMPLE: Duration = Duration::from_secs(20);
@@ -121,12 +124,6 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A port without a listener: it was just given back.
-async fn refused_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
-
 fn in_time() -> DateTime<Utc> {
     Utc::now() + Duration::from_secs(3600)
 }
@@ -139,15 +136,19 @@ async fn execute(address: SocketAddr, key: Uuid, time_limit: Duration) -> Instru
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_certainly_not_executed_but_answers_no_question() {
-    let address = refused_port().await;
+async fn a_refused_connection_is_tried_again_and_certainly_not_executed_but_answers_no_question() {
+    let refused = RefusedAddress::reserve();
     let key = Uuid::now_v7();
-    let asked = execute(address, key, AMPLE).await;
+    let began = Instant::now();
+    let asked = execute(refused.address(), key, AMPLE).await;
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
         "{asked:?}"
     );
-    let asked = client(address, AMPLE).look_up(key).await;
+    // Two pauses of at least 50 ms lie between three attempts.
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(100), "{took:?}");
+    let asked = client(refused.address(), AMPLE).look_up(key).await;
     assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
 }
 
@@ -201,23 +202,6 @@ async fn a_tls_handshake_that_fails_is_certainly_not_executed() {
     assert!(
         matches!(asked, InstructionOutcome::NotExecuted(_)),
         "{asked:?}"
-    );
-}
-
-#[tokio::test]
-async fn a_connection_is_tried_again_while_nothing_was_sent() {
-    // Free, then taken as soon as the first attempt has been refused: the pauses are longer.
-    let address = refused_port().await;
-    let key = Uuid::now_v7();
-    let asking = tokio::spawn(async move { execute(address, key, AMPLE).await });
-    let done = json!({"key": key, "status": "done"}).to_string();
-    let listener = TcpListener::bind(address).await.unwrap();
-    let (mut stream, _) = listener.accept().await.unwrap();
-    read_request(&mut stream).await;
-    stream.write_all(&reply("200 OK", &done)).await.unwrap();
-    assert_eq!(
-        asking.await.unwrap(),
-        InstructionOutcome::Answered(Answer::Done)
     );
 }
 
@@ -399,8 +383,8 @@ async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nob
 
 #[tokio::test]
 async fn what_is_said_for_the_log_holds_no_password_and_no_card() {
-    let address = refused_port().await;
-    let processor = HttpProcessor::new(&format!("http://shop:hunter2@{address}"), AMPLE).unwrap();
+    let refused = RefusedAddress::reserve();
+    let processor = HttpProcessor::new(&format!("http://shop:hunter2@{refused}"), AMPLE).unwrap();
     let asked = processor
         .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
         .await;

@@ -12,15 +12,10 @@ use charge_once::config::VARIABLES;
 use nix::sys::signal::Signal;
 
 use crate::support::{
+    addresses::RefusedAddress,
     harness::{ServerProcess, TestDatabase},
     program::{data_dir, exit_code, printed_by, program, run, scratch, signal, text},
 };
-
-/// An address that nothing listens on.
-fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
-}
 
 /// What a command says that fails.
 fn complaint_of(arguments: &[&str], variables: &[(&str, &str)]) -> String {
@@ -125,7 +120,8 @@ fn a_port_in_use_is_told_before_a_database_is_made() {
 /// A server may be started together with its database, so it waits, but says at once for what.
 #[tokio::test]
 async fn an_unreachable_database_is_told_at_once() {
-    let url = format!("postgres://nobody@{}/nothing", closed_port());
+    let away = RefusedAddress::reserve();
+    let url = format!("postgres://nobody@{away}/nothing");
     let variables = [
         ("DATABASE_URL", url.as_str()),
         ("BIND_ADDRESS", "127.0.0.1:0"),

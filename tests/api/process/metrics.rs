@@ -518,7 +518,6 @@ async fn metrics_have_an_address_of_their_own_and_are_served_nowhere_else() {
 async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let _listening = std::net::TcpListener::bind(&taken);
     let folder = scratch();
     let data = data_dir(&folder);
     let database = TestDatabase::create().await;

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::support::{
+    addresses::lasting_address,
     harness::{
         API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually,
         one_charge_and_its_record,
@@ -202,9 +203,9 @@ async fn sweep_prints_what_it_removed() {
 #[tokio::test]
 async fn healthcheck_ends_with_0_where_a_server_is_ready_and_with_1_where_none_is() {
     let database = TestDatabase::create().await;
-    let server = ServerProcess::start(&database, &[]);
-    let address = server.client.address.to_string();
+    let address = lasting_address();
     let variables = [("BIND_ADDRESS", address.as_str())];
+    let server = ServerProcess::start(&database, &variables);
     assert_eq!(run(&["healthcheck"], &variables).status.code(), Some(0));
     server.kill();
     let failed = run(&["healthcheck"], &variables);

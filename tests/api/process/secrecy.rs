@@ -1,10 +1,6 @@
 //! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its most talkative.
 
-use std::{
-    collections::BTreeMap,
-    io::Read,
-    net::{SocketAddr, TcpListener},
-};
+use std::{collections::BTreeMap, io::Read, process::Command};
 
 use nix::sys::signal::Signal;
 use reqwest::{Method, RequestBuilder};
@@ -77,13 +73,11 @@ impl Watched {
         let collector = Collector::start().await;
         let database = TestDatabase::create().await;
         let log = tempfile::NamedTempFile::new().unwrap();
-        let metrics = free_address();
-        let address = metrics.to_string();
         let everything = [
             collector.variable(),
             ("RUST_LOG", "trace"),
             ("LOG_FORMAT", "json"),
-            ("METRICS_ADDRESS", &address),
+            ("METRICS_ADDRESS", "127.0.0.1:0"),
             ("CONSOLE", "true"),
             (
                 "OTEL_EXPORTER_OTLP_HEADERS",
@@ -92,13 +86,16 @@ impl Watched {
         ];
         let variables = [more, &everything].concat();
         let variables = quick_but(&variables);
+        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
         let file = log.reopen().unwrap();
+        let (server, scraper) =
+            ServerProcess::start_with_metrics_by(program, file, &database, &variables);
         Self {
-            server: ServerProcess::start_logging_to(file, &database, &variables),
+            server,
             collector,
             database,
             log,
-            scraper: Client::new(metrics),
+            scraper,
         }
     }
 
@@ -127,12 +124,6 @@ impl Watched {
             ("the spans", self.collector.everything()),
         ]))
     }
-}
-
-/// One that nothing listens on.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// With text in every header that may hold some.

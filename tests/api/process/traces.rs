@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::{
+    addresses::RefusedAddress,
     checkouts::{checkout, stock},
     collector::{Collector, Exported},
     documents::read,
@@ -448,9 +449,8 @@ async fn without_a_collector_no_header_of_a_trace_is_taken_in_or_sent() {
 #[tokio::test]
 async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addresses = [silent.local_addr().unwrap(), closed.local_addr().unwrap()];
-    drop(closed);
+    let down = RefusedAddress::reserve();
+    let addresses = [silent.local_addr().unwrap(), down.address()];
     let both = addresses.map(|address| async move {
         let database = TestDatabase::create().await;
         let mut log = tempfile::NamedTempFile::new().unwrap();

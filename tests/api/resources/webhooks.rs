@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::support::{
     accounts::client_of_account,
+    addresses::RefusedAddress,
     harness::{Client, ServerProcess, TestDatabase, TestServer, charge, eventually},
     webhook_receiver::Receiver,
     webhooks::{
@@ -250,9 +251,7 @@ async fn a_receiver_that_never_answers_times_out() {
 async fn a_receiver_that_is_gone_is_told_from_one_that_was_never_there() {
     let server = TestServer::start_with(QUICK).await;
     let client = &server.client;
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = format!("http://{}/", closed.local_addr().unwrap());
-    drop(closed);
+    let refused = RefusedAddress::reserve();
     let no_tls = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let without_tls = format!("https://{}/", no_tls.local_addr().unwrap());
     tokio::spawn(async move {
@@ -262,7 +261,10 @@ async fn a_receiver_that_is_gone_is_told_from_one_that_was_never_there() {
         }
     });
     let cases = [
-        (Endpoint::at(client, &nobody).await, "connection refused"),
+        (
+            Endpoint::at(client, &refused.url()).await,
+            "connection refused",
+        ),
         (
             Endpoint::at(client, "http://nowhere.invalid/").await,
             "the host has no public address",

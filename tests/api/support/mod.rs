@@ -1,6 +1,7 @@
 //! What the tests stand on: servers, databases, networks that fail, receivers, and first resources.
 
 pub mod accounts;
+pub mod addresses;
 pub mod checkouts;
 pub mod client_examples;
 pub mod client_library;

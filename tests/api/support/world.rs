@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::support::{
+    addresses::lasting_address,
     harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase},
     processor::Processor,
 };
@@ -30,7 +31,9 @@ pub fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
 impl World {
     pub async fn new() -> Self {
         let database = TestDatabase::create().await;
-        let processor = Processor::start().await;
+        // Some tests kill it and start it again where it was.
+        let address = lasting_address();
+        let processor = Processor::start_with(&[("PROCESSOR_BIND_ADDRESS", &address)]).await;
         let server = start(&database, &processor);
         Self {
             database,
