@@ -68,7 +68,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
                 requests: removed.requests.try_into()?,
             }))?;
         }
-        Ok(())
+        match removed.last_failure {
+            None => Ok(()),
+            Some((account, error)) => Err(format!(
+                "old rows of {} accounts were not removed. The last one is {account}: {error}",
+                removed.failed_accounts
+            )
+            .into()),
+        }
     })
 }
 

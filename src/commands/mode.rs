@@ -8,12 +8,12 @@ use crate::{
         refund::RefundStatus,
     },
     idempotency::{Failure, Rejection},
-    store::{self, charges::ChargeLinks},
+    store::{self, charges::ChargeLinks, operations::OpenWork},
 };
 
-/// How a verb that moves money runs, which is where the processor is.
+/// How verbs that move money run in this process, which is where the processor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub enum Mode {
     /// It is simulated in this process.
     OneTransaction,
     /// It is across a network.
@@ -40,10 +40,7 @@ pub(super) async fn must_be_free(
     let links = store::charges::links(tx, account, charge).await?;
     // First: that it is unfinished passes, and this doesn't.
     must_have_taken_the_money(mode, &links)?;
-    if links.is_unfinished {
-        return Err(unfinished());
-    }
-    Ok(())
+    must_be_finished(mode, links.open)
 }
 
 /// Money goes back through the processor that took it. The simulation can't return a processor's
@@ -65,8 +62,19 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
 
 /// While the processor has not answered, no other request may decide about the same money: a
 /// refusal is stored, so it must rest on facts that stay.
-pub(super) fn unfinished() -> Rejection {
-    Rejection::Failed(Failure::busy(
-        "another operation on this object is unfinished",
-    ))
+///
+/// A process that asks no processor never finishes what one that did has left, so waiting for it can't help.
+pub(super) fn must_be_finished(mode: Mode, open: OpenWork) -> Result<(), Rejection> {
+    let failure = if open.operation && mode == Mode::OneTransaction {
+        Failure::unsupported(
+            "another operation on this object is unfinished with a processor across a network, and \
+             PROCESSOR_URL is not set: start this server with the PROCESSOR_URL of that processor, \
+             or see `charge-once operations list`",
+        )
+    } else if open.operation || open.checkout {
+        Failure::busy("another operation on this object is unfinished")
+    } else {
+        return Ok(());
+    };
+    Err(Rejection::Failed(failure))
 }

@@ -9,7 +9,7 @@ use super::{
     readiness::Readiness,
 };
 use crate::{
-    commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
+    commands::{CheckoutPhases, Creation, Mode, NetworkPhases, SlowLane},
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
@@ -59,6 +59,14 @@ pub struct App {
 }
 
 impl App {
+    /// How verbs that move money run.
+    pub fn mode(&self) -> Mode {
+        match self.phases {
+            None => Mode::OneTransaction,
+            Some(_) => Mode::Phases,
+        }
+    }
+
     /// Reads with several statements, which all see the same moment; otherwise as [`App::read`].
     pub async fn snapshot<T, F>(&self, account: AccountId, read: F) -> Result<T, HttpError>
     where

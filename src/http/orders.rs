@@ -225,11 +225,12 @@ pub async fn cancel(
     id: web::Path<String>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let id = id.into_inner();
+    let (id, mode) = (id.into_inner(), app.mode());
     run(&app, request, |origin, params| CancelOrder {
         origin,
         id,
         params,
+        mode,
     })
     .await
 }

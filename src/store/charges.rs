@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::{
     columns::{all_written, column},
     money::money,
+    operations::OpenWork,
     page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
@@ -271,8 +272,8 @@ pub async fn lock(
 /// What a charge is tied to, besides what a client sees of it.
 #[derive(Debug)]
 pub struct ChargeLinks {
-    /// The processor has not answered about it, or the checkout that made it has not ended.
-    pub is_unfinished: bool,
+    /// What is unfinished about it.
+    pub open: OpenWork,
     /// Its money was moved by a processor across a network, and not by the simulation.
     pub is_across_a_network: bool,
 }
@@ -284,15 +285,15 @@ pub async fn links(
     account_id: AccountId,
     id: ChargeId,
 ) -> Result<ChargeLinks, sqlx::Error> {
-    sqlx::query_as!(
-        ChargeLinks,
+    let row = sqlx::query!(
         r#"
         SELECT processor IS NOT NULL AS "is_across_a_network!",
                EXISTS (SELECT FROM operations
                         WHERE account_id = $1 AND charge_id = $2 AND completed_at IS NULL)
-               OR EXISTS (SELECT FROM checkouts
-                           WHERE account_id = $1 AND order_id = charges.order_id
-                             AND checkouts.status = 'in_progress') AS "is_unfinished!"
+                   AS "has_open_operation!",
+               EXISTS (SELECT FROM checkouts
+                        WHERE account_id = $1 AND order_id = charges.order_id
+                          AND checkouts.status = 'in_progress') AS "has_open_checkout!"
           FROM charges
          WHERE account_id = $1 AND id = $2
         "#,
@@ -300,7 +301,14 @@ pub async fn links(
         id.0,
     )
     .fetch_one(tx)
-    .await
+    .await?;
+    Ok(ChargeLinks {
+        open: OpenWork {
+            operation: row.has_open_operation,
+            checkout: row.has_open_checkout,
+        },
+        is_across_a_network: row.is_across_a_network,
+    })
 }
 
 /// Takes `amount` of what was promised. Locks the charge.

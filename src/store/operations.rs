@@ -17,6 +17,15 @@ use crate::domain::{
     operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest},
 };
 
+/// What is unfinished about an object: no other request may decide about it meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenWork {
+    /// A processor across a network has not answered about it.
+    pub operation: bool,
+    /// The checkout that made it has not ended.
+    pub checkout: bool,
+}
+
 /// Writes an operation down before anything is sent. It belongs to the processor that took the
 /// charge's money, if that was taken; its own `age` and `processor` are not kept. Locks nothing
 /// that exists but the objects it names, against their deletion.

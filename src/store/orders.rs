@@ -8,6 +8,7 @@ use super::{
     columns::column,
     items::{self, Item},
     money::money,
+    operations::OpenWork,
     page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
@@ -181,21 +182,22 @@ pub async fn lock(
     .transpose()
 }
 
-/// Whether the processor has not answered about a payment of this order, or the checkout that made
-/// it has not ended. Takes no lock. Call it under the order's lock, in a statement of its own: the
-/// one that waited for the lock has an old snapshot.
-pub async fn is_unfinished(
+/// What is unfinished about this order: a payment, or the checkout that made it. Takes no lock. Call it
+/// under the order's lock, in a statement of its own: the one that waited for the lock has an old snapshot.
+pub async fn open_work(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: OrderId,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
+) -> Result<OpenWork, sqlx::Error> {
+    sqlx::query_as!(
+        OpenWork,
         r#"
         SELECT EXISTS (SELECT FROM operations
                         WHERE account_id = $1 AND order_id = $2 AND completed_at IS NULL)
-               OR EXISTS (SELECT FROM checkouts
-                           WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress')
-               AS "is_unfinished!"
+                   AS "operation!",
+               EXISTS (SELECT FROM checkouts
+                        WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress')
+                   AS "checkout!"
         "#,
         account_id.0,
         id.0,

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    retention::{Removed, Retention},
+    retention::{Removed, Retention, Round, Stop},
     test_accounts::{self, Closed},
 };
 use crate::{
@@ -24,8 +24,12 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Pause between two rounds through all accounts. What is removed is days old.
+/// Pause after a round through all accounts that left nothing. What is removed is days old.
 const ROUND_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Pause after a round in which accounts failed, in intervals of the sweep: five minutes by default. The alert
+/// waits for longer, so that a second failure is none of the moment.
+const FAILED_ROUND_PAUSE: u32 = 5;
 
 /// Sweeps every `EXPIRY_SWEEP_INTERVAL` until `stopping`.
 pub async fn run(
@@ -38,6 +42,7 @@ pub async fn run(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sweep = Sweep::new(database, &config, SweepPace::default().rest);
     let mut next_round = Instant::now();
+    let mut old_rows_are_gone = false;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -59,15 +64,24 @@ pub async fn run(
             }
             tell_test_accounts(closed);
             if Instant::now() < next_round {
-                // The last round removed all that there was.
-                parts.old_rows.ended(&Ok::<_, sqlx::Error>(()));
+                if old_rows_are_gone {
+                    parts.old_rows.ended(&Ok::<_, sqlx::Error>(()));
+                }
                 return;
             }
             let removed = sweep.old_rows(until()).await;
-            parts.old_rows.ended(&removed);
-            if matches!(&removed, Ok(removed) if removed.is_whole_round) {
-                next_round = Instant::now() + ROUND_PAUSE;
-            }
+            let round = removed.as_ref().map(|removed| removed.round);
+            next_round = Instant::now()
+                + match round {
+                    Ok(Round::Whole) => ROUND_PAUSE,
+                    Ok(Round::Failed) => config.expiry_sweep_interval * FAILED_ROUND_PAUSE,
+                    Ok(Round::GoesOn | Round::Over) | Err(_) => Duration::ZERO,
+                };
+            old_rows_are_gone = matches!(round, Ok(Round::Whole));
+            parts.old_rows.ended(match &removed {
+                Ok(removed) if removed.failed_accounts == 0 => &Ok(()),
+                Ok(_) | Err(_) => &Err(()),
+            });
             if let Ok(removed) = &removed {
                 metrics.swept.events.increment(removed.events);
                 metrics.swept.operations.increment(removed.operations);
@@ -117,7 +131,7 @@ fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
             operations: 0,
             requests: 0,
             ..
-        }) => tracing::debug!("nothing is older than it is kept"),
+        }) => tracing::debug!("no old rows were removed"),
         Ok(Removed {
             events,
             operations,
@@ -129,7 +143,7 @@ fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
             requests,
             "removed what is older than it is kept"
         ),
-        Err(error) => tracing::warn!(%error, "old events were not removed; it will be repeated"),
+        Err(error) => tracing::warn!(%error, "old rows were not removed; it will be repeated"),
     }
 }
 
@@ -178,12 +192,28 @@ impl Sweep {
         Ok(closed)
     }
 
-    /// Removes what is older than it is kept, until `until`. The next call goes on where this one stopped.
+    /// Removes what is older than it is kept, round after round, until nothing is left or `until`. The next call
+    /// goes on where this one stopped. An account that fails is passed over until the next round.
     pub async fn old_rows(&mut self, until: Instant) -> Result<Removed, sqlx::Error> {
-        let mut connection = self.connect().await?;
-        let removed = self.retention.go_on(&mut connection, until).await?;
-        self.connection = Some(connection);
-        Ok(removed)
+        let mut removed = Removed::default();
+        loop {
+            let mut connection = self.connect().await?;
+            let walk = self.retention.go_on(&mut connection, &mut removed, until);
+            match walk.await? {
+                Stop::Failed(account, error) => {
+                    tracing::warn!(%account, %error, "old rows of an account were not removed; it will be repeated");
+                    removed.last_failure = Some((account, error));
+                }
+                Stop::At(round) => {
+                    self.connection = Some(connection);
+                    if round != Round::Over {
+                        removed.round = round;
+                        return Ok(removed);
+                    }
+                    removed.last_failure = None;
+                }
+            }
+        }
     }
 
     /// Ends the session, if one is left, until the next part.

@@ -2,10 +2,12 @@
 //! are older than they are kept.
 //!
 //! Promise: what is still at work stays, an event with a pending delivery or an operation without an
-//! answer. Charges, orders, refunds and checkouts with their steps are never removed.
+//! answer. Charges, orders, refunds and checkouts with their steps are never removed. No account holds up
+//! another one: neither one with more old rows than time, nor one whose rows can't be removed.
 //!
-//! It walks from account to account. Ids carry their time, so an account's oldest rows are the first ones
-//! of its primary key, and no further index is needed. Many replicas may walk at once.
+//! It walks from account to account, and removes some batches at each visit. Ids carry their time, so an
+//! account's oldest rows are the first ones of its primary key, and no further index is needed. Many replicas
+//! may walk at once.
 
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ use crate::{
     store::{self, old_rows::Age},
 };
 
+/// How many batches of a table one visit removes at most. What is left then is for the next round.
+const BATCHES_PER_VISIT: u32 = 5;
+
 /// What was removed.
 #[derive(Debug, Default)]
 pub struct Removed {
@@ -28,8 +33,35 @@ pub struct Removed {
     pub operations: u64,
     /// Rows of the request log.
     pub requests: u64,
-    /// Whether all accounts have been visited since the last whole round.
-    pub is_whole_round: bool,
+    /// What became of the round.
+    pub round: Round,
+    /// Accounts of this round that failed so far. The next round visits them again.
+    pub failed_accounts: u64,
+    /// The last of them, and why.
+    pub last_failure: Option<(AccountId, sqlx::Error)>,
+}
+
+/// A walk through all accounts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Round {
+    /// It goes on where it stopped.
+    #[default]
+    GoesOn,
+    /// It is over, and some accounts may have more to remove.
+    Over,
+    /// It is over, and nothing is left that is older than it is kept.
+    Whole,
+    /// It is over, and the rows of some accounts could not be removed.
+    Failed,
+}
+
+/// Why a walk stopped.
+pub enum Stop {
+    /// The time was up, or the round is over.
+    At(Round),
+    /// The rows of this account can't be removed, and the connection is in doubt. The next call goes on with
+    /// the next account.
+    Failed(AccountId, sqlx::Error),
 }
 
 /// The tables that are walked through.
@@ -45,8 +77,12 @@ pub struct Retention {
     kept: config::Retention,
     deadline: Duration,
     rest: u32,
-    /// The last account of this round.
+    /// The last account that this round has visited.
     account: Uuid,
+    /// Accounts that failed in this round.
+    failed: u64,
+    /// Whether an account of this round may have more to remove.
+    is_more_left: bool,
 }
 
 impl Retention {
@@ -57,76 +93,92 @@ impl Retention {
             deadline,
             rest,
             account: Uuid::nil(),
+            failed: 0,
+            is_more_left: false,
         }
     }
 
-    /// Goes on from the account where the last call stopped, until `until` or the end of the round. After
-    /// an error the connection is in doubt, and the next call repeats the account.
+    /// Goes on with the account after the last one, until `until`, the end of the round, or an account that
+    /// fails. Adds to `removed`. After an error the accounts can't be listed, and the connection is in doubt.
     pub async fn go_on(
         &mut self,
         connection: &mut PgConnection,
+        removed: &mut Removed,
         until: Instant,
-    ) -> Result<Removed, sqlx::Error> {
-        let mut removed = Removed::default();
+    ) -> Result<Stop, sqlx::Error> {
         loop {
             let accounts = store::api_keys::list_accounts(connection, self.account);
             let accounts = in_time(self.deadline, accounts).await?;
+            removed.failed_accounts = self.failed;
             if accounts.is_empty() {
-                self.account = Uuid::nil();
-                removed.is_whole_round = true;
-                return Ok(removed);
+                return Ok(Stop::At(self.end_round()));
             }
             for account in accounts {
-                for (table, kept, count) in [
-                    (Table::Events, self.kept.events, &mut removed.events),
-                    (
-                        Table::Operations,
-                        self.kept.operations,
-                        &mut removed.operations,
-                    ),
-                    (
-                        Table::RequestLog,
-                        self.kept.request_log,
-                        &mut removed.requests,
-                    ),
-                ] {
-                    let Some(kept) = kept else { continue };
-                    let age = Age::above(kept).map_err(sqlx::Error::Encode)?;
-                    let account = AccountId(account);
-                    *count += self.clear(connection, table, account, &age, until).await?;
-                }
                 if Instant::now() >= until {
-                    return Ok(removed);
+                    return Ok(Stop::At(Round::GoesOn));
                 }
                 self.account = account;
+                let visit = self.visit(connection, removed, AccountId(account));
+                match visit.await {
+                    Ok(is_more_left) => self.is_more_left |= is_more_left,
+                    Err(error) => {
+                        self.failed += 1;
+                        removed.failed_accounts = self.failed;
+                        return Ok(Stop::Failed(AccountId(account), error));
+                    }
+                }
             }
         }
     }
 
-    /// Removes the old rows of one account, batch by batch.
-    async fn clear(
+    /// The next call begins a new round.
+    fn end_round(&mut self) -> Round {
+        let ended = match (self.failed, self.is_more_left) {
+            (_, true) => Round::Over,
+            (0, false) => Round::Whole,
+            (_, false) => Round::Failed,
+        };
+        self.account = Uuid::nil();
+        self.failed = 0;
+        self.is_more_left = false;
+        ended
+    }
+
+    /// Removes the oldest rows of one account. Returns whether it may have more that are old.
+    async fn visit(
         &self,
         connection: &mut PgConnection,
-        table: Table,
+        removed: &mut Removed,
         account: AccountId,
-        age: &Age,
-        until: Instant,
-    ) -> Result<u64, sqlx::Error> {
-        let mut removed = 0;
-        let mut after = Some(Uuid::nil());
-        while let Some(from) = after.take()
-            && Instant::now() < until
-        {
-            let began = Instant::now();
-            let batch = remove_batch(connection, table, account, from, age);
-            let (rows, next) = in_time(self.deadline, batch).await?;
-            removed += rows;
-            after = next;
-            if rows > 0 {
-                sleep(began.elapsed() * self.rest).await;
+    ) -> Result<bool, sqlx::Error> {
+        let kept = self.kept;
+        let mut is_more_left = false;
+        for (table, kept, count) in [
+            (Table::Events, kept.events, &mut removed.events),
+            (Table::Operations, kept.operations, &mut removed.operations),
+            (Table::RequestLog, kept.request_log, &mut removed.requests),
+        ] {
+            let Some(kept) = kept else { continue };
+            let age = Age::above(kept).map_err(sqlx::Error::Encode)?;
+            let mut after = Some(Uuid::nil());
+            // Those that only pass over rows that are still at work don't count.
+            let mut batches = 0;
+            while batches < BATCHES_PER_VISIT
+                && let Some(from) = after
+            {
+                let began = Instant::now();
+                let batch = remove_batch(connection, table, account, from, &age);
+                let (rows, next) = in_time(self.deadline, batch).await?;
+                *count += rows;
+                after = next;
+                if rows > 0 {
+                    batches += 1;
+                    sleep(began.elapsed() * self.rest).await;
+                }
             }
+            is_more_left |= after.is_some();
         }
-        Ok(removed)
+        Ok(is_more_left)
     }
 }
 

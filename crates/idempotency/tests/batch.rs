@@ -498,7 +498,10 @@ async fn what_falls_out_of_a_batch_waits_for_no_key_of_another_account(
     let accounts = ended.outcomes.iter().map(|(id, _)| id.split(' ').next());
     let accounts: Vec<_> = accounts.map(Option::unwrap).collect();
     let first_of = |account: Uuid| accounts.iter().position(|one| *one == account.to_string());
-    assert!(first_of(alice) < first_of(mallory), "{accounts:?}");
+    let before_alice = first_of(alice).unwrap();
+    // Those of another account's that run at once may end before her on a busy machine. Behind all of them, she
+    // would be the sixth.
+    assert!(before_alice <= 3, "{accounts:?}");
 }
 
 #[sqlx::test(migrations = false)]

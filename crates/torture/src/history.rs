@@ -360,7 +360,7 @@ impl Inner {
 }
 
 /// The ids of the objects that an answer names.
-fn objects_in(body: &Value) -> Vec<String> {
+pub(crate) fn objects_in(body: &Value) -> Vec<String> {
     let named = ["/id", "/charge", "/order", "/error/charge"].map(|path| body.pointer(path));
     let steps = body.get("steps").and_then(Value::as_array);
     let resources = steps.into_iter().flatten().map(|step| step.get("resource"));

@@ -9,7 +9,7 @@
 use sqlx::PgConnection;
 
 use super::open::lock_open;
-use crate::commands::{Origin, replies::OK};
+use crate::commands::{Origin, mode::Mode, replies::OK};
 use crate::{
     api::{
         orders::{CancelOrderParams, OrderView},
@@ -28,13 +28,15 @@ pub struct CancelOrder {
     pub id: String,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
+    /// How payments run in this process.
+    pub mode: Mode,
 }
 
 impl Command for CancelOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let params = CancelOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let open = lock_open(tx, account, &self.id).await?;
+        let open = lock_open(tx, account, &self.id, self.mode).await?;
         let order = store::orders::cancel(tx, account, open.id).await?;
         self.origin
             .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))

@@ -2,7 +2,10 @@
 
 use sqlx::PgConnection;
 
-use crate::commands::{mode::unfinished, replies::missing};
+use crate::commands::{
+    mode::{Mode, must_be_finished},
+    replies::missing,
+};
 use crate::{
     api::error::ApiError,
     domain::{
@@ -19,14 +22,13 @@ pub(super) async fn lock_open(
     tx: &mut PgConnection,
     account: AccountId,
     id: &str,
+    mode: Mode,
 ) -> Result<Order, Rejection> {
     let id = OrderId::parse(id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
     let order = store::orders::lock(tx, account, id)
         .await?
         .ok_or_else(|| missing("id", OrderId::PREFIX))?;
-    if store::orders::is_unfinished(tx, account, id).await? {
-        return Err(unfinished());
-    }
+    must_be_finished(mode, store::orders::open_work(tx, account, id).await?)?;
     order.status.must_be_open().map_err(ApiError::from)?;
     Ok(order)
 }

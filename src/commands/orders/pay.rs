@@ -16,6 +16,7 @@ use crate::commands::{
     Origin, SlowLane,
     card_answers::authorize,
     charges::create::record_answer,
+    mode::Mode,
     replies::{OK, declined},
 };
 use crate::{
@@ -55,10 +56,10 @@ struct Decided {
 }
 
 impl PayOrder {
-    async fn decide(&self, tx: &mut PgConnection) -> Result<Decided, Rejection> {
+    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
         let params = PayOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let order = lock_open(tx, account, &self.id).await?;
+        let order = lock_open(tx, account, &self.id, mode).await?;
         Ok(Decided {
             order: order.id,
             charge: ChargeId(Uuid::now_v7()),
@@ -75,7 +76,7 @@ impl Command for PayOrder {
             charge,
             new,
             expand_charge,
-        } = self.decide(tx).await?;
+        } = self.decide(tx, Mode::OneTransaction).await?;
         let said = authorize(tx, new.card.card, &self.slow_lane).await?;
         let row = NewRow {
             account: self.origin.account,
@@ -100,7 +101,7 @@ impl Begin for PayOrder {
             charge,
             new,
             expand_charge,
-        } = self.decide(tx).await?;
+        } = self.decide(tx, Mode::Phases).await?;
         let row = NewRow {
             account: self.origin.account,
             id: charge,

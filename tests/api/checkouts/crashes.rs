@@ -135,8 +135,9 @@ impl Shop {
     }
 
     fn kill_and_start(&mut self) {
-        let started = start(&self.database, self.processor.as_ref());
-        std::mem::replace(&mut self.server, started).kill();
+        // First: what it has begun must not be answered while the other one starts.
+        self.server.kill_now();
+        self.server = start(&self.database, self.processor.as_ref());
     }
 
     /// The dead holder's time is over, the client's key's and its step's.

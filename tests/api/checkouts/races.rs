@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     checkouts::{checkout, checkout_with, level, stock},
-    harness::{Answer, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer, eventually},
+    harness::{Answer, KEYS_IN_FLIGHT, LOCK_WAITS, PATIENT, TestDatabase, TestServer, eventually},
     pause_point::{PausePoint, Stage},
     processor::Processor,
     racers::{all_at_once, until_definite},
@@ -319,9 +319,7 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
         })
     };
     eventually("the second one waits", || async {
-        let waiting = "SELECT count(*) FROM pg_locks
-                        WHERE NOT granted AND locktype IN ('transactionid', 'tuple')";
-        server.database.count(waiting).await > 0 || second.is_finished()
+        server.database.count(LOCK_WAITS).await > 0 || second.is_finished()
     })
     .await;
     assert!(!second.is_finished(), "both have it");

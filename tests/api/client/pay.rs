@@ -173,15 +173,8 @@ async fn nothing_new_is_charged_past_what_needs_a_person_or_is_unknown() {
     let outage = [outage.as_slice(), &["--store", store(&folder)]].concat();
     assert_eq!(run(&url, &outage).await.code, Some(4));
     assert_eq!(kept(&folder), 1);
-    let other = [
-        "--amount",
-        "7",
-        "--deadline",
-        "1s",
-        "--store",
-        store(&folder),
-    ];
-    let unknown = run(&url, &other).await;
+    let other = ["--amount", "7", "--store", store(&folder)];
+    let unknown = run(&url, &[&other[..], &["--deadline", "1s"]].concat()).await;
     assert_eq!(unknown.code, Some(4), "{unknown:?}");
 
     let file = std::fs::read_dir(folder.path())

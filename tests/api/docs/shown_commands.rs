@@ -202,7 +202,10 @@ async fn the_recipe_for_a_test_of_retries_passes_for_its_client_and_finds_one_th
     assert_eq!(server.database.charges().await, 8);
 
     // A new key for each attempt.
-    let wrong = recipe.replace("Idempotency-Key: $2\"", "Idempotency-Key: $2-$RANDOM\"");
+    let wrong = recipe.replace(
+        "Idempotency-Key: $2\"",
+        "Idempotency-Key: $2-$BASHPID-$RANDOM\"",
+    );
     assert_ne!(&wrong, recipe);
     let found = format!("({wrong}) 2>&1 || true");
     let output = printed(&server, "bash", &found).await;

@@ -207,8 +207,13 @@ async fn a_body_that_stalls_is_refused_with_them() {
 #[tokio::test]
 async fn an_account_over_its_limit_gets_them() {
     let server = TestServer::start_with(&[("RATE_LIMIT", "1")]).await;
-    server.client.get("/charges").await;
-    let limited = server.client.get("/charges").await;
+    // One in a second is allowed, however slow the machine is.
+    let limited = loop {
+        let answer = server.client.get("/charges").await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
     assert_eq!(limited.status, 429);
     assert_protected(&limited, NO_STORE, "429");
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::support::{
     harness::{
-        ALONE, TestDatabase, TestServer, config, eventually, every_connection_is_clean,
+        PATIENT, TestDatabase, TestServer, config, eventually, every_connection_is_clean,
         one_charge_and_its_record,
     },
     pause_point::{PausePoint, Stage},
@@ -272,7 +272,8 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
 async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     let database = TestDatabase::create().await;
     let mut pause = PausePoint::at(Stage::Executing, &database, "key-%").await;
-    let server = TestServer::start_on(database, &[("POOL_CONNECTIONS", "2"), ALONE]).await;
+    let variables = [PATIENT, &[("POOL_CONNECTIONS", "2")]].concat();
+    let server = TestServer::start_on(database, &variables).await;
     let (client, database) = (&server.client, &server.database);
     assert_eq!(client.get("/charges").await.status, 200);
     let holders = ["key-1", "key-2"].map(|key| {

@@ -8,7 +8,10 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
-    harness::{FORGETFUL, PATIENCE, PATIENT, TestDatabase, TestServer, another_charge, charge},
+    harness::{
+        FORGETFUL, PATIENCE, PATIENT, TestDatabase, TestServer, WAITS_FOR_CONNECTIONS,
+        another_charge, charge,
+    },
     pause_point::{PausePoint, Stage},
 };
 
@@ -90,12 +93,8 @@ async fn an_expired_key_is_new_at_once_though_nobody_swept_it() {
 #[tokio::test]
 async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over() {
     let database = database_for_effects().await;
-    // Twenty connections opened at once take a loaded machine more than the second of POOL_WAIT.
-    let pool = database
-        .connect(&[("POOL_CONNECTIONS", "20"), ("POOL_WAIT", "2s")])
-        .await
-        .pool()
-        .clone();
+    let variables = [&[("POOL_CONNECTIONS", "20")], WAITS_FOR_CONNECTIONS].concat();
+    let pool = database.connect(&variables).await.pool().clone();
     let work = Work::that_ends(End::Store);
     stored(replica(&pool).run(request("A", LONG), work.clone()).await);
     database.expire_records().await;
@@ -321,11 +320,8 @@ async fn sweeps_replays_and_takeovers_race_without_an_effect_too_many() {
     const ROUNDS: usize = 15;
     const RACERS: usize = 6;
     let database = database_for_effects().await;
-    let pool = database
-        .connect(&[("POOL_CONNECTIONS", "12")])
-        .await
-        .pool()
-        .clone();
+    let variables = [&[("POOL_CONNECTIONS", "12")], WAITS_FOR_CONNECTIONS].concat();
+    let pool = database.connect(&variables).await.pool().clone();
     let work = Work::that_ends(End::Store);
     stored(replica(&pool).run(request("A", LONG), work.clone()).await);
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     checkouts::{checkout, checkout_with, stock},
     documents::read,
-    harness::{Answer, Client, ServerProcess, TestDatabase, another_charge},
+    harness::{Answer, Client, ServerProcess, TestDatabase, another_charge, eventually},
     processor::Processor,
     program::printed_by,
     prometheus::{Job, Prometheus, within},
@@ -222,8 +222,10 @@ async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_loa
         );
     }
     // Each of the two is told apart.
-    let replicas = prometheus.query("charge_once_info").await;
-    assert_eq!(replicas.len(), 2);
+    eventually("both replicas were scraped", || async {
+        prometheus.query("charge_once_info").await.len() == 2
+    })
+    .await;
     let rules = prometheus.rules().await;
     assert!(rules.len() >= 35, "{}", rules.len());
     for rule in rules {

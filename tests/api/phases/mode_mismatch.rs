@@ -1,8 +1,10 @@
-//! A charge, a key or a checkout that needs the other setting of PROCESSOR_URL: no waiting helps.
+//! A charge, an order, a key or a checkout that needs the other setting of PROCESSOR_URL: no waiting helps.
 
 use std::io::Read;
 
+use charge_once::domain::ids::ChargeId;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::support::{
     harness::{Answer, ServerProcess, TestDatabase, charge},
@@ -109,4 +111,62 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     }
     let [_, _, _, refunded] = processor.sums(&id).await;
     assert_eq!(refunded, 1000);
+}
+
+/// A payment and a charge that the processor has not answered when the setting was taken away. No process
+/// finishes them, so waiting for their order and their charge doesn't help either.
+#[tokio::test]
+async fn a_retry_is_not_advised_about_what_the_processor_has_not_answered() {
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let across = [("PROCESSOR_URL", url.as_str())];
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &across);
+    let body = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
+    let order = server.client.post("/orders", "key-1", &body).await.id();
+    let pay = format!("/orders/{order}/pay");
+    let card = json!({"source": "tok_visa"});
+    let mut authorized = charge();
+    authorized["capture"] = false.into();
+    for (path, key, body) in [
+        (pay.as_str(), "key-2", &card),
+        ("/charges", "key-3", &authorized),
+    ] {
+        processor.set_fault(json!({"fault": "drop_after"})).await;
+        assert_eq!(server.client.post(path, key, body).await.status, 503);
+    }
+    server.kill();
+
+    let server = ServerProcess::start(&database, &[]);
+    let pending: Uuid = sqlx::query_scalar("SELECT id FROM charges WHERE order_id IS NULL")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    let pending = ChargeId(pending).to_string();
+    let others = [
+        (pay.clone(), "key-4", card.clone()),
+        (format!("/orders/{order}/cancel"), "key-5", json!({})),
+        (format!("/charges/{pending}/capture"), "key-6", json!({})),
+        ("/refunds".to_owned(), "key-7", json!({"charge": pending})),
+    ];
+    for (path, key, body) in &others {
+        let answer = server.client.post(path, key, body).await;
+        assert_no_retry_helps(&answer, path);
+    }
+    server.kill();
+
+    // Where they are finished, the same keys have their answers.
+    let server = ServerProcess::start(&database, &across);
+    database.expire_leases().await;
+    for (path, key, body, status) in [
+        (pay.as_str(), "key-2", &card, 200),
+        ("/charges", "key-3", &authorized, 201),
+    ] {
+        let answer = server.client.post_waiting(20, path, key, body).await;
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+    }
+    for ((path, key, body), status) in others.iter().zip([400, 400, 200, 201]) {
+        let answer = server.client.post(path, key, body).await;
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+    }
 }

@@ -22,7 +22,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::support::{
-    addresses::RefusedAddress,
+    addresses::{RefusedAddress, lasting_address},
     processor::{Processor, authorize, capture, refund},
 };
 
@@ -348,9 +348,10 @@ async fn the_processor_s_own_word_is_certain_and_is_asked_for_three_times_at_mos
 /// sent.
 #[tokio::test]
 async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nobody_listens_now() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let processor = client(address, AMPLE);
+    // Nobody else listens there once this listener is gone.
+    let address = lasting_address();
+    let listener = TcpListener::bind(&address).await.unwrap();
+    let processor = client(address.parse().unwrap(), AMPLE);
     let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();

@@ -293,7 +293,7 @@ async fn past_its_window_a_key_is_forgotten_and_a_resend_charges_again() {
 
 #[tokio::test]
 async fn without_its_database_it_says_not_executed_and_is_not_ready() {
-    let processor = Processor::start_with(&[("POOL_WAIT", "200ms")]).await;
+    let processor = Processor::start().await;
     let readyz = || async {
         let request = processor.request(Method::GET, "/readyz");
         request.send().await.unwrap().status().as_u16()

@@ -30,7 +30,7 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
 
 #[tokio::test]
 async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_reuse() {
-    let world = World::new().await;
+    let world = World::with_patience().await;
     let fault = json!({"fault": "delay_before", "milliseconds": 60_000});
     world.processor.set_fault(fault).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;

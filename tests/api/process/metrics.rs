@@ -20,7 +20,7 @@ use crate::support::{
     metrics::{Scrape, reaches},
     processor::Processor,
     program::{data_dir, printed_by, program, run, scratch, text},
-    records::{hold_key, with_old_rows},
+    records::{hold_key, refuse_to_remove_events, with_old_rows},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, acknowledge_all, add_backlog, everything_is_delivered, quick_but},
     wire::send_raw,
@@ -565,13 +565,7 @@ async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_t
 #[tokio::test]
 async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
     let database = with_old_rows().await;
-    for change in [
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN RAISE 'events stay'; END $$",
-        "CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
-    ] {
-        sqlx::query(change).execute(&database.pool).await.unwrap();
-    }
+    refuse_to_remove_events(&database).await;
     let often = [("EXPIRY_SWEEP_INTERVAL", "100ms")];
     let (server, scraper) = TestServer::start_with_metrics(database, &often).await;
     let failures = |part: &str| format!("charge_once_sweep_failures_total{{part=\"{part}\"}}");

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use charge_once::{
-    domain::ids::{ChargeId, CheckoutId, EventId, OrderId, RefundId},
+    domain::ids::{AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId},
     store::invariants::{INVARIANTS, Invariant},
 };
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::support::{
     documents::read,
     harness::{Client, TestDatabase, TestServer, eventually},
     program::{printed_by, run, text},
-    records::with_old_rows,
+    records::{refuse_to_remove_events, with_old_rows},
     world::World,
 };
 
@@ -490,6 +490,25 @@ async fn a_sweep_prints_what_it_removed_as_the_document_of_its_dry_run() {
     let database = with_old_rows().await;
     assert_eq!(json_of(&database, &["sweep"]), (old_rows(), Some(0)));
     assert_eq!(database.records().await, 0);
+}
+
+#[tokio::test]
+async fn a_sweep_names_an_account_whose_rows_it_could_not_remove() {
+    let database = with_old_rows().await;
+    refuse_to_remove_events(&database).await;
+    let output = run(&["sweep"], &[("DATABASE_URL", database.url.as_str())]);
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("Removed 0 events"), "{printed}");
+    let account: Uuid = sqlx::query_scalar("SELECT DISTINCT account_id FROM events")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    let account = AccountId(account);
+    let complaint = text(&output.stderr);
+    let expected = format!("old rows of 1 accounts were not removed. The last one is {account}: ");
+    assert!(complaint.contains(&expected), "{complaint}");
+    assert!(complaint.contains("events stay"), "{complaint}");
 }
 
 #[test]

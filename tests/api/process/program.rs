@@ -16,7 +16,7 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use crate::support::{
     addresses::lasting_address,
     harness::{
-        API_KEY, Client, PATIENCE, ServerProcess, TestDatabase, eventually,
+        API_KEY, Client, PATIENCE, PATIENT, ServerProcess, TestDatabase, eventually,
         one_charge_and_its_record,
     },
     pause_point::{PausePoint, Stage},
@@ -73,7 +73,8 @@ fn the_printed_openapi_document_is_the_committed_one() {
 async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let database = TestDatabase::create().await;
     let mut pause = PausePoint::at(Stage::Executing, &database, "key-1").await;
-    let mut server = ServerProcess::start(&database, &[("WORKERS", "1")]);
+    let variables = [PATIENT, &[("WORKERS", "1")]].concat();
+    let mut server = ServerProcess::start(&database, &variables);
     let client = server.client.clone();
     let first = tokio::spawn(async move { client.charge("key-1").await });
     pause.is_reached().await;
@@ -171,6 +172,8 @@ async fn sweep_prints_what_it_removed() {
     for key in ["key-1", "key-2", "key-3"] {
         assert_eq!(server.client.charge(key).await.status, 201);
     }
+    // Its own sweep, which it begins at once, must find nothing to remove.
+    server.kill();
     sqlx::query(
         "UPDATE idempotency_keys SET created_at = now() - interval '2 days', \
          expires_at = now() - interval '1 day' WHERE key <> 'key-3'",

@@ -12,7 +12,9 @@ use crate::support::{
     checkouts::{checkout, stock},
     collector::{Collector, Exported},
     documents::read,
-    harness::{ALONE, Answer, Client, PATIENCE, ServerProcess, TestDatabase, charge, eventually},
+    harness::{
+        ALONE, Answer, Client, PATIENCE, PATIENT, ServerProcess, TestDatabase, charge, eventually,
+    },
     processor::Processor,
     program::{exit_code, run, signal, text},
     webhook_receiver::Receiver,
@@ -143,7 +145,9 @@ async fn a_batch_has_a_trace_of_its_own_that_links_to_its_requests_and_they_to_i
 async fn a_duplicate_shows_how_long_it_waited_for_the_first_request() {
     let collector = Collector::start().await;
     let database = TestDatabase::create().await;
-    let server = ServerProcess::start(&database, &[collector.variable(), ALONE]);
+    // The slow card takes two seconds, and the usual limit of a statement is three.
+    let variables = [PATIENT, &[collector.variable()]].concat();
+    let server = ServerProcess::start(&database, &variables);
     let slow = json!({"amount": 2000, "currency": "usd", "source": "tok_slow"});
     let both = tokio::join!(
         server.client.post_waiting(10, "/charges", "key-1", &slow),
@@ -553,7 +557,12 @@ async fn every_span_is_documented_and_every_documented_one_is_made() {
     let processor = Processor::start().await;
     let mut receiver = Receiver::start().await;
     let url = processor.url();
-    let variables = quick_but(&[collector.variable(), BATCHED, ("PROCESSOR_URL", &url)]);
+    let variables = quick_but(&[
+        collector.variable(),
+        BATCHED,
+        ("PROCESSOR_URL", &url),
+        ("PROCESSOR_TIMEOUT", "3s"),
+    ]);
     let server = ServerProcess::start(&database, &variables);
     let client = &server.client;
     Endpoint::at(client, &receiver.url()).await;
@@ -561,14 +570,23 @@ async fn every_span_is_documented_and_every_documented_one_is_made() {
     client.post("/orders", "key-1", &order).await;
     receiver.next().await.answer(200).await;
     // Left in doubt, and completed by the reconciler.
-    let fault = json!({"fault": "drop_after"});
+    let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
     processor.set_fault(fault).await;
-    let body = charge();
-    let (first, second) = tokio::join!(
-        client.post_waiting(5, "/charges", "key-2", &body),
-        client.post_waiting(5, "/charges", "key-2", &body),
-    );
-    assert_eq!((first.status.as_u16(), second.status.as_u16()), (503, 503));
+    let send = || {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client
+                .post_waiting(30, "/charges", "key-2", &charge())
+                .await
+        })
+    };
+    let first = send();
+    processor.delays(1).await;
+    // It waits for the first one, and shares its failure.
+    let second = send();
+    assert_eq!(first.await.unwrap().status, 503);
+    processor.reset_faults().await;
+    assert_eq!(second.await.unwrap().status, 503);
     eventually("the reconciler completes it", || async {
         database
             .count("SELECT count(*) FROM charges WHERE status = 'succeeded'")

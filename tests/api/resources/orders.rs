@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, Client, TestServer},
+    harness::{Answer, Client, TestServer, WAITS_FOR_CONNECTIONS},
 };
 
 /// The parameters of an ordinary order: 2 × 12.00 and 1 × 9.00.
@@ -316,7 +316,7 @@ async fn a_client_order_id_is_unique_in_its_account_only_and_optional() {
 
 #[tokio::test]
 async fn twenty_racing_creates_of_one_client_order_id_make_one_order() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(WAITS_FOR_CONNECTIONS).await;
     let mine = [("client_order_id", json!("order-1"))];
     let answers = join_all((0..20).map(|_| order_with(&server.client, &mine))).await;
     let ids: BTreeSet<_> = answers.iter().map(Answer::id).collect();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, Client, PATIENT, TestServer, eventually},
+    harness::{Answer, Client, LOCK_WAITS, PATIENT, TestServer, eventually},
     racers::until_definite,
     webhooks::{delete, endpoint},
     wire::{FORM, error, param},
@@ -293,9 +293,7 @@ async fn creations_take_turns_and_neither_wait_for_charges_nor_charges_for_them(
         async move { create(&client, "key-1").await }
     });
     eventually("the creation waits for its turn", || async {
-        let waiting =
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
-        server.database.count(waiting).await == 1
+        server.database.count(LOCK_WAITS).await == 1
     })
     .await;
     assert_eq!(server.client.charge("key-2").await.status, 201);

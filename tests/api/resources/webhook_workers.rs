@@ -8,7 +8,7 @@ use sqlx::{Postgres, Transaction};
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, ServerProcess, TestDatabase, TestServer, eventually},
+    harness::{LOCK_WAITS, ServerProcess, TestDatabase, TestServer, eventually},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, PENDING, QUICK, delete, everything_is_delivered, quick_but},
 };
@@ -169,9 +169,8 @@ async fn hold_deliveries(database: &TestDatabase) -> Transaction<'static, Postgr
 }
 
 async fn a_mark_waits(database: &TestDatabase) {
-    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
     eventually("a mark waits", || async {
-        database.count(waiting).await == 1
+        database.count(LOCK_WAITS).await == 1
     })
     .await;
 }
@@ -296,11 +295,10 @@ async fn a_server_that_stops_finishes_what_it_is_sending_and_begins_nothing_new(
     server.begin_stopping();
     eventually("it is stopping", || async {
         let ready = server.client.bare(reqwest::Method::GET, "/readyz");
-        ready.send().await.is_err()
-            || Answer::of(server.client.bare(reqwest::Method::GET, "/readyz"))
-                .await
-                .status
-                == 503
+        ready
+            .send()
+            .await
+            .map_or(true, |reply| reply.status() == 503)
     })
     .await;
     received.answer(500).await;

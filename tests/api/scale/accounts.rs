@@ -89,10 +89,8 @@ async fn every_statement_on_a_table_with_accounts_says_which_account() {
         .await
         .unwrap();
     let tables: BTreeSet<_> = tables.iter().map(String::as_str).collect();
-    assert!(
-        GROWING.iter().all(|table| tables.contains(table)),
-        "{tables:?}"
-    );
+    let of_accounts = |table: &&str| *table == "accounts" || tables.contains(*table);
+    assert!(GROWING.iter().all(of_accounts), "{tables:?}");
     let mut connection = database.pool.acquire().await.unwrap();
     let (mut faults, mut looked_at) = (Vec::new(), 0);
     let mut unused: BTreeSet<_> = OF_MANY_ACCOUNTS.iter().map(|(part, _)| *part).collect();

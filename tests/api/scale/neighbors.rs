@@ -1,11 +1,13 @@
 //! One account that would like to have every connection, and the others.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{ALONE, Answer, Client, TestServer, eventually},
+    harness::{ALONE, Answer, Client, LOCK_WAITS, TestServer, eventually},
     resources::open_order,
 };
 
@@ -14,10 +16,6 @@ const ATTACKERS: usize = 100;
 
 /// How often the other account charges meanwhile.
 const CHARGES: usize = 60;
-
-/// Transactions that wait for a row.
-const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
-     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
 /// Many requests that wait for one order.
 fn pay(client: &Client, order: &str) -> JoinSet<Answer> {
@@ -42,17 +40,26 @@ async fn requests_that_wait_for_one_row_leave_connections_to_other_accounts() {
         .execute(&mut *tx)
         .await
         .unwrap();
+    let mut asked = Instant::now();
     assert_eq!(other.charge("first").await.status, 201);
     let mut attackers = pay(&server.client, &order);
     eventually("they wait for the order", || async {
-        server.database.count(WAITING).await > 0
+        server.database.count(LOCK_WAITS).await > 0
     })
     .await;
+    let mut judged = 0;
     for number in 0..CHARGES {
         // Each needs connections while all attackers want some. None waits until its time is over.
+        let asked_before = std::mem::replace(&mut asked, Instant::now());
         assert_eq!(other.charge(&format!("key-{number}")).await.status, 201);
-        assert!(server.database.count(WAITING).await <= 5, "half of ten");
+        let waiting = server.database.count(LOCK_WAITS).await;
+        // Half of ten, for a second after the other account has asked. A busy machine may take longer.
+        if asked_before.elapsed() < Duration::from_millis(900) {
+            assert!(waiting <= 5, "{waiting}");
+            judged += 1;
+        }
     }
+    assert!(judged > CHARGES / 2, "{judged}");
     while let Some(attacker) = attackers.join_next().await {
         let (status, code, _) = attacker.unwrap().refusal();
         // Some never got a connection in time; those that did say what they waited for.
@@ -71,6 +78,20 @@ async fn requests_that_wait_for_one_row_leave_connections_to_other_accounts() {
 #[tokio::test]
 async fn a_row_that_is_unlocked_within_a_second_is_waited_for() {
     let server = TestServer::start().await;
+    // It waits for a second. A machine that is busy for most of it shows nothing, so there is another try.
+    let mut tries = 0;
+    while !is_waited_for(&server).await {
+        tries += 1;
+        assert!(tries < 5, "the machine is too busy");
+    }
+}
+
+/// A payment waits for a second.
+const IN_TIME: Duration = Duration::from_millis(800);
+
+/// Pays an order that is locked at first. `false`: it took too long to see that the payment waits.
+async fn is_waited_for(server: &TestServer) -> bool {
+    let before = server.database.charges().await;
     let order = open_order(&server.client).await;
     let mut tx = server.database.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM orders FOR UPDATE")
@@ -78,22 +99,28 @@ async fn a_row_that_is_unlocked_within_a_second_is_waited_for() {
         .await
         .unwrap();
     let (client, path) = (server.client.clone(), format!("/orders/{order}/pay"));
+    let sent = Instant::now();
     let paying = tokio::spawn(async move {
         let body = json!({"source": "tok_visa"});
-        client.post(&path, "pay", &body).await
+        client.post(&path, &path, &body).await
     });
     // The first of its transactions waits, gives up, and another one waits.
     for _ in 0..2 {
         eventually("it waits", || async {
-            server.database.count(WAITING).await == 1
+            server.database.count(LOCK_WAITS).await == 1 || sent.elapsed() > IN_TIME
         })
         .await;
         eventually("it gives its connection back", || async {
-            server.database.count(WAITING).await == 0
+            server.database.count(LOCK_WAITS).await == 0 || sent.elapsed() > IN_TIME
         })
         .await;
     }
     tx.rollback().await.unwrap();
-    assert_eq!(paying.await.unwrap().status, 200);
-    assert_eq!(server.database.charges().await, 1);
+    let paid = paying.await.unwrap().status;
+    if sent.elapsed() > IN_TIME {
+        return false;
+    }
+    assert_eq!(paid, 200);
+    assert_eq!(server.database.charges().await, before + 1);
+    true
 }

@@ -7,7 +7,7 @@ use charge_once::{
     store::{events, old_rows::Age, webhook_queue},
     workers::{
         expiry_sweep::Sweep,
-        retention::{Removed, Retention},
+        retention::{Removed, Retention, Round, Stop},
     },
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -69,7 +69,11 @@ fn later() -> Instant {
 }
 
 fn counts(removed: &Removed) -> (u64, u64, bool) {
-    (removed.events, removed.operations, removed.is_whole_round)
+    (
+        removed.events,
+        removed.operations,
+        removed.round == Round::Whole,
+    )
 }
 
 async fn left(database: &TestDatabase) -> [i64; 3] {
@@ -85,8 +89,9 @@ async fn left(database: &TestDatabase) -> [i64; 3] {
 #[tokio::test]
 async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
     let server = TestServer::start().await;
-    let database = &server.database;
     assert_eq!(server.client.charge("young").await.status, 201);
+    // Its own sweep must find nothing to remove.
+    let database = &server.stop().await;
     run(&database.pool, OLD_ROWS).await;
     let mut sweep = sweep(database, KEPT).await;
     let removed = sweep.old_rows(later()).await.unwrap();
@@ -130,49 +135,114 @@ async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
         .execute(&mut *tx)
         .await
         .unwrap();
-    sweep.old_rows(later()).await.unwrap_err();
-    // The first account's events had their turn before its operations.
-    assert!(left_events(&database).await < 1201);
+    let removed = sweep.old_rows(later()).await.unwrap();
+    // Each account's events had their turn before its operations.
+    assert_eq!(counts(&removed), (1200, 0, false));
+    assert_eq!(removed.failed_accounts, 4, "the dev account's, too");
     tx.rollback().await.unwrap();
     let removed = sweep.old_rows(later()).await.unwrap();
-    assert!(removed.is_whole_round && removed.operations == 698);
+    assert_eq!((removed.operations, removed.round), (698, Round::Whole));
     assert_eq!(left(&database).await, [1, 1, 2]);
 }
+
+/// The events of the second of three accounts can't be removed.
+const SECOND_REFUSES: &str = "
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE 'the second account''s events stay'; END $$;
+    CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH ROW
+        WHEN (OLD.account_id = old_account(1201)) EXECUTE FUNCTION refuse()";
+
+const SECOND: AccountId = AccountId(Uuid::from_u128(2));
 
 #[tokio::test]
 async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
     let database = TestDatabase::create().await;
     run(&database.pool, OLD_ROWS).await;
+    run(&database.pool, SECOND_REFUSES).await;
+    let mut retention = Retention::new(config(KEPT).retention, PATIENCE, 0);
+    let mut go_on = async || {
+        let mut connection = PgConnection::connect(&database.url).await.unwrap();
+        let mut removed = Removed::default();
+        let walk = retention.go_on(&mut connection, &mut removed, later());
+        (walk.await.unwrap(), removed)
+    };
+    let (stop, removed) = go_on().await;
+    assert!(matches!(stop, Stop::Failed(SECOND, _)));
+    assert_eq!((removed.events, removed.operations), (1133, 698));
     run(
         &database.pool,
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE 'the second account''s events stay'; END $$;
-         CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH ROW
-             WHEN (OLD.account_id = old_account(1201)) EXECUTE FUNCTION refuse()",
-    )
-    .await;
-    let mut sweep = sweep(&database, KEPT).await;
-    sweep.old_rows(later()).await.unwrap_err();
-    // The first account's operations, which come after its events, are gone.
-    assert_eq!(left(&database).await[2], 2);
-    run(
-        &database.pool,
-        "DROP TRIGGER refuse ON events;
-         INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+        "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          VALUES (old_account(1), old_id(2000), 'charge.succeeded', '{}', 'req', 'key',
                  now() - interval '40 days')",
     )
     .await;
-    assert!(sweep.old_rows(later()).await.unwrap().is_whole_round);
-    assert_eq!(left(&database).await, [2, 1, 2]);
-    assert_eq!(
-        counts(&sweep.old_rows(later()).await.unwrap()),
-        (1, 0, true)
-    );
+    let (stop, removed) = go_on().await;
+    assert!(matches!(stop, Stop::At(Round::Failed)));
+    assert_eq!((removed.events, removed.failed_accounts), (33, 1));
+    run(&database.pool, "DROP TRIGGER refuse ON events").await;
+    let (stop, removed) = go_on().await;
+    assert!(matches!(stop, Stop::At(Round::Whole)));
+    assert_eq!((removed.events, removed.failed_accounts), (35, 0));
 }
 
-async fn left_events(database: &TestDatabase) -> i64 {
-    database.count("SELECT count(*) FROM events").await
+/// The first account has more old events than one visit removes.
+#[tokio::test]
+async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    run(
+        &database.pool,
+        "UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
+          WHERE status = 'pending';
+         INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+         SELECT old_account(1), old_id(2000 + n), 'charge.succeeded', '{}', 'req', 'key',
+                now() - interval '40 days'
+           FROM generate_series(1, 3000) AS n",
+    )
+    .await;
+    let events_of = async |account: u128| {
+        let events = "SELECT count(*) FROM events WHERE account_id = $1";
+        let events = sqlx::query_scalar::<_, i64>(events).bind(Uuid::from_u128(account));
+        events.fetch_one(&database.pool).await.unwrap()
+    };
+    let mut retention = Retention::new(config(KEPT).retention, PATIENCE, 0);
+    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+    let mut removed = Removed::default();
+    let walk = retention.go_on(&mut connection, &mut removed, later());
+    assert!(matches!(walk.await, Ok(Stop::At(Round::Over))));
+    assert_eq!(events_of(1).await, 1101 + 33 + 3000 - 2500);
+    assert_eq!(
+        removed.operations, 698,
+        "they have their turn beside the events"
+    );
+    assert_eq!((events_of(2).await, events_of(3).await), (0, 0));
+    // What is left has the next rounds of a sweep, one after the other.
+    let swept = sweep(&database, KEPT)
+        .await
+        .old_rows(later())
+        .await
+        .unwrap();
+    assert_eq!(counts(&swept), (1634, 0, true));
+}
+
+#[tokio::test]
+async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
+    let database = TestDatabase::create().await;
+    run(&database.pool, OLD_ROWS).await;
+    run(&database.pool, SECOND_REFUSES).await;
+    let mut sweep = sweep(&database, KEPT).await;
+    for events in [1166, 0] {
+        let removed = sweep.old_rows(later()).await.unwrap();
+        assert_eq!((removed.events, removed.round), (events, Round::Failed));
+        assert_eq!(removed.failed_accounts, 1);
+        let (account, error) = removed.last_failure.unwrap();
+        assert_eq!(account, SECOND);
+        assert!(error.to_string().contains("events stay"), "{error}");
+    }
+    run(&database.pool, "DROP TRIGGER refuse ON events").await;
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (34, 0, true));
+    assert!(removed.last_failure.is_none());
 }
 
 #[tokio::test]
@@ -281,8 +351,10 @@ async fn a_batch_that_gets_no_answer_ends_at_its_deadline() {
     let kept = config(KEPT).retention;
     let mut retention = Retention::new(kept, Duration::from_millis(50), 0);
     let mut connection = PgConnection::connect(&database.url).await.unwrap();
-    let removing = timeout(PATIENCE, retention.go_on(&mut connection, later()));
-    removing.await.expect("it ends").unwrap_err();
+    let mut removed = Removed::default();
+    let removing = retention.go_on(&mut connection, &mut removed, later());
+    let stop = timeout(PATIENCE, removing).await.expect("it ends");
+    assert!(matches!(stop, Ok(Stop::Failed(..))));
     tx.rollback().await.unwrap();
 
     let removed = sweep(&database, KEPT).await.old_rows(later()).await;

@@ -72,7 +72,7 @@ impl Parameter {
         let compared = find(r"(\w+)\s*(=|<=|>=|<|>)\s*(?:ANY\s*\(\s*)?\$NUMBER\b");
         let unused = find(r"AND \$NUMBER::\w+ (IS) (NULL)\s+(?:AND|ORDER)");
         let unnested = || {
-            let lists = r"unnest\(([^)]*)\)(?:\s+WITH ORDINALITY)?\s+AS\s+\w+\s*\(([^)]*)\)";
+            let lists = r"(?i)unnest\(([^)]*)\)(?:\s+WITH ORDINALITY)?\s+AS\s+\w+\s*\(([^)]*)\)";
             let lists = Regex::new(lists).unwrap().captures(sql)?;
             let start = format!("${number}::");
             let mut both = lists[1].split(',').zip(lists[2].split(','));

@@ -15,7 +15,8 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 14] = [
+pub const GROWING: [&str; 15] = [
+    "accounts",
     "idempotency_keys",
     "charges",
     "orders",
@@ -50,9 +51,13 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 15] = [
+const FILLED: [&str; 16] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
+    // Test accounts that were closed, and one in a thousand that is still to be closed.
+    "INSERT INTO accounts (id, name, test_until, closed_at)
+     SELECT id, 'test account ' || n, made_at, CASE WHEN n % 1000 <> 1 THEN made_at END
+       FROM numbers",
     "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
             request_id, label, created_at, expires_at, status, headers, body)
      SELECT account, 'key-' || n, 1, sha256('x'), 'POST', '/charges', 'req_' || n,

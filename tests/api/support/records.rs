@@ -49,3 +49,14 @@ pub async fn with_old_rows() -> TestDatabase {
     sqlx::query(age).execute(&database.pool).await.unwrap();
     database
 }
+
+/// Any removal of events fails, until the trigger `refuse` is dropped.
+pub async fn refuse_to_remove_events(database: &TestDatabase) {
+    for change in [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'events stay'; END $$",
+        "CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
+    ] {
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+    }
+}

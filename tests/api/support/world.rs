@@ -23,18 +23,35 @@ const IMPATIENT: &[(&str, &str)] = &[("PROCESSOR_TIMEOUT", "3s")];
 
 /// Starts charge-once on `database`, with `processor` across the network.
 pub fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
+    start_with(database, processor, IMPATIENT)
+}
+
+fn start_with(
+    database: &TestDatabase,
+    processor: &Processor,
+    limits: &[(&str, &str)],
+) -> ServerProcess {
     let url = processor.url();
-    let variables = [IMPATIENT, &[("PROCESSOR_URL", url.as_str())]].concat();
+    let variables = [limits, &[("PROCESSOR_URL", url.as_str())]].concat();
     ServerProcess::start(database, &variables)
 }
 
 impl World {
     pub async fn new() -> Self {
+        Self::start(IMPATIENT).await
+    }
+
+    /// With the usual time for the processor's answer: for requests that must outlast what a test does meanwhile.
+    pub async fn with_patience() -> Self {
+        Self::start(&[]).await
+    }
+
+    async fn start(limits: &[(&str, &str)]) -> Self {
         let database = TestDatabase::create().await;
         // Some tests kill it and start it again where it was.
         let address = lasting_address();
         let processor = Processor::start_with(&[("PROCESSOR_BIND_ADDRESS", &address)]).await;
-        let server = start(&database, &processor);
+        let server = start_with(&database, &processor, limits);
         Self {
             database,
             processor,
@@ -47,8 +64,9 @@ impl World {
     }
 
     pub fn kill_and_start(&mut self) {
-        let started = start(&self.database, &self.processor);
-        std::mem::replace(&mut self.server, started).kill();
+        // First: what it has begun must not be answered while the other one starts.
+        self.server.kill_now();
+        self.server = start(&self.database, &self.processor);
     }
 
     /// The dead holder's time is over.

@@ -105,7 +105,7 @@ test('a duplicate that is told 409 is retried by the SDK', async (t) => {
   const server = await Server.start({ IN_FLIGHT_WAIT_V1: '0s' });
   t.after(() => server.kill());
   const first = client(server.url).charges.create(parameters, options);
-  await sleep(500);
+  await eventually('the first request is under way', () => isInFlight(options.idempotencyKey));
   const impatient = client(server.url, { maxNetworkRetries: 0 });
   await assert.rejects(impatient.charges.create(parameters, options), {
     type: 'StripeAPIError',

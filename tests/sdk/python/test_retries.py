@@ -93,11 +93,11 @@ class Retries(unittest.TestCase):
         self.assertEqual(len(charges_of(parameters)), 1)
 
     def test_a_duplicate_that_is_told_409_is_retried_by_the_sdk(self):
-        parameters = order(source="tok_slow")
-        options = {"idempotency_key": unique("key")}
+        parameters, key = order(source="tok_slow"), unique("key")
+        options = {"idempotency_key": key}
         with Server(IN_FLIGHT_WAIT_V1="0s") as server, ThreadPoolExecutor(1) as threads:
             first = threads.submit(client(server.url).v1.charges.create, parameters, options)
-            time.sleep(0.5)
+            eventually("the first request is under way", lambda: is_in_flight(key))
             with self.assertRaises(stripe.APIError) as in_flight:
                 client(server.url, max_network_retries=0).v1.charges.create(parameters, options)
             self.assertEqual(in_flight.exception.http_status, 409)

@@ -272,6 +272,7 @@ pub(crate) async fn at_the_end(
         let mut session = pool.acquire().await?;
         rows::are_what_was_asked_for(&mut session, history, accounts, None).await?;
         rows::are_there(&mut session, history, accounts).await?;
+        rows::payments_are_of_the_cards(&mut session, history, accounts).await?;
         if !profile.expires() {
             let now = Utc::now();
             records::are_what_was_answered(&mut session, history, accounts, None, now).await?;

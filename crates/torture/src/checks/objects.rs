@@ -27,17 +27,18 @@ const OBJECTS: [(&str, &str, &str); 4] = [
     ),
     (
         "or",
-        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount'),
-                type, id, account_id
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount',
+                                           object #>> '{metadata,note}'), type, id, account_id
            FROM events WHERE type LIKE 'order.%'",
-        "SELECT id, concat_ws(' ', status, amount) FROM orders",
+        "SELECT id, concat_ws(' ', status, amount, metadata ->> 'note') FROM orders",
     ),
     (
         "re",
-        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount'),
-                type, id, account_id
+        "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount',
+                                           object #>> '{metadata,note}'), type, id, account_id
            FROM events WHERE type LIKE 'refund.%'",
-        "SELECT id, concat_ws(' ', status, amount) FROM refunds WHERE status <> 'pending'",
+        "SELECT id, concat_ws(' ', status, amount, metadata ->> 'note')
+           FROM refunds WHERE status <> 'pending'",
     ),
     (
         "co",

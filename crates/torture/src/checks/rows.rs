@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::{
     history::{History, KeyHistory, Request, SharedKey, lock},
     ids,
-    requests::{Expected, Verb, card_of},
+    requests::{Card, Expected, Verb, card_of},
 };
 
 /// The rows with a tag that were written since then, or all of them: whose, the tag, the id, and the
@@ -31,7 +31,8 @@ const ROWS: [(&str, &str); 4] = [
     (
         "re",
         "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
-                'amount', amount, 'charge', charge_id, 'reason', reason)
+                'amount', amount, 'charge', charge_id, 'reason', reason,
+                'note', metadata ->> 'note')
            FROM refunds
           WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
     ),
@@ -39,7 +40,7 @@ const ROWS: [(&str, &str); 4] = [
         "or",
         "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
                 'amount', amount, 'currency', currency, 'customer', customer, 'items', items,
-                'client_order_id', client_order_id)
+                'client_order_id', client_order_id, 'note', metadata ->> 'note')
            FROM orders
           WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
     ),
@@ -52,6 +53,11 @@ const ROWS: [(&str, &str); 4] = [
           WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
     ),
 ];
+
+/// Charges that pay an order. They carry no tag.
+const PAYMENTS: &str = "
+    SELECT account_id, id, card_last4, status FROM charges
+     WHERE NOT metadata ? 'torture' AND order_id IS NOT NULL AND status <> 'pending'";
 
 /// A row that a request asked for.
 struct Tagged {
@@ -91,6 +97,42 @@ pub(super) async fn are_there(
         }
     }
     Ok(())
+}
+
+/// Every charge that pays an order is of a card that a request named, and came out as that card does. One whose
+/// answer was lost before its key expired is known by no answer, and is not judged.
+pub(super) async fn payments_are_of_the_cards(
+    snapshot: &mut PgConnection,
+    history: &History,
+    accounts: &[Uuid],
+) -> Result<(), sqlx::Error> {
+    for row in sqlx::query(PAYMENTS).fetch_all(snapshot).await? {
+        let (account, id): (Uuid, Uuid) = (row.get(0), row.get(1));
+        let (last4, status): (Option<&str>, &str) = (row.get(2), row.get(3));
+        let id = ids::public("ch", id);
+        let mut keys = history.keys_about([&*id]);
+        keys.retain(|key| accounts.get(lock(key).account) == Some(&account));
+        let asked = keys.iter().flat_map(|key| payments_of(&lock(key), &id));
+        let asked: Vec<_> = asked.collect();
+        let is = (last4.unwrap_or_default(), status);
+        if !asked.is_empty() && !asked.contains(&is) {
+            let what = format!("{id} is {is:?}, and was asked to be one of {asked:?}");
+            history.violate_at("G3", what, keys);
+        }
+    }
+    Ok(())
+}
+
+/// Last four digits and status of the charges that the key's requests asked for whose answers name this one.
+fn payments_of(key: &KeyHistory, id: &str) -> Vec<(&'static str, &'static str)> {
+    let named = key.answers().filter_map(|(variant, _, stored)| {
+        let request = key.variants.get(variant)?;
+        let pays = matches!(request.verb, Verb::PayOrder | Verb::CreateCheckout);
+        let names = || crate::history::objects_in(&stored.body).contains(&id.to_owned());
+        let card = card_of(&request.parameters).filter(|_| pays && names())?;
+        Some((card.last4, status_of(card)))
+    });
+    named.collect()
 }
 
 async fn tagged(
@@ -202,16 +244,50 @@ fn wanted(
             all.extend(money_and_texts(request, id, keys));
             Some(all)
         }
-        ("re", Verb::CreateRefund) => Some(vec![same("amount"), same("charge"), same("reason")]),
-        ("or", Verb::CreateOrder | Verb::CreateCheckout) => {
-            let natural = same("client_order_id");
-            Some(vec![amount(), currency, customer, items(), natural])
-        }
+        ("re", Verb::CreateRefund) => Some(vec![
+            same("amount"),
+            same("charge"),
+            same("reason"),
+            notes(id, keys),
+        ]),
+        ("or", Verb::CreateOrder | Verb::CreateCheckout) => Some(vec![
+            amount(),
+            currency,
+            customer,
+            items(),
+            same("client_order_id"),
+            notes(id, keys),
+        ]),
         ("co", Verb::CreateCheckout) => {
             Some(vec![amount(), currency, customer, items(), same("source")])
         }
         (_, _) => None,
     }
+}
+
+/// What a charge of this card becomes.
+fn status_of(card: &Card) -> &'static str {
+    if card.is_declined {
+        "failed"
+    } else {
+        "succeeded"
+    }
+}
+
+/// The notes that updates may have added to an order or a refund. That one which was acknowledged is there, its
+/// event says.
+fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
+    let mut notes = vec![Value::Null];
+    for key in keys {
+        for change in &lock(key).variants {
+            let is_update = matches!(change.verb, Verb::UpdateOrder | Verb::UpdateRefund);
+            if is_update && change.about.as_deref() == Some(id) && change.expected == Expected::Any
+            {
+                notes.extend(change.parameters.pointer("/metadata/note").cloned());
+            }
+        }
+    }
+    ("note", notes)
 }
 
 /// What the card decides of a charge, and what captures and updates may have made of it since.
@@ -223,11 +299,6 @@ fn money_and_texts(
     let asked = |name: &str| request.parameters.get(name).cloned().unwrap_or(Value::Null);
     let Some(card) = card_of(&request.parameters) else {
         return Vec::new();
-    };
-    let status = if card.is_declined {
-        "failed"
-    } else {
-        "succeeded"
     };
     let is_authorized_only = asked("capture") == false;
     let mut captured = match card.is_declined || is_authorized_only {
@@ -260,7 +331,7 @@ fn money_and_texts(
         }
     }
     vec![
-        ("status", vec![status.into()]),
+        ("status", vec![status_of(card).into()]),
         ("last4", vec![card.last4.into()]),
         ("amount_captured", captured),
         ("description", described),

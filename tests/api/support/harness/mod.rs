@@ -70,6 +70,16 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
     .unwrap()
 }
 
+/// Sessions of the test's database that wait for a lock. Those of other tests are not among them, as they are
+/// in `pg_locks`.
+pub const LOCK_WAITS: &str = "
+    SELECT count(*) FROM pg_stat_activity
+     WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+/// A second or two of a stall don't end a wait for a connection: for tests that open many at once.
+pub const WAITS_FOR_CONNECTIONS: &[(&str, &str)] =
+    &[("POOL_WAIT", "10s"), ("REQUEST_TIMEOUT", "17s")];
+
 /// Limits so long that a request at a [`PausePoint`](crate::support::pause_point::PausePoint) never
 /// reaches one, and a transaction of its own: a batch gives up a request that is paused, and a replay from
 /// memory passes no such point.

@@ -199,6 +199,11 @@ impl ServerProcess {
 
     /// kill -9.
     pub fn kill(mut self) {
+        self.kill_now();
+    }
+
+    /// kill -9, and what is known of it stays.
+    pub fn kill_now(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
