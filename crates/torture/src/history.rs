@@ -323,6 +323,15 @@ struct Inner {
     worst_stall: Duration,
     most_used: Usage,
     attempts: u64,
+    looks: Looks,
+}
+
+/// Looks at the database while load and faults went on.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Looks {
+    pub(crate) made: u64,
+    /// The database could not be asked, or not in time.
+    pub(crate) missed: u64,
 }
 
 /// Locks whatever a panic left: the history is evidence even then.
@@ -340,6 +349,7 @@ pub(crate) struct Totals {
     pub(crate) worst_stall: Duration,
     /// The most that a replica used, of each.
     pub(crate) most_used: Usage,
+    pub(crate) looks: Looks,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -481,6 +491,15 @@ impl History {
         inner.worst_stall = inner.worst_stall.max(long);
     }
 
+    /// Notes a look at the database.
+    pub(crate) fn looked(&self, is_made: bool) {
+        let looks = &mut lock(&self.inner).looks;
+        match is_made {
+            true => looks.made += 1,
+            false => looks.missed += 1,
+        }
+    }
+
     /// Notes what a replica uses now.
     pub(crate) fn uses(&self, usage: Usage) {
         let most = &mut lock(&self.inner).most_used;
@@ -514,6 +533,7 @@ impl History {
             outcomes,
             worst_stall: inner.worst_stall,
             most_used: inner.most_used,
+            looks: inner.looks,
             violations,
         }
     }

@@ -51,8 +51,11 @@ use crate::{
     world::World,
 };
 
-/// Pause between two looks at the database while load and faults go on.
+/// Pause between two looks at the database while load and faults go on, and how long one may take.
 const CHECKPOINT: Duration = Duration::from_secs(10);
+
+/// How long looks may fail before that is a violation. A fault takes the database away for some seconds.
+const UNCHECKED_MAX: Duration = Duration::from_secs(120);
 
 /// Tries to make charge-once charge twice.
 #[derive(Debug, Parser)]
@@ -256,7 +259,7 @@ async fn watch_over(
     let processors = world.cluster.pool(PROCESSOR_DATABASE);
     let name = world.profile.name;
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
-    let mut checked = Instant::now();
+    let (mut checked, mut last_made) = (Instant::now(), Instant::now());
     loop {
         seconds.tick().await;
         if load.history.has_violations() && found_after.is_none() {
@@ -269,7 +272,6 @@ async fn watch_over(
             continue;
         }
         checked = Instant::now();
-        // The database may be gone at this moment. There will be another one.
         let checking = async {
             let accounts = database::account_ids(&pool, &load.accounts).await?;
             database::at_any_moment(&pool, &load.history, &accounts, &world.profile).await?;
@@ -278,7 +280,17 @@ async fn watch_over(
                 false => Ok(()),
             }
         };
-        let _ = tokio::time::timeout(CHECKPOINT, checking).await;
+        // The database may be gone at this moment. There will be another one.
+        let made = tokio::time::timeout(CHECKPOINT, checking).await;
+        let is_made = matches!(made, Ok(Ok(())));
+        load.history.looked(is_made);
+        if is_made {
+            last_made = Instant::now();
+        } else if last_made.elapsed() > UNCHECKED_MAX {
+            let what = format!("no look at the database was made in {UNCHECKED_MAX:?}: {made:?}");
+            load.history.violate("error", what);
+            last_made = Instant::now();
+        }
         recovery::usage(world, &load.history).await;
         recovery::sessions_are_bounded(world, &load.history, 2).await;
         let totals = load.history.totals();
@@ -296,7 +308,10 @@ async fn watch_over(
 async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) -> Recovered {
     let pool = world.cluster.pool(DATABASE);
     let recovered = recovery::recover(world, load, &pool, seed).await;
-    recovery::usage(world, history).await;
+    if !recovery::usage(world, history).await {
+        let what = "not every replica's memory and file descriptors could be read at the end";
+        history.violate("error", what.to_owned());
+    }
     recovery::processes_lived(world, history);
     for replica in &world.replicas {
         // Only a process without a request in flight ends at once and in good order.

@@ -58,6 +58,10 @@ impl Report<'_> {
         for (fault, count) in *faults {
             println!("  {count:>8}  {fault}");
         }
+        println!(
+            "looks          {} at the database meanwhile, {} missed",
+            totals.looks.made, totals.looks.missed
+        );
         println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
         println!("recovery       {:.1} s", self.recovery.as_secs_f32());
         println!(
