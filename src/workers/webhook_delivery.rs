@@ -43,7 +43,7 @@ use crate::{
 const LEASE_TIMEOUTS: u32 = 3;
 
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
-const ENDPOINTS_AT_ONCE: i32 = 1000;
+const ENDPOINTS_AT_ONCE: usize = 1000;
 
 /// The delivery of webhooks can't begin.
 #[derive(Debug, thiserror::Error)]
@@ -236,10 +236,13 @@ impl Worker {
             let is_done = self.within_deadline(steps::cancel(connection)).await?;
             self.chores.cancel = !is_done;
         }
+        if self.chores.look.is_some() {
+            self.turns.make_room(ENDPOINTS_AT_ONCE);
+        }
+        let room = self.turns.room().min(ENDPOINTS_AT_ONCE);
         if let Some(after) = self.chores.look
-            && let Ok(room @ 1..) = i32::try_from(self.turns.room())
+            && let Ok(limit @ 1..) = i32::try_from(room)
         {
-            let limit = room.min(ENDPOINTS_AT_ONCE);
             let found = self
                 .within_deadline(steps::look(connection, after, limit))
                 .await?;

@@ -40,7 +40,7 @@ const WINDOW_MAX: usize = 64;
 const QUICK_MAX: Duration = Duration::from_secs(1);
 
 /// Endpoints with something ready that are remembered. The worker looks for others when some of
-/// these have nothing more.
+/// these have nothing more, or are forgotten for them.
 const READY_MAX: usize = 10_000;
 
 /// Endpoints whose windows are remembered. A forgotten one begins again with the first.
@@ -191,6 +191,29 @@ impl Turns {
         READY_MAX.saturating_sub(self.ready_endpoints)
     }
 
+    /// Where no more endpoints can be added, forgets some that wait and are not known to be quick, at most
+    /// `count`. A later look finds them again. So however many endpoints are silent, one that is not known yet is
+    /// found.
+    pub fn make_room(&mut self, count: usize) {
+        if self.room() > 0 {
+            return;
+        }
+        let waits = |endpoint: &WebhookEndpointId| {
+            let lane = self.lanes.get(endpoint);
+            lane.is_none_or(|lane| lane.sending == 0 && lane.standing() != Standing::Quick)
+        };
+        let of_account = |(account, ready): (&AccountId, &Account)| {
+            let endpoints = ready.endpoints.iter().copied().filter(waits);
+            endpoints
+                .map(|endpoint| (*account, endpoint))
+                .collect::<Vec<_>>()
+        };
+        let forgotten: Vec<_> = self.ready.iter().flat_map(of_account).take(count).collect();
+        for (account, endpoint) in forgotten {
+            self.forget(account, endpoint);
+        }
+    }
+
     /// An endpoint has something ready. It comes last in its account. An account that had nothing
     /// comes first, for one place, so that a single event does not wait until all backlogs have had
     /// a turn; but not for an endpoint that fails, of which there may be many.
@@ -252,19 +275,24 @@ impl Turns {
         for _ in taken..turn.places {
             self.end(turn.account_id, turn.endpoint_id, Ending::Unknown);
         }
-        if taken < turn.places
-            && let Some(account) = self.ready.get_mut(&turn.account_id)
-            && let Some(at) = account
-                .endpoints
-                .iter()
-                .position(|one| *one == turn.endpoint_id)
-        {
-            account.endpoints.remove(at);
-            self.ready_endpoints -= 1;
-            if account.endpoints.is_empty() {
-                self.leave(turn.account_id);
-                self.ready.remove(&turn.account_id);
-            }
+        if taken < turn.places {
+            self.forget(turn.account_id, turn.endpoint_id);
+        }
+    }
+
+    /// An endpoint is not known to have something ready any more.
+    fn forget(&mut self, account_id: AccountId, endpoint: WebhookEndpointId) {
+        let Some(account) = self.ready.get_mut(&account_id) else {
+            return;
+        };
+        let Some(at) = account.endpoints.iter().position(|one| *one == endpoint) else {
+            return;
+        };
+        account.endpoints.remove(at);
+        self.ready_endpoints -= 1;
+        if account.endpoints.is_empty() {
+            self.leave(account_id);
+            self.ready.remove(&account_id);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Single values: keys, ids, amounts, URLs, and stored replies.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use charge_once::{
     api::{card_numbers::holds_card_number, params::canonical_integer},
@@ -135,8 +135,12 @@ fn webhook_urls() {
 fn addresses() {
     fuzz(&any::<[u8; 4]>(), |octets| {
         let v4 = std::net::Ipv4Addr::from(octets);
-        let mapped = IpAddr::V6(v4.to_ipv6_mapped());
-        prop_assert!(is_public(IpAddr::V4(v4)) || !is_public(mapped));
+        let [a, b] = [0, 2].map(|at| u16::from_be_bytes([octets[at], octets[at + 1]]));
+        // Behind a NAT64 gateway (RFC 6052).
+        let translated = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, a, b);
+        for holder in [v4.to_ipv6_mapped(), translated] {
+            prop_assert!(is_public(IpAddr::V4(v4)) || !is_public(IpAddr::V6(holder)));
+        }
         let is_private = v4.is_private() || v4.is_loopback() || v4.is_link_local();
         prop_assert!(!(is_private && is_public(IpAddr::V4(v4))));
         Ok(())

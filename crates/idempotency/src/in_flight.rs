@@ -521,6 +521,21 @@ mod tests {
         }
     }
 
+    /// The lock is held meanwhile, so what one account has in flight must not be another one's wait.
+    #[test]
+    fn a_look_at_an_account_visits_no_request_of_another() {
+        let in_flight = InFlight::new();
+        let others = (0..100).map(|number| request(1, &format!("key-{number}")));
+        let _others: Vec<_> = others.map(|other| lead(&in_flight, &other)).collect();
+        let _own = lead(&in_flight, &request(2, "own"));
+        let visited = std::cell::RefCell::new(Vec::new());
+        in_flight.of_account(Uuid::from_u128(2), |request| {
+            visited.borrow_mut().push(request.key.as_str().to_owned());
+            true
+        });
+        assert_eq!(visited.into_inner(), ["own"]);
+    }
+
     fn limit_met(in_flight: &InFlight, request: &Request) -> Option<InProgressLimit> {
         match in_flight.join(request) {
             Place::OverLimit(limit) => Some(limit),

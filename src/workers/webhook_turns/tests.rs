@@ -272,6 +272,31 @@ fn there_is_room_for_a_limited_number_of_endpoints() {
 }
 
 #[test]
+fn a_quick_endpoint_is_served_though_more_wait_than_can_be_remembered() {
+    let mut turns = turns(&[10]);
+    let dealt = turns.deal();
+    end_all(&mut turns, &dealt, QUICK);
+    // It has nothing more for now.
+    let dealt = turns.deal();
+    turns.claimed(&dealt[0], 0);
+    assert!(turns.is_empty());
+    for number in 0..READY_MAX as u128 {
+        turns.add(account(100 + number), endpoint(1000 + number));
+    }
+    let sending = turns.deal().len();
+    assert_eq!((sending, turns.room()), (SENDS_TO_UNPROVEN_MAX, 0));
+
+    turns.make_room(READY_MAX);
+    assert_eq!(turns.room(), READY_MAX - sending, "all but those under way");
+    turns.add(account(1), endpoint(10));
+    assert_eq!(places(&turns.deal())[0].0, 10);
+    // While there is room, nothing is forgotten.
+    let room = turns.room();
+    turns.make_room(READY_MAX);
+    assert_eq!(turns.room(), room);
+}
+
+#[test]
 fn the_windows_of_endpoints_without_attempts_are_forgotten_when_there_are_too_many() {
     let mut turns = turns(&[]);
     for number in 0..2 * LANES_MAX as u128 {

@@ -10,12 +10,13 @@ use std::{
 };
 
 use charge_once::config::VARIABLES;
+use regex::Regex;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row, postgres::PgRow};
 
 use crate::support::{
     accounts::api_key_of,
-    documents::{blocks, prose, read},
+    documents::{blocks, files_below, prose, read, root},
     harness::{PATIENCE, ServerProcess, TestDatabase, another_charge, eventually},
     processor::Processor,
     program::{printed_by, scratch},
@@ -62,6 +63,74 @@ fn each_alert_has_a_section_and_each_section_an_alert() {
         }
         assert!(!blocks(&text).is_empty(), "{title} shows no command");
     }
+}
+
+/// What a document quotes of the log: code of three words or more.
+fn quoted(document: &str) -> Vec<String> {
+    let words = Regex::new("`([a-z][A-Za-z']*(?: [A-Za-z']+){2,})`").unwrap();
+    let prose = prose(document);
+    let found = words.captures_iter(&prose);
+    found.map(|found| found[1].to_owned()).collect()
+}
+
+#[test]
+fn every_log_line_that_is_quoted_is_one_of_the_program() {
+    let mut program = String::new();
+    for folder in ["src", "crates/idempotency/src"] {
+        for file in files_below(folder) {
+            program.push_str(&read(file));
+        }
+    }
+    // A text may go on in the next line.
+    let program = Regex::new(r"\\\n\s*").unwrap().replace_all(&program, "");
+    let mut count = 0;
+    for document in [RUNBOOK, "docs/operations.md"] {
+        for line in quoted(&read(document)) {
+            assert!(program.contains(&line), "{document} quotes {line:?}");
+            count += 1;
+        }
+    }
+    assert!(count >= 8, "{count}");
+}
+
+/// The commands before the first section name what deploy/ and docker-compose.yml have.
+#[test]
+fn the_runbook_asks_services_that_there_are_for_their_logs() {
+    let document = read(RUNBOOK);
+    let (beginning, _) = document.split_once("\n## ").unwrap();
+    let manifests = read("deploy/kubernetes/deployment.yaml");
+    let compose = read("docker-compose.yml");
+    for (command, file, part) in [
+        (
+            "docker compose logs --no-log-prefix charge-once ",
+            &compose,
+            "\n  charge-once:\n",
+        ),
+        (
+            "docker compose exec postgres psql ",
+            &compose,
+            "\n  postgres:\n",
+        ),
+        (
+            " app.kubernetes.io/component=api ",
+            &manifests,
+            "app.kubernetes.io/component: api\n",
+        ),
+    ] {
+        assert!(beginning.contains(command), "{command}");
+        assert!(file.contains(part), "{command}");
+    }
+    assert!(beginning.contains("kubectl --namespace charge-once "));
+    assert!(read("deploy/kubernetes/kustomization.yaml").contains("\nnamespace: charge-once\n"));
+    assert!(beginning.contains("journalctl --unit charge-once "));
+    assert!(root().join("deploy/systemd/charge-once.service").exists());
+    for role in [
+        "--username=charge_once_reader ",
+        "postgres://charge_once_reader:",
+    ] {
+        assert!(beginning.contains(role), "{role}");
+    }
+    assert!(read("deploy/postgres/roles.sql").contains("charge_once_reader"));
 }
 
 /// Where everything in the runbook is something: an operation in doubt that is a day old and another one

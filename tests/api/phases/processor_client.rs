@@ -348,7 +348,7 @@ async fn the_processor_s_own_word_is_certain_and_is_asked_for_three_times_at_mos
 /// sent.
 #[tokio::test]
 async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nobody_listens_now() {
-    // Nobody else listens there once this listener is gone.
+    // No other test listens there once this listener is gone.
     let address = lasting_address();
     let listener = TcpListener::bind(&address).await.unwrap();
     let processor = client(address.parse().unwrap(), AMPLE);

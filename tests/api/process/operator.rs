@@ -3,10 +3,11 @@
 use std::process::Command;
 
 use charge_once::{
-    domain::ids::{AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId},
+    domain::ids::{AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, WebhookDeliveryId},
     store::invariants::{INVARIANTS, Invariant},
 };
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
 use crate::support::{
@@ -325,6 +326,39 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
     let left = violations(&server.database);
     let foreign = ("rows_belong_to_accounts".to_owned(), "inventory".to_owned());
     assert_eq!(left, [foreign]);
+
+    // The other tables, in which each of these rows contradicts several invariants.
+    let mut tx = pool.begin().await.unwrap();
+    let delivery = Uuid::now_v7();
+    let unchecked = "SET LOCAL session_replication_role = replica";
+    let deliver = format!(
+        "INSERT INTO webhook_deliveries
+                (account_id, id, endpoint_id, event_id, status, next_attempt_at, delivered_at)
+         SELECT account_id, '{delivery}', gen_random_uuid(), id, 'succeeded', NULL, now()
+           FROM events LIMIT 1"
+    );
+    let reopen = "UPDATE accounts SET test_until = NULL";
+    for change in [unchecked, reopen, &*deliver] {
+        sqlx::raw_sql(AssertSqlSafe(change.to_owned()))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+    }
+    let tables = ["charges", "orders", "refunds", "events", "checkouts"];
+    for table in tables {
+        let give = format!(
+            "UPDATE {table} SET account_id = gen_random_uuid() WHERE id = (SELECT id FROM {table} LIMIT 1)"
+        );
+        let given = sqlx::raw_sql(AssertSqlSafe(give)).execute(&mut *tx).await;
+        assert_eq!(given.unwrap().rows_affected(), 1, "{table}");
+    }
+    tx.commit().await.unwrap();
+    let found = violations(&server.database);
+    let delivery = WebhookDeliveryId(delivery).to_string();
+    for object in tables.into_iter().chain([&*delivery]) {
+        let wanted = ("rows_belong_to_accounts".to_owned(), object.to_owned());
+        assert!(found.contains(&wanted), "{object}: {found:#?}");
+    }
 }
 
 #[tokio::test]

@@ -70,11 +70,12 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
     .unwrap()
 }
 
-/// Sessions of the test's database that wait for a lock. Those of other tests are not among them, as they are
-/// in `pg_locks`.
+/// Sessions of the test's database that wait for another one's row. Those of other tests are not among them, as
+/// they are in `pg_locks`, and neither are those at a [`PausePoint`](crate::support::pause_point::PausePoint).
 pub const LOCK_WAITS: &str = "
     SELECT count(*) FROM pg_stat_activity
-     WHERE datname = current_database() AND wait_event_type = 'Lock'";
+     WHERE datname = current_database() AND wait_event_type = 'Lock'
+       AND wait_event IN ('transactionid', 'tuple')";
 
 /// A second or two of a stall don't end a wait for a connection: for tests that open many at once.
 pub const WAITS_FOR_CONNECTIONS: &[(&str, &str)] =
