@@ -63,6 +63,37 @@ async fn an_account_with_many_abandoned_operations_delays_no_other_account() {
     }
 }
 
+/// Four thousand copies of the operation that the first account has abandoned.
+const MANY: &str = "
+    INSERT INTO far_operations (id) SELECT md5(n::text)::uuid FROM generate_series(1, 4000) AS n;
+    INSERT INTO idempotency_keys
+    SELECT (jsonb_populate_record(one, jsonb_build_object('key', 'copy-' || n))).*
+      FROM idempotency_keys AS one, generate_series(1, 4000) AS n WHERE one.key = 'key-0';
+    INSERT INTO idempotency_leases
+    SELECT (jsonb_populate_record(one, jsonb_build_object(
+               'key', 'copy-' || n, 'operation', md5(n::text), 'token', md5(n::text)))).*
+      FROM idempotency_leases AS one, generate_series(1, 4000) AS n WHERE one.key = 'key-0';";
+
+#[tokio::test]
+async fn of_thousands_of_abandoned_operations_another_account_s_is_the_first_or_the_second() {
+    for (busy, quiet) in [(1, 2), (2, 1)] {
+        let world = abandoned([busy, quiet]).await;
+        sqlx::raw_sql(MANY)
+            .execute(&world.database.pool)
+            .await
+            .unwrap();
+        let leases = "SELECT count(*) FROM idempotency_leases WHERE leased_until < now()";
+        assert_eq!(world.database.count(leases).await, 4002);
+        let of_the_quiet_one = world.network.calls()[1];
+        let replica = world.replica();
+        for _ in 0..2 {
+            assert!(replica.recover_one().await.unwrap());
+        }
+        let recovered = &world.network.calls()[2..];
+        assert!(recovered.contains(&of_the_quiet_one), "busy is {busy}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_taken_over_to_find_out_that_there_is_nothing() {
     let world = World::new().await;
