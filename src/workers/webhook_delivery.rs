@@ -43,7 +43,7 @@ use crate::{
 const LEASE_TIMEOUTS: u32 = 3;
 
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
-const ENDPOINTS_AT_ONCE: usize = 1000;
+const ENDPOINTS_AT_ONCE: i32 = 1000;
 
 /// The delivery of webhooks can't begin.
 #[derive(Debug, thiserror::Error)]
@@ -217,10 +217,9 @@ impl Worker {
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Whether a step can be made now. A look waits where no more endpoints can be remembered.
+    /// Whether there is a step to make.
     fn has_chores(&self) -> bool {
-        let can_look = self.chores.look.is_some() && self.turns.room() > 0;
-        self.chores.make_ready || self.chores.cancel || can_look
+        self.chores.make_ready || self.chores.cancel || self.chores.look.is_some()
     }
 
     /// One step of each chore.
@@ -236,21 +235,15 @@ impl Worker {
             let is_done = self.within_deadline(steps::cancel(connection)).await?;
             self.chores.cancel = !is_done;
         }
-        if self.chores.look.is_some() {
-            self.turns.make_room(ENDPOINTS_AT_ONCE);
-        }
-        let room = self.turns.room().min(ENDPOINTS_AT_ONCE);
-        if let Some(after) = self.chores.look
-            && let Ok(limit @ 1..) = i32::try_from(room)
-        {
+        if let Some(after) = self.chores.look {
             let found = self
-                .within_deadline(steps::look(connection, after, limit))
+                .within_deadline(steps::look(connection, after, ENDPOINTS_AT_ONCE))
                 .await?;
             self.chores.cancel |= found.iter().any(|endpoint| endpoint.is_deleted);
             for endpoint in found.iter().filter(|endpoint| !endpoint.is_deleted) {
                 self.turns.add(endpoint.account_id, endpoint.endpoint_id);
             }
-            let is_last = i32::try_from(found.len()).is_ok_and(|found| found < limit);
+            let is_last = i32::try_from(found.len()).is_ok_and(|found| found < ENDPOINTS_AT_ONCE);
             self.chores.look = match found.last() {
                 Some(last) if !is_last => Some(Some((last.account_id, last.endpoint_id))),
                 Some(_) | None => None,

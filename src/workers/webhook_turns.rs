@@ -39,8 +39,9 @@ const WINDOW_MAX: usize = 64;
 /// An acknowledgment that takes longer is no reason to send more at once.
 const QUICK_MAX: Duration = Duration::from_secs(1);
 
-/// Endpoints with something ready that are remembered. The worker looks for others when some of
-/// these have nothing more, or are forgotten for them.
+/// Endpoints with something ready that are remembered. Where there are more, only those that are known to be
+/// quick are added, and any other is forgotten when it has had a turn, for one that a later look finds. So silent
+/// endpoints take turns, however many they are, and delay no quick one.
 const READY_MAX: usize = 10_000;
 
 /// Endpoints whose windows are remembered. A forgotten one begins again with the first.
@@ -186,38 +187,20 @@ impl Turns {
         self.ready_endpoints == 0
     }
 
-    /// How many more endpoints can be added.
-    pub fn room(&self) -> usize {
-        READY_MAX.saturating_sub(self.ready_endpoints)
-    }
-
-    /// Where no more endpoints can be added, forgets some that wait and are not known to be quick, at most
-    /// `count`. A later look finds them again. So however many endpoints are silent, one that is not known yet is
-    /// found.
-    pub fn make_room(&mut self, count: usize) {
-        if self.room() > 0 {
-            return;
-        }
-        let waits = |endpoint: &WebhookEndpointId| {
-            let lane = self.lanes.get(endpoint);
-            lane.is_none_or(|lane| lane.sending == 0 && lane.standing() != Standing::Quick)
-        };
-        let of_account = |(account, ready): (&AccountId, &Account)| {
-            let endpoints = ready.endpoints.iter().copied().filter(waits);
-            endpoints
-                .map(|endpoint| (*account, endpoint))
-                .collect::<Vec<_>>()
-        };
-        let forgotten: Vec<_> = self.ready.iter().flat_map(of_account).take(count).collect();
-        for (account, endpoint) in forgotten {
-            self.forget(account, endpoint);
-        }
+    /// Whether as many endpoints are remembered as may be.
+    fn is_full(&self) -> bool {
+        self.ready_endpoints >= READY_MAX
     }
 
     /// An endpoint has something ready. It comes last in its account. An account that had nothing
     /// comes first, for one place, so that a single event does not wait until all backlogs have had
     /// a turn; but not for an endpoint that fails, of which there may be many.
     pub fn add(&mut self, account: AccountId, endpoint: WebhookEndpointId) {
+        let lane = self.lanes.get(&endpoint);
+        let standing = lane.map_or(Standing::Unproven, Lane::standing);
+        if self.is_full() && standing != Standing::Quick {
+            return;
+        }
         let endpoints = &mut self.ready.entry(account).or_default().endpoints;
         if endpoints.contains(&endpoint) {
             return;
@@ -225,8 +208,6 @@ impl Turns {
         let is_new = endpoints.is_empty();
         endpoints.push_back(endpoint);
         self.ready_endpoints += 1;
-        let lane = self.lanes.get(&endpoint);
-        let standing = lane.map_or(Standing::Unproven, Lane::standing);
         match (is_new, standing) {
             (true, Standing::Quick | Standing::Unproven) => self.wait(account, Queue::New),
             (true, Standing::Failing) => self.wait(account, Queue::Room(standing)),
@@ -314,8 +295,12 @@ impl Turns {
         lane.learn(ending);
         let standing = lane.standing();
         *self.sending.of(standing) += lane.sending;
-        if lane.sending == 0 && self.lanes.len() > LANES_MAX {
+        let is_idle = lane.sending == 0;
+        if is_idle && self.lanes.len() > LANES_MAX {
             self.lanes.remove(&endpoint);
+        }
+        if is_idle && self.is_full() && standing != Standing::Quick {
+            self.forget(account, endpoint);
         }
         // An account that had all of its places may use this one for any of its endpoints.
         self.wake(account, if had_all { Standing::Quick } else { standing });

@@ -258,17 +258,11 @@ fn places_that_are_not_used_are_free_and_the_endpoint_has_nothing_more() {
     assert_eq!(places(&turns.deal()), [(10, 5)]);
 }
 
-#[test]
-fn there_is_room_for_a_limited_number_of_endpoints() {
-    let mut turns = turns(&[]);
+/// As many as are remembered, each of another account.
+fn full(turns: &mut Turns) {
     for number in 0..READY_MAX as u128 {
-        assert!(turns.room() > 0);
-        turns.add(account(number), endpoint(number));
+        turns.add(account(100 + number), endpoint(1000 + number));
     }
-    assert_eq!(turns.room(), 0);
-    let dealt = turns.deal();
-    turns.claimed(&dealt[0], 0);
-    assert_eq!(turns.room(), 1);
 }
 
 #[test]
@@ -280,20 +274,33 @@ fn a_quick_endpoint_is_served_though_more_wait_than_can_be_remembered() {
     let dealt = turns.deal();
     turns.claimed(&dealt[0], 0);
     assert!(turns.is_empty());
-    for number in 0..READY_MAX as u128 {
-        turns.add(account(100 + number), endpoint(1000 + number));
-    }
-    let sending = turns.deal().len();
-    assert_eq!((sending, turns.room()), (SENDS_TO_UNPROVEN_MAX, 0));
-
-    turns.make_room(READY_MAX);
-    assert_eq!(turns.room(), READY_MAX - sending, "all but those under way");
+    full(&mut turns);
+    assert_eq!(turns.deal().len(), SENDS_TO_UNPROVEN_MAX);
     turns.add(account(1), endpoint(10));
     assert_eq!(places(&turns.deal())[0].0, 10);
-    // While there is room, nothing is forgotten.
-    let room = turns.room();
-    turns.make_room(READY_MAX);
-    assert_eq!(turns.room(), room);
+}
+
+#[test]
+fn endpoints_that_are_not_quick_take_turns_though_more_wait_than_can_be_remembered() {
+    let mut turns = Turns::default();
+    full(&mut turns);
+    let unknown = endpoint(1);
+    turns.add(account(1), unknown);
+    assert_eq!(turns.ready_endpoints, READY_MAX, "there is no room for it");
+    let dealt = turns.deal();
+    end_all(&mut turns, &dealt[..1], Ending::Failed);
+    // The one that has had a turn makes room for the one that a later look finds.
+    turns.add(dealt[0].account_id, endpoint(2));
+    assert_eq!(turns.ready_endpoints, READY_MAX);
+    let is_remembered = |turns: &Turns, of: &Turn| {
+        let ready = turns.ready.get(&of.account_id);
+        ready.is_some_and(|ready| ready.endpoints.contains(&of.endpoint_id))
+    };
+    assert!(!is_remembered(&turns, &dealt[0]));
+    // Where there is room, an endpoint that has had a turn stays.
+    turns.claimed(&dealt[1], 0);
+    end_all(&mut turns, &dealt[2..3], Ending::Failed);
+    assert!(is_remembered(&turns, &dealt[2]));
 }
 
 #[test]

@@ -334,6 +334,32 @@ async fn a_worker_goes_on_though_more_endpoints_have_something_than_it_can_remem
     drop(replica);
 }
 
+/// The silent ones come before it in the order of a look, and nothing of theirs ends.
+#[tokio::test]
+async fn a_quick_endpoint_is_served_behind_more_silent_ones_than_a_worker_can_remember() {
+    let database = TestDatabase::create().await;
+    let variables = [
+        ("WEBHOOK_ALLOW_PRIVATE", "true"),
+        ("WEBHOOK_TIMEOUT", "60s"),
+        ("WEBHOOK_POLL_INTERVAL", "200ms"),
+    ];
+    let replica = ServerProcess::start(&database, &variables);
+    let mut quick = Receiver::start().await;
+    Endpoint::at(&replica.client, &quick.url()).await;
+    replica.client.charge("key-1").await;
+    quick.next().await.answer(200).await;
+    everything_is_delivered(&database).await;
+
+    let mut silent = Receiver::start().await;
+    add_accounts(&database, 10_100, &silent.url(), 5).await;
+    let mut held = Vec::new();
+    for _ in 0..192 {
+        held.push(silent.next().await);
+    }
+    replica.client.charge("key-2").await;
+    quick.next().await.answer(200).await;
+}
+
 /// How many rows of a table this transaction has read.
 async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
     sqlx::query_scalar(
