@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
         match removed.last_failure {
             None => Ok(()),
             Some((account, error)) => Err(format!(
-                "old rows of {} accounts were not removed. The last one is {account}: {error}",
+                "accounts whose old rows could not be removed: {}; the last one is {account}: {error}",
                 removed.failed_accounts
             )
             .into()),

@@ -27,9 +27,10 @@ use crate::{
 /// Pause after a round through all accounts that left nothing. What is removed is days old.
 const ROUND_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Pause after a round in which accounts failed, in intervals of the sweep: five minutes by default. The alert
-/// waits for longer, so that a second failure is none of the moment.
+/// Pause after a round in which accounts failed, in intervals of the sweep, and at most. The alert waits for
+/// longer, so a failure that was one of the moment has passed before it.
 const FAILED_ROUND_PAUSE: u32 = 5;
+const FAILED_ROUND_PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// Sweeps every `EXPIRY_SWEEP_INTERVAL` until `stopping`.
 pub async fn run(
@@ -74,7 +75,8 @@ pub async fn run(
             next_round = Instant::now()
                 + match round {
                     Ok(Round::Whole) => ROUND_PAUSE,
-                    Ok(Round::Failed) => config.expiry_sweep_interval * FAILED_ROUND_PAUSE,
+                    Ok(Round::Failed) => FAILED_ROUND_PAUSE_MAX
+                        .min(config.expiry_sweep_interval * FAILED_ROUND_PAUSE),
                     Ok(Round::GoesOn | Round::Over) | Err(_) => Duration::ZERO,
                 };
             old_rows_are_gone = matches!(round, Ok(Round::Whole));

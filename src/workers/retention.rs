@@ -21,8 +21,9 @@ use crate::{
     store::{self, old_rows::Age},
 };
 
-/// How many batches of a table one visit removes at most. What is left then is for the next round.
-const BATCHES_PER_VISIT: u32 = 5;
+/// How many batches of a table one visit removes at most: ten seconds or so, with their rests. What is left then
+/// is for the next round.
+const BATCHES_PER_VISIT: u32 = 25;
 
 /// What was removed.
 #[derive(Debug, Default)]
@@ -35,7 +36,8 @@ pub struct Removed {
     pub requests: u64,
     /// What became of the round.
     pub round: Round,
-    /// Accounts of this round that failed so far. The next round visits them again.
+    /// Accounts that failed in this round so far, or in the round before, if those were more. The next round
+    /// visits them again.
     pub failed_accounts: u64,
     /// The last of them, and why.
     pub last_failure: Option<(AccountId, sqlx::Error)>,
@@ -81,6 +83,8 @@ pub struct Retention {
     account: Uuid,
     /// Accounts that failed in this round.
     failed: u64,
+    /// Accounts that failed in the round before.
+    failed_before: u64,
     /// Whether an account of this round may have more to remove.
     is_more_left: bool,
 }
@@ -94,6 +98,7 @@ impl Retention {
             rest,
             account: Uuid::nil(),
             failed: 0,
+            failed_before: 0,
             is_more_left: false,
         }
     }
@@ -109,21 +114,22 @@ impl Retention {
         loop {
             let accounts = store::api_keys::list_accounts(connection, self.account);
             let accounts = in_time(self.deadline, accounts).await?;
-            removed.failed_accounts = self.failed;
             if accounts.is_empty() {
+                removed.failed_accounts = self.failed;
                 return Ok(Stop::At(self.end_round()));
             }
+            removed.failed_accounts = self.failed.max(self.failed_before);
             for account in accounts {
                 if Instant::now() >= until {
                     return Ok(Stop::At(Round::GoesOn));
                 }
                 self.account = account;
-                let visit = self.visit(connection, removed, AccountId(account));
+                let visit = self.visit(connection, removed, AccountId(account), until);
                 match visit.await {
                     Ok(is_more_left) => self.is_more_left |= is_more_left,
                     Err(error) => {
                         self.failed += 1;
-                        removed.failed_accounts = self.failed;
+                        removed.failed_accounts = self.failed.max(self.failed_before);
                         return Ok(Stop::Failed(AccountId(account), error));
                     }
                 }
@@ -139,17 +145,18 @@ impl Retention {
             (_, false) => Round::Failed,
         };
         self.account = Uuid::nil();
-        self.failed = 0;
+        self.failed_before = std::mem::take(&mut self.failed);
         self.is_more_left = false;
         ended
     }
 
-    /// Removes the oldest rows of one account. Returns whether it may have more that are old.
+    /// Removes the oldest rows of one account, until `until`. Returns whether it may have more to remove.
     async fn visit(
         &self,
         connection: &mut PgConnection,
         removed: &mut Removed,
         account: AccountId,
+        until: Instant,
     ) -> Result<bool, sqlx::Error> {
         let kept = self.kept;
         let mut is_more_left = false;
@@ -167,6 +174,9 @@ impl Retention {
                 && let Some(from) = after
             {
                 let began = Instant::now();
+                if began >= until {
+                    break;
+                }
                 let batch = remove_batch(connection, table, account, from, &age);
                 let (rows, next) = in_time(self.deadline, batch).await?;
                 *count += rows;
@@ -176,7 +186,7 @@ impl Retention {
                     sleep(began.elapsed() * self.rest).await;
                 }
             }
-            is_more_left |= after.is_some();
+            is_more_left |= batches > 0 && after.is_some();
         }
         Ok(is_more_left)
     }

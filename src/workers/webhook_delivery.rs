@@ -142,8 +142,16 @@ struct Chores {
     cancel: bool,
     /// There may be endpoints with something ready that are not known, in the order of account and
     /// endpoint after this one.
-    look: Option<Option<(AccountId, WebhookEndpointId)>>,
+    look: Option<Position>,
+    /// The look comes from the middle, and goes on at the beginning.
+    wraps: bool,
+    /// Before the first endpoint that there was no room for. The next look begins there, so that each of
+    /// them has its turn.
+    no_room: Position,
 }
+
+/// Behind an endpoint, or at the beginning.
+type Position = Option<(AccountId, WebhookEndpointId)>;
 
 impl Chores {
     /// Begins all that are not under way. A look that began again each time would never come to
@@ -151,7 +159,16 @@ impl Chores {
     fn begin(&mut self) {
         self.make_ready = true;
         self.cancel = true;
-        self.look.get_or_insert(None);
+        self.look();
+    }
+
+    /// Begins a look, unless one is under way.
+    fn look(&mut self) {
+        if self.look.is_none() {
+            let from = self.no_room.take();
+            self.wraps = from.is_some();
+            self.look = Some(from);
+        }
     }
 }
 
@@ -228,7 +245,7 @@ impl Worker {
             let made_ready = self.within_deadline(steps::make_ready(connection)).await?;
             self.chores.make_ready = made_ready.more;
             if made_ready.any {
-                self.chores.look.get_or_insert(None);
+                self.chores.look();
             }
         }
         if self.chores.cancel {
@@ -240,13 +257,18 @@ impl Worker {
                 .within_deadline(steps::look(connection, after, ENDPOINTS_AT_ONCE))
                 .await?;
             self.chores.cancel |= found.iter().any(|endpoint| endpoint.is_deleted);
-            for endpoint in found.iter().filter(|endpoint| !endpoint.is_deleted) {
-                self.turns.add(endpoint.account_id, endpoint.endpoint_id);
+            let mut before = after;
+            for endpoint in &found {
+                let (account, id) = (endpoint.account_id, endpoint.endpoint_id);
+                if !endpoint.is_deleted && !self.turns.add(account, id) {
+                    self.chores.no_room = self.chores.no_room.or(before);
+                }
+                before = Some((account, id));
             }
             let is_last = i32::try_from(found.len()).is_ok_and(|found| found < ENDPOINTS_AT_ONCE);
             self.chores.look = match found.last() {
                 Some(last) if !is_last => Some(Some((last.account_id, last.endpoint_id))),
-                Some(_) | None => None,
+                Some(_) | None => std::mem::take(&mut self.chores.wraps).then_some(None),
             };
         }
         Ok(())
@@ -271,7 +293,7 @@ impl Worker {
         if self.turns.is_empty() && (has_begun || !self.ended.is_empty()) {
             // What came meanwhile is found at once, and not at the next look. Where nothing was
             // done, what is ready may be locked, and looking again would find the same.
-            self.chores.look.get_or_insert(None);
+            self.chores.look();
         }
         self.ended.clear();
         for turned in turned {

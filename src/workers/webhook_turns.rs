@@ -194,17 +194,18 @@ impl Turns {
 
     /// An endpoint has something ready. It comes last in its account. An account that had nothing
     /// comes first, for one place, so that a single event does not wait until all backlogs have had
-    /// a turn; but not for an endpoint that fails, of which there may be many.
-    pub fn add(&mut self, account: AccountId, endpoint: WebhookEndpointId) {
+    /// a turn; but not for an endpoint that fails, of which there may be many. `false`: there is no room for it.
+    pub fn add(&mut self, account: AccountId, endpoint: WebhookEndpointId) -> bool {
         let lane = self.lanes.get(&endpoint);
         let standing = lane.map_or(Standing::Unproven, Lane::standing);
+        let known = self.ready.get(&account);
+        if known.is_some_and(|known| known.endpoints.contains(&endpoint)) {
+            return true;
+        }
         if self.is_full() && standing != Standing::Quick {
-            return;
+            return false;
         }
         let endpoints = &mut self.ready.entry(account).or_default().endpoints;
-        if endpoints.contains(&endpoint) {
-            return;
-        }
         let is_new = endpoints.is_empty();
         endpoints.push_back(endpoint);
         self.ready_endpoints += 1;
@@ -213,6 +214,7 @@ impl Turns {
             (true, Standing::Failing) => self.wait(account, Queue::Room(standing)),
             (false, _) => self.wake(account, standing),
         }
+        true
     }
 
     /// Deals the free places, one by one: to the next account, and within it to its next endpoint.

@@ -2,7 +2,7 @@
 //!
 //! Promise: while requests of several accounts come, no account has more than half of the connections,
 //! and of those that wait the one with the fewest is served next. An account that is alone may have all
-//! of them, but for one that new work always leaves to reads and to what ends work.
+//! of them. Of four or more, new work leaves one to reads and to what ends work.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},

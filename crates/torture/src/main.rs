@@ -51,8 +51,11 @@ use crate::{
     world::World,
 };
 
-/// Pause between two looks at the database while load and faults go on, and how long one may take.
+/// Pause between two looks at the database while load and faults go on.
 const CHECKPOINT: Duration = Duration::from_secs(10);
+
+/// How long one may take. It reads whole tables.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long looks may fail before that is a violation. A fault takes the database away for some seconds.
 const UNCHECKED_MAX: Duration = Duration::from_secs(120);
@@ -281,7 +284,7 @@ async fn watch_over(
             }
         };
         // The database may be gone at this moment. There will be another one.
-        let made = tokio::time::timeout(CHECKPOINT, checking).await;
+        let made = tokio::time::timeout(LOOK_LIMIT, checking).await;
         let is_made = matches!(made, Ok(Ok(())));
         load.history.looked(is_made);
         if is_made {

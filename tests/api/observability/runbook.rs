@@ -256,6 +256,7 @@ impl Night {
                 if !output.stdout.trim_ascii().is_empty() || !is_repeated {
                     return (typed, output);
                 }
+                std::thread::sleep(Duration::from_millis(200));
             }
         };
         let (typed, output) = tokio::task::spawn_blocking(run).await.unwrap();

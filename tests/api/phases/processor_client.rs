@@ -153,6 +153,30 @@ async fn a_refused_connection_is_tried_again_and_certainly_not_executed_but_answ
 }
 
 #[tokio::test]
+async fn what_was_not_executed_is_sent_again_and_the_answer_counts() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let key = Uuid::now_v7();
+    let server = tokio::spawn(async move {
+        for (head, status) in [
+            (
+                "503 Service Unavailable\r\nconnection: close",
+                "not_executed",
+            ),
+            ("200 OK", "done"),
+        ] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_request(&mut stream).await;
+            let body = json!({"key": key, "status": status}).to_string();
+            stream.write_all(&reply(head, &body)).await.unwrap();
+        }
+    });
+    let asked = execute(address, key, AMPLE).await;
+    assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
+    server.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_name_that_leads_nowhere_is_certainly_not_executed() {
     let processor = HttpProcessor::new("http://processor.invalid:8081", AMPLE).unwrap();
     let asked = processor

@@ -540,7 +540,8 @@ async fn a_sweep_names_an_account_whose_rows_it_could_not_remove() {
         .unwrap();
     let account = AccountId(account);
     let complaint = text(&output.stderr);
-    let expected = format!("old rows of 1 accounts were not removed. The last one is {account}: ");
+    let expected =
+        format!("accounts whose old rows could not be removed: 1; the last one is {account}: ");
     assert!(complaint.contains(&expected), "{complaint}");
     assert!(complaint.contains("events stay"), "{complaint}");
 }
