@@ -30,7 +30,7 @@ pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
 pub use creation::Creation;
 pub use inventory::SetInventory;
-pub use mode::Mode;
+pub use mode::{Mode, NO_PROCESSOR};
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
 pub use processor_effect::{NetworkPhases, ProcessorEffect};

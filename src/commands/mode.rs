@@ -20,6 +20,10 @@ pub enum Mode {
     Phases,
 }
 
+/// Why a process that asks no processor can't go on with what needs one, and what a person does about it.
+pub const NO_PROCESSOR: &str =
+    "PROCESSOR_URL is not set: start this server with the PROCESSOR_URL of that processor";
+
 impl Mode {
     /// The status of a refund when it is written.
     pub(super) fn of_refund(self) -> RefundStatus {
@@ -38,7 +42,7 @@ pub(super) async fn must_be_free(
     mode: Mode,
 ) -> Result<(), Rejection> {
     let links = store::charges::links(tx, account, charge).await?;
-    // First: that it is unfinished passes, and this doesn't.
+    // First: what is unfinished may be finished, and this never changes.
     must_have_taken_the_money(mode, &links)?;
     must_be_finished(mode, links.open)
 }
@@ -49,12 +53,12 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
     let cause = match (mode, links.is_across_a_network) {
         (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
         (Mode::OneTransaction, true) => {
-            "the charge was made by a processor across a network, and PROCESSOR_URL is not set: \
-             start this server with the PROCESSOR_URL of that processor"
+            format!("the charge was made by a processor across a network, and {NO_PROCESSOR}")
         }
         (Mode::Phases, false) => {
             "the charge was simulated, and PROCESSOR_URL is set: send the request to a server \
              without it"
+                .to_owned()
         }
     };
     Err(Rejection::Failed(Failure::unsupported(cause)))
@@ -66,11 +70,10 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
 /// A process that asks no processor never finishes what one that did has left, so waiting for it can't help.
 pub(super) fn must_be_finished(mode: Mode, open: OpenWork) -> Result<(), Rejection> {
     let failure = if open.operation && mode == Mode::OneTransaction {
-        Failure::unsupported(
+        Failure::unsupported(format!(
             "another operation on this object is unfinished with a processor across a network, and \
-             PROCESSOR_URL is not set: start this server with the PROCESSOR_URL of that processor, \
-             or see `charge-once operations list`",
-        )
+             {NO_PROCESSOR}, or see `charge-once operations list`"
+        ))
     } else if open.operation || open.checkout {
         Failure::busy("another operation on this object is unfinished")
     } else {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::{dialect::Dialect, params::Params},
-    commands::{Creation, Origin},
+    commands::{Creation, NO_PROCESSOR, Origin},
     idempotency::{
         Begin, Command, Decide, ExternalEffect, Failure, FailureKind, Outcome, Phases, Record,
         Request,
@@ -154,11 +154,10 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse,
         Outcome::Reused => Err(HttpError::key_reused(dialect)),
         Outcome::InUse => Err(HttpError::key_in_use()),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
-        Outcome::Unfinished => Err(HttpError::failed_read(Failure::unsupported(
-            "the key is in flight with a processor across a network, and PROCESSOR_URL is not set: \
-             start this server with the PROCESSOR_URL of that processor, or see `charge-once \
-             operations list`",
-        ))),
+        Outcome::Unfinished => Err(HttpError::failed_read(Failure::unsupported(format!(
+            "the key is in flight with a processor across a network, and {NO_PROCESSOR}, or see \
+             `charge-once operations list`"
+        )))),
         Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
     }
 }

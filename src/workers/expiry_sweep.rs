@@ -43,7 +43,7 @@ pub async fn run(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sweep = Sweep::new(database, &config, SweepPace::default().rest);
     let mut next_round = Instant::now();
-    let mut old_rows_are_gone = false;
+    let mut last_round = Round::GoesOn;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -65,21 +65,16 @@ pub async fn run(
             }
             tell_test_accounts(closed);
             if Instant::now() < next_round {
-                if old_rows_are_gone {
+                if last_round == Round::Whole {
                     parts.old_rows.ended(&Ok::<_, sqlx::Error>(()));
                 }
                 return;
             }
             let removed = sweep.old_rows(until()).await;
-            let round = removed.as_ref().map(|removed| removed.round);
-            next_round = Instant::now()
-                + match round {
-                    Ok(Round::Whole) => ROUND_PAUSE,
-                    Ok(Round::Failed) => FAILED_ROUND_PAUSE_MAX
-                        .min(config.expiry_sweep_interval * FAILED_ROUND_PAUSE),
-                    Ok(Round::GoesOn | Round::Over) | Err(_) => Duration::ZERO,
-                };
-            old_rows_are_gone = matches!(round, Ok(Round::Whole));
+            last_round = removed
+                .as_ref()
+                .map_or(Round::GoesOn, |removed| removed.round);
+            next_round = Instant::now() + pause_after(last_round, config.expiry_sweep_interval);
             parts.old_rows.ended(match &removed {
                 Ok(removed) if removed.failed_accounts == 0 => &Ok(()),
                 Ok(_) | Err(_) => &Err(()),
@@ -96,6 +91,15 @@ pub async fn run(
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
         sweep.disconnect().await;
+    }
+}
+
+/// The pause before the next round, by how the last one ended.
+fn pause_after(round: Round, sweep_interval: Duration) -> Duration {
+    match round {
+        Round::GoesOn | Round::Over => Duration::ZERO,
+        Round::Whole => ROUND_PAUSE,
+        Round::Failed => FAILED_ROUND_PAUSE_MAX.min(sweep_interval * FAILED_ROUND_PAUSE),
     }
 }
 

@@ -111,14 +111,23 @@ impl Retention {
         removed: &mut Removed,
         until: Instant,
     ) -> Result<Stop, sqlx::Error> {
+        let stop = self.walk(connection, removed, until).await?;
+        removed.failed_accounts = self.failed.max(self.failed_before);
+        Ok(stop)
+    }
+
+    async fn walk(
+        &mut self,
+        connection: &mut PgConnection,
+        removed: &mut Removed,
+        until: Instant,
+    ) -> Result<Stop, sqlx::Error> {
         loop {
             let accounts = store::api_keys::list_accounts(connection, self.account);
             let accounts = in_time(self.deadline, accounts).await?;
             if accounts.is_empty() {
-                removed.failed_accounts = self.failed;
                 return Ok(Stop::At(self.end_round()));
             }
-            removed.failed_accounts = self.failed.max(self.failed_before);
             for account in accounts {
                 if Instant::now() >= until {
                     return Ok(Stop::At(Round::GoesOn));
@@ -129,7 +138,6 @@ impl Retention {
                     Ok(is_more_left) => self.is_more_left |= is_more_left,
                     Err(error) => {
                         self.failed += 1;
-                        removed.failed_accounts = self.failed.max(self.failed_before);
                         return Ok(Stop::Failed(AccountId(account), error));
                     }
                 }

@@ -17,7 +17,7 @@ use super::{
     create::{end_checkout, set_out_for_next_step},
 };
 use crate::{
-    commands::{NetworkPhases, SlowLane},
+    commands::{NO_PROCESSOR, NetworkPhases, SlowLane},
     database::Database,
     domain::{
         checkout::{CheckoutRun, StepName},
@@ -116,10 +116,9 @@ impl CheckoutSteps {
             // Its outcome is in the checkout's table.
             Outcome::Stored { .. } => Ok(()),
             Outcome::InUse => Err(Failure::unavailable(what("somebody else is at it"))),
-            Outcome::Unfinished => Err(Failure::unsupported(what(
-                "it was begun with a processor across a network, and PROCESSOR_URL is not set: \
-                 start this server with the PROCESSOR_URL of that processor",
-            ))),
+            Outcome::Unfinished => Err(Failure::unsupported(what(&format!(
+                "it was begun with a processor across a network, and {NO_PROCESSOR}"
+            )))),
             Outcome::Reused => Err(Failure::internal(what("its key is another request's"))),
             // "Busy" would say that nothing was done, and earlier steps were.
             Outcome::Failed(failure) => Err(match failure.kind {

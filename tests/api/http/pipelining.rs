@@ -24,6 +24,16 @@ fn get_request() -> String {
 
 const ALIVE: &str = "{\"status\":\"alive\"}";
 
+/// The whole reply to a charge, and then the one to a HEAD, which has no body.
+async fn a_charge_and_then_a_head(connection: &mut Connection) {
+    let (head, body) = connection.reply().await;
+    assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
+    let charge: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(charge["object"], "charge");
+    let head = connection.head().await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+}
+
 /// A handler takes no part in this: the server would know by the HEAD that no reply has a body, and
 /// the client would read the next reply as the body of the charge.
 #[tokio::test]
@@ -33,12 +43,7 @@ async fn a_charge_has_its_whole_reply_though_a_head_request_follows_in_the_same_
         let mut connection = Connection::open(&server.client).await;
         let both = charge_request(&format!("key-{number}")) + &head_request();
         connection.send(both).await;
-        let (head, body) = connection.reply().await;
-        assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
-        let charge: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(charge["object"], "charge");
-        let head = connection.head().await;
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        a_charge_and_then_a_head(&mut connection).await;
         // The connection goes on, so that nothing is left on it.
         connection.send(get_request()).await;
         assert_eq!(connection.reply().await.1, ALIVE);
@@ -74,12 +79,7 @@ async fn a_chunked_request_that_asks_for_another_protocol_is_one_request_as_well
         let mut connection = Connection::open(&server.client).await;
         let both = request("POST", "/charges", &headers, "") + &chunks + &head_request();
         connection.send(both).await;
-        let (head, body) = connection.reply().await;
-        assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
-        let charge: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(charge["object"], "charge");
-        let head = connection.head().await;
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        a_charge_and_then_a_head(&mut connection).await;
     }
 }
 

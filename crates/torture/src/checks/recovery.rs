@@ -79,7 +79,7 @@ const ABANDONED: u32 = 5;
 
 /// What came of the recovery.
 pub(crate) struct Recovered {
-    /// From the last fault until everything was back to normal: the longest of all times.
+    /// From the last fault until everything was back to normal. With a processor, the longer of two times.
     pub(crate) after: Duration,
     /// The 99th percentile of a charge's time then.
     pub(crate) probe: Duration,

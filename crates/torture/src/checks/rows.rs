@@ -10,7 +10,7 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::{
-    history::{History, KeyHistory, Request, SharedKey, lock},
+    history::{History, KeyHistory, Request, SharedKey, lock, objects_in},
     ids,
     requests::{Card, Expected, Verb, card_of},
 };
@@ -128,7 +128,7 @@ fn payments_of(key: &KeyHistory, id: &str) -> Vec<(&'static str, &'static str)> 
     let named = key.answers().filter_map(|(variant, _, stored)| {
         let request = key.variants.get(variant)?;
         let pays = matches!(request.verb, Verb::PayOrder | Verb::CreateCheckout);
-        let names = || crate::history::objects_in(&stored.body).contains(&id.to_owned());
+        let names = || objects_in(&stored.body).contains(&id.to_owned());
         let card = card_of(&request.parameters).filter(|_| pays && names())?;
         Some((card.last4, status_of(card)))
     });
@@ -274,8 +274,8 @@ fn status_of(card: &Card) -> &'static str {
     }
 }
 
-/// The notes that updates may have added to an order or a refund. That one which was acknowledged is there, its
-/// event says.
+/// The notes that updates may have added to an order or a refund. Whether an acknowledged update is among them
+/// is for `objects`, which compares the row with the newest event.
 fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
     let mut notes = vec![Value::Null];
     for key in keys {

@@ -77,7 +77,7 @@ pub const LOCK_WAITS: &str = "
      WHERE datname = current_database() AND wait_event_type = 'Lock'
        AND wait_event IN ('transactionid', 'tuple')";
 
-/// A second or two of a stall don't end a wait for a connection: for tests that open many at once.
+/// For tests that open many connections at once: a stall of a second or two doesn't end a wait for one.
 pub const WAITS_FOR_CONNECTIONS: &[(&str, &str)] =
     &[("POOL_WAIT", "10s"), ("REQUEST_TIMEOUT", "17s")];
 

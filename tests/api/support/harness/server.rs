@@ -202,7 +202,7 @@ impl ServerProcess {
         self.kill_now();
     }
 
-    /// kill -9, and what is known of it stays.
+    /// kill -9. Another server can take its place in this value.
     pub fn kill_now(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
