@@ -20,6 +20,7 @@ ENV SQLX_OFFLINE=true
 # the workspace; the test `the_image_s_first_layer_has_every_manifest` compares the two lists.
 COPY Cargo.toml Cargo.lock ./
 COPY crates/bench/Cargo.toml crates/bench/
+COPY crates/card-numbers/Cargo.toml crates/card-numbers/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
@@ -36,7 +37,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
         && touch "$package/src/lib.rs" \
         && echo 'fn main() {}' > "$package/src/main.rs" || exit; \
     done \
-    && cargo build --profile dist --locked \
+    && cargo build --profile dist --locked --package charge-once \
     && find . -name src -not -path './target/*' -prune -exec rm -r {} +
 
 COPY .sqlx .sqlx
@@ -51,7 +52,7 @@ ARG COMMIT
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     export CHARGE_ONCE_COMMIT="$COMMIT" \
     && find src crates -name '*.rs' -exec touch {} + \
-    && cargo build --profile dist --locked
+    && cargo build --profile dist --locked --package charge-once
 
 # The program, and the C library that it was linked with: at the same paths, so that the loader finds it.
 # TLS and its root certificates are compiled in.

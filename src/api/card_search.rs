@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
+use card_numbers::{card_digits, digits_are_card_number, holds_card_number};
 use serde_json::{Map, Value};
 
-use super::{
-    card_numbers::{card_digits, digits_are_card_number, holds_card_number},
-    param_path::{ParamPath, Step},
-};
+use super::param_path::{ParamPath, Step};
 
 /// A card number was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,12 +73,10 @@ fn find_in_value(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use card_numbers::samples::{TEST_CARDS, spellings};
     use serde_json::json;
 
-    use super::{
-        super::card_numbers::tests::{TEST_CARDS, spellings},
-        *,
-    };
+    use super::*;
 
     fn no_card(_: &str) -> bool {
         false

@@ -5,7 +5,6 @@
 //! its endpoints (`CreateChargeParams::parse`) and its view (`ChargeView::from(&charge)`). It knows
 //! the entities in `domain/`, and neither HTTP nor the database.
 
-pub mod card_numbers;
 pub mod card_search;
 pub mod charge_views;
 pub mod charges;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::card_numbers::holds_card_number;
+use card_numbers::holds_card_number;
 
 /// Longest field path written to a reply, in characters. Paths are for a
 /// developer to read; a longer one stops at the last step that fits.

@@ -1,7 +1,6 @@
 //! The parameter `source`: the card that is charged.
 
 use super::{
-    card_numbers::card_digits,
     error::ApiError,
     params::{Fields, TextOrFields},
 };
@@ -9,6 +8,7 @@ use crate::domain::{
     charge::Card,
     test_cards::{self, TOKEN_EXPIRY},
 };
+use card_numbers::card_digits;
 
 /// The card that is charged when the request names none.
 const DEFAULT_SOURCE: &str = "tok_visa";

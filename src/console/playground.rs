@@ -10,6 +10,7 @@ use std::{
 };
 
 use actix_web::{HttpResponse, web};
+use card_numbers::holds_card_number;
 use charge_once_client::transport::{TlsError, http_client_builder};
 use futures_util::future::join_all;
 use maud::{Markup, html};
@@ -25,10 +26,7 @@ use super::{
     masked,
     visitor::Visitor,
 };
-use crate::{
-    api::card_numbers::holds_card_number, domain::test_cards::TEST_CARDS,
-    idempotency::IdempotencyKey,
-};
+use crate::{domain::test_cards::TEST_CARDS, idempotency::IdempotencyKey};
 
 /// Duplicates of a race: more than the pool has connections.
 const RACERS: usize = 20;

@@ -15,12 +15,12 @@ use actix_web::{
     },
     middleware::Next,
 };
+use card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::{error::HttpError, protective_headers, request_log};
 use crate::{
-    api::card_numbers::holds_card_number,
     domain::{ids::RequestId, logged_request::LoggedOutcome},
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},

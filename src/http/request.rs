@@ -9,6 +9,7 @@ use std::{borrow::Cow, time::Duration};
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
 };
+use card_numbers::{bytes_hold_card_number, holds_card_number};
 use futures_util::future::LocalBoxFuture;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
@@ -24,7 +25,6 @@ use super::{
 };
 use crate::{
     api::{
-        card_numbers::{bytes_hold_card_number, holds_card_number},
         card_search::find_card_number,
         dialect::Dialect,
         error::{ApiError, ErrorCode},

@@ -13,12 +13,13 @@ use actix_web::{
     http::{Method, StatusCode},
     web,
 };
+use card_numbers::holds_card_number;
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use super::app::App;
 use crate::{
-    api::{card_numbers::holds_card_number, error::ErrorCode},
+    api::error::ErrorCode,
     domain::{
         ids::{AccountId, RequestId},
         logged_request::{LoggedOutcome, LoggedRequest},

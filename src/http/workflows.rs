@@ -1,6 +1,7 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use card_numbers::holds_card_number;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use utoipa::IntoParams;
 
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::{
     api::{
-        card_numbers::holds_card_number,
         error::{ApiError, ErrorCode},
         list::List,
         params::Fields,

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use card_numbers::holds_card_number;
 use charge_once::{
-    api::{card_numbers::holds_card_number, params::canonical_integer},
+    api::params::canonical_integer,
     domain::{
         ids::ChargeId,
         money::{AMOUNT_MAX, Currency},

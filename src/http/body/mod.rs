@@ -12,13 +12,13 @@ use actix_web::{
     http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING},
     web::{Bytes, BytesMut, Payload},
 };
+use card_numbers::bytes_hold_card_number;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::error::HttpError;
 use crate::{
     api::{
-        card_numbers::bytes_hold_card_number,
         card_search::find_card_number,
         error::{ApiError, ErrorCode},
         params::{Encoding, Params},

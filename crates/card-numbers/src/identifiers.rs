@@ -8,7 +8,7 @@ use chrono::DateTime;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{holds_card_number, tests::TEST_CARDS};
+use super::{holds_card_number, samples::TEST_CARDS};
 
 /// How many of each kind must pass.
 const SAMPLES: u64 = 1_000_000;

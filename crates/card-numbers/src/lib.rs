@@ -4,6 +4,11 @@
 //! is stored, logged or echoed. Identifiers of the usual kinds are never mistaken for one: UUIDs,
 //! timestamps, article numbers, phone numbers, IBANs, and order numbers with a date.
 
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;
+
 mod groups;
 
 use std::ops::RangeInclusive;
@@ -308,5 +313,7 @@ fn unescape_json(text: &str) -> String {
 
 #[cfg(test)]
 mod identifiers;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;
