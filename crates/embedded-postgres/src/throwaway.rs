@@ -15,7 +15,10 @@ use std::{
 
 use nix::sys::statvfs::statvfs;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, error::BoxDynError};
-use tokio::{runtime::Builder, sync::oneshot};
+use tokio::{
+    runtime::Builder,
+    sync::{mpsc, oneshot},
+};
 
 use crate::{EmbeddedPostgres, Settings};
 
@@ -37,7 +40,12 @@ const ROOM: u128 = 16 << 30;
 #[derive(Debug)]
 pub struct Throwaway {
     postgres: EmbeddedPostgres,
+    /// One session makes all databases: most tests last for less time than the start of a session takes.
+    creations: mpsc::UnboundedSender<Creation>,
 }
+
+/// A statement for the session that makes databases, and where its result goes.
+type Creation = (String, oneshot::Sender<Result<(), sqlx::Error>>);
 
 impl Throwaway {
     /// Starts one whose role and first database are called `name`.
@@ -50,13 +58,27 @@ impl Throwaway {
     pub async fn start(name: &str) -> Result<Self, BoxDynError> {
         let name = name.to_owned();
         let (started, has_started) = oneshot::channel();
+        let (creations, wanted) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            let throwaway = match Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime.block_on(start(&name)),
-                Err(error) => Err(error.into()),
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error.into()))),
             };
-            // Without a receiver, the caller was canceled: the watchdog removes what was started.
-            drop(started.send(throwaway));
+            runtime.block_on(async move {
+                match start(&name).await {
+                    Ok((postgres, admin)) => {
+                        let throwaway = Self {
+                            postgres,
+                            creations,
+                        };
+                        // Without a receiver, the caller was canceled: the watchdog removes what was
+                        // started.
+                        drop(started.send(Ok(throwaway)));
+                        create_databases(admin, wanted).await;
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            });
         });
         has_started.await?
     }
@@ -68,16 +90,23 @@ impl Throwaway {
     /// The database's.
     pub async fn create_database(&self, name: &str, template: &str) -> Result<String, sqlx::Error> {
         let create = format!(r#"CREATE DATABASE "{name}" TEMPLATE "{template}""#);
-        let mut admin = PgConnection::connect_with(&self.postgres.connect_options()).await?;
-        sqlx::query(AssertSqlSafe(create))
-            .execute(&mut admin)
-            .await?;
-        admin.close().await?;
+        let (done, is_done) = oneshot::channel();
+        // The thread ends only with its runtime, and then the result says so.
+        drop(self.creations.send((create, done)));
+        is_done.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
         Ok(self.postgres.url_of(name))
     }
 }
 
-async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
+async fn create_databases(mut admin: PgConnection, mut wanted: mpsc::UnboundedReceiver<Creation>) {
+    while let Some((create, done)) = wanted.recv().await {
+        let created = sqlx::query(AssertSqlSafe(create)).execute(&mut admin).await;
+        // Without a receiver, the test was canceled.
+        drop(done.send(created.map(|_| ())));
+    }
+}
+
+async fn start(name: &str) -> Result<(EmbeddedPostgres, PgConnection), BoxDynError> {
     let unique = UNIX_EPOCH.elapsed()?.as_nanos();
     let folder = format!("postgres-test-{}-{unique}", std::process::id());
     let folder = parent().join(folder);
@@ -89,7 +118,8 @@ async fn start(name: &str) -> Result<Throwaway, BoxDynError> {
     let parameters = PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
     settings.parameters = parameters.to_vec();
     let postgres = EmbeddedPostgres::start(settings).await?;
-    Ok(Throwaway { postgres })
+    let admin = PgConnection::connect_with(&postgres.connect_options()).await?;
+    Ok((postgres, admin))
 }
 
 /// In memory if there is room, and else on a disk. Never the folder in TMPDIR: it may be private to root, or

@@ -2,5 +2,6 @@
 
 mod documented;
 mod linter;
+mod queries;
 mod rules;
 mod sequence;

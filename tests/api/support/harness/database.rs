@@ -52,10 +52,10 @@ impl TestDatabase {
         let postgres = POSTGRES.get_or_init(start_postgres).await;
         let name = format!("test_{}", Uuid::now_v7().simple());
         let url = postgres.create_database(&name, template).await.unwrap();
+        // Many tests never look, and a session costs as much as several requests.
         let pool = PgPoolOptions::new()
             .max_connections(4)
-            .connect(&url)
-            .await
+            .connect_lazy(&url)
             .unwrap();
         Self { url, pool }
     }

@@ -1,0 +1,97 @@
+//! The committed descriptions of the queries, `.sqlx/`, which a build reads in place of a database.
+//!
+//! A query that has none doesn't compile. These tests find the others: what a migration has changed
+//! since, and what is no longer used.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use charge_once::{
+    database::{Database, WhenRefused},
+    processor::service,
+};
+use memchr::memmem;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Executor, PgPool, SqlSafeStr};
+
+use crate::support::{
+    documents::root,
+    harness::{TestDatabase, config},
+};
+
+const FOLDERS: [&str; 2] = [".sqlx", "crates/idempotency/.sqlx"];
+
+/// A file of `.sqlx/`.
+struct Committed {
+    path: PathBuf,
+    content: Value,
+}
+
+impl Committed {
+    fn all() -> Vec<Self> {
+        let files = FOLDERS.map(|folder| fs::read_dir(root().join(folder)).unwrap());
+        let paths = files.into_iter().flatten().map(|file| file.unwrap().path());
+        let read = |path: PathBuf| Self {
+            content: serde_json::from_slice(&fs::read(&path).unwrap()).unwrap(),
+            path,
+        };
+        paths.map(read).collect()
+    }
+
+    fn query(&self) -> &str {
+        self.content["query"].as_str().unwrap()
+    }
+
+    /// The card processor's simulator has a database of its own.
+    fn is_the_processors(&self) -> bool {
+        self.query().contains("processor.")
+    }
+}
+
+/// What sqlx's macros ask a database, and write into the file.
+async fn describe(query: &str, database: &PgPool) -> Value {
+    let query = AssertSqlSafe(query.to_owned()).into_sql_str();
+    let described = database.describe(query).await;
+    serde_json::to_value(described.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn every_committed_query_is_described_as_the_migrated_database_describes_it() {
+    let api = TestDatabase::create().await;
+    let processor = TestDatabase::create_empty().await;
+    let schema = service::SCHEMA;
+    Database::connect_with(&processor.url, &config(&[]), schema, WhenRefused::GiveUp)
+        .await
+        .unwrap();
+
+    for committed in Committed::all() {
+        let database = if committed.is_the_processors() {
+            &processor
+        } else {
+            &api
+        };
+        let path = committed.path.display();
+        assert_eq!(
+            committed.content["describe"],
+            describe(committed.query(), &database.pool).await,
+            "{path}: run `make sqlx-prepare`"
+        );
+        assert_eq!(committed.content["db_name"], json!("PostgreSQL"), "{path}");
+    }
+}
+
+#[test]
+fn every_committed_query_is_compiled_into_the_program() {
+    let program = fs::read(Path::new(env!("CARGO_BIN_EXE_charge-once"))).unwrap();
+    let unused: Vec<_> = Committed::all()
+        .into_iter()
+        .filter(|committed| memmem::find(&program, committed.query().as_bytes()).is_none())
+        .map(|committed| committed.path)
+        .collect();
+    assert!(
+        unused.is_empty(),
+        "run `make sqlx-prepare`: no query of the program has {unused:#?}"
+    );
+}
