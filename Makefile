@@ -20,7 +20,7 @@ help: ## list these targets
 run: ## start charge-once, with a private PostgreSQL unless DATABASE_URL is set
 	@scripts/install-postgres
 	@# The script builds too, but quietly. The first time takes minutes, which should be seen.
-	@cargo build --locked
+	@cargo build --locked --bin charge-once
 	@ALLOW_FAULTS=true exec scripts/charge-once
 
 # The tests wait for PostgreSQL and for leases more than they calculate, so more of them run at once than
@@ -31,26 +31,27 @@ export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
 	@scripts/install-prometheus
-	@# The retry tests need a server with FAULTS: `make retry-test`.
-	cargo test --locked --workspace --exclude charge-once-idempotency --exclude example-retry-tests \
-	  -- --skip idempotency::copied_crate
-	@# It compiles a crate for a minute or two. Beside the others it would keep the machine from them.
+	cargo test --locked -- --skip idempotency::copied_crate
+	@# It compiles and tests the idempotency crate, which would keep the machine from the others.
 	cargo test --locked --test api -- idempotency::copied_crate
-	scripts/with-postgres cargo test --locked --package charge-once-idempotency
-	scripts/with-postgres cargo test --locked --package charge-once-idempotency --all-features
+
+# How the sender of webhooks takes turns, and what receivers do to it, involves no request.
+RESOURCES_ALONE = --skip webhook_turns --skip webhook_receivers --skip webhook_workers \
+  --skip idempotency::copied_crate
 
 .PHONY: test-alone
-test-alone: ## run the tests of the API again, with a transaction for each request, and no replay from memory
+test-alone: ## run what a shortcut can change again, with a transaction for each request and no replay from memory
 	@scripts/install-postgres
-	@scripts/install-prometheus
-	@# The copied crate has neither batches nor a memory of replies: `make test` has tested it.
-	TEST_SHORTCUTS=off cargo test --locked --test api -- --skip idempotency::copied_crate
+	@# Keys, answers and money. The console, the commands, metrics and documents see only what these wrote,
+	@# checkouts and phases never enter a batch, and events are delivered as they are found.
+	TEST_SHORTCUTS=off cargo test --locked --test api -- idempotency:: resources:: faults:: \
+	  http::headers http::bodies process::secrecy $(RESOURCES_ALONE)
 
 .PHONY: pgbouncer-test
 pgbouncer-test: ## run the tests of keys and resources again, behind PgBouncer where servers have the default limits
 	@scripts/install-postgres
 	TEST_THROUGH=pgbouncer cargo test --locked --test api -- idempotency:: resources:: pgbouncer \
-	  --skip idempotency::copied_crate
+	  $(RESOURCES_ALONE)
 
 .PHONY: alert-test
 alert-test: ## make the fault of every alert, and see the alert fire in Prometheus
@@ -69,7 +70,7 @@ browser-test: ## charge a card from Swagger UI and from the console, in Chromium
 	@scripts/browser-test
 
 .PHONY: check
-check: ## run everything that CI runs, 20 to 40 minutes
+check: ## run everything that CI runs: a quarter of an hour once the dependencies are compiled
 	@bash .ci/run
 
 # How long each profile lasts, and what drives data and faults. CI and people choose their own.
@@ -80,13 +81,15 @@ SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 torture: ## run load and faults, and check what must hold: SECONDS=60 SEED=1 PROFILE=transaction
 	@scripts/install-postgres
 	@scripts/install-faketime
-	cargo build --locked --package charge-once --package charge-once-torture
-	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/debug/charge-once $(CARGO_TARGET_DIR)/debug/torture \
+	@# CHARGE_ONCE and TORTURE name programs that were built before.
+	$(if $(TORTURE),,cargo build --locked --bin charge-once --bin torture)
+	@CHARGE_ONCE=$(or $(CHARGE_ONCE),$(CARGO_TARGET_DIR)/debug/charge-once) \
+	  $(or $(TORTURE),$(CARGO_TARGET_DIR)/debug/torture) \
 	  --seconds $(SECONDS) --seed $(SEED) $(addprefix --profile ,$(PROFILE))
 
 .PHONY: fuzz
 fuzz: ## give random bytes to everything that reads what strangers write: SECONDS=60 for each target
-	FUZZ_SECONDS=$(SECONDS) cargo test --locked --package charge-once --test fuzz -- --test-threads 2
+	FUZZ_SECONDS=$(SECONDS) cargo test --locked --test fuzz -- --test-threads 2
 
 .PHONY: torture-bugs
 torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it is found
@@ -97,12 +100,14 @@ torture-bugs: ## plant each bug of crates/torture/bugs, and measure how soon it 
 .PHONY: check-long
 check-long: ## test what takes too long for CI: features one by one, the SDK for Rust, minutes of fuzz and torture
 	@scripts/install-postgres
+	@scripts/sqlx-prepare --check
 	@for feature in phases batch inspect replay-cache workflow; do \
 	  scripts/with-postgres cargo test --locked --package charge-once-idempotency \
 	    --features "$$feature" || exit 1; \
 	done
 	@tests/sdk/run rust
 	@scripts/sbom $(CARGO_TARGET_DIR)/charge-once.cdx.json
+	@scripts/schema-test --phases examples,coverage,fuzzing --max-examples 50
 	@$(MAKE) fuzz SECONDS=120
 	@$(MAKE) torture SECONDS=180
 	@$(MAKE) torture-bugs
@@ -167,7 +172,7 @@ retry-test: ## prove the retry code of clients in Python, Node and Rust against 
 
 .PHONY: deploy-check
 deploy-check: ## check the manifests for Kubernetes and the units for systemd
-	cargo build --locked
+	cargo build --locked --bin charge-once
 	@CHARGE_ONCE=$(CARGO_TARGET_DIR)/debug/charge-once scripts/deploy-check
 
 .PHONY: openapi
