@@ -33,7 +33,7 @@ const PARAMETERS: [(&str, &str); 2] = [
 
 /// Hundreds of tests leave as many databases of 10 MB each, with a thousand files: on a disk, making them takes
 /// longer than many tests do. Half as much again is for their logs, and for what else runs.
-const ROOM: u128 = 16 << 30;
+const ROOM: u128 = 12 << 30;
 
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
 /// `tokio::sync::OnceCell` for all tests of a process.
