@@ -64,6 +64,15 @@ schema-test: ## check the server against the OpenAPI document, with Schemathesis
 	@scripts/install-postgres
 	@scripts/schema-test
 
+.PHONY: openapi-lint
+openapi-lint: ## lint the OpenAPI document, with Redocly and Spectral
+	@scripts/openapi-lint
+
+.PHONY: client-test
+client-test: ## generate a client for Python from the OpenAPI document, and call every operation through it
+	@scripts/install-postgres
+	@scripts/client-test
+
 .PHONY: browser-test
 browser-test: ## charge a card from Swagger UI and from the console, in Chromium
 	@scripts/install-postgres

@@ -173,9 +173,21 @@ pub struct CardSource {
     /// Always `card`.
     #[schema(example = "card")]
     pub object: &'static str,
-    /// The card.
-    #[serde(flatten)]
-    pub card: CardDetails,
+    /// `visa`, `mastercard` or `amex`.
+    #[schema(example = "visa")]
+    pub brand: String,
+    /// 1 to 12.
+    #[schema(example = 12)]
+    pub exp_month: i16,
+    /// Four digits.
+    #[schema(example = 2099)]
+    pub exp_year: i16,
+    /// Always `credit`, as the test cards are.
+    #[schema(example = "credit")]
+    pub funding: &'static str,
+    /// The last four digits of the number.
+    #[schema(example = "4242")]
+    pub last4: String,
 }
 
 impl ChargeView {
@@ -233,7 +245,11 @@ impl From<&Charge> for ChargeView {
             source: CardSource {
                 id: CardId(charge.id.0).to_string(),
                 object: "card",
-                card,
+                brand: card.brand,
+                exp_month: card.exp_month,
+                exp_year: card.exp_year,
+                funding: card.funding,
+                last4: card.last4,
             },
             statement_descriptor: charge.statement_descriptor.clone(),
             status: charge.status.as_str(),

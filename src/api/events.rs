@@ -41,7 +41,7 @@ pub struct EventView {
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = EventData)]
 pub struct EventDataView {
-    /// The charge, refund or order as it was right after the change.
+    /// The charge, refund, order or checkout as it was right after the change.
     #[serde(serialize_with = "as_it_was_shown")]
     #[schema(value_type = Object)]
     pub object: String,

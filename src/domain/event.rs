@@ -25,6 +25,11 @@ macro_rules! event_types {
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text),+ }
             }
+
+            /// What happened, in a sentence.
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$name => $about),+ }
+            }
         }
     };
 }

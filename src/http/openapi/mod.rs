@@ -7,8 +7,10 @@ mod cards;
 mod errors;
 mod headers;
 mod operations;
+mod references;
 mod request_bodies;
 mod served;
+mod webhooks;
 
 use sha2::{Digest, Sha256};
 use utoipa::{
@@ -24,7 +26,7 @@ use utoipa::{
 pub use self::served::{ServedDocument, show};
 use self::{
     cards::CardExamples, errors::SharedErrors, headers::ReplyHeaders, operations::operations,
-    request_bodies::RequestBodies,
+    references::References, request_bodies::RequestBodies, webhooks::Webhooks,
 };
 use super::{
     events::EventTypeParam,
@@ -90,7 +92,10 @@ use crate::api::error::Envelope;
     security(("bearer" = []), ("basic" = [])),
     modifiers(
         &SecuritySchemes,
+        // First, while copies are as what they are copied from.
+        &References,
         &MetadataLimits, &RequestBodies, &ReplyHeaders, &SharedErrors, &ExampleKeys, &CardExamples,
+        &Webhooks,
     ),
 )]
 struct Document;

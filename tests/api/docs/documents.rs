@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use charge_once::{api::error::ErrorCode, domain::test_cards::TEST_CARDS};
+use charge_once::{
+    api::error::ErrorCode,
+    domain::{event::EventType, test_cards::TEST_CARDS},
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,9 +26,70 @@ fn every_reference_in_the_document_leads_somewhere() {
         }
     }
     let document = document();
-    for part in ["paths", "components"] {
+    for part in ["paths", "webhooks", "components"] {
         follow(&document, &document[part]);
     }
+}
+
+/// A generator of clients makes a type of each object. From an object without a name of its own, it makes a
+/// second type, or one that it can't import.
+#[test]
+fn every_object_of_the_document_has_a_name_and_is_referred_to() {
+    fn find(place: &str, value: &Value, found: &mut Vec<String>) {
+        let members: Vec<(String, &Value)> = match value {
+            Value::Object(members) => members.iter().map(|(k, v)| (k.clone(), v)).collect(),
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                items
+                    .map(|(index, item)| (index.to_string(), item))
+                    .collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
+        };
+        if value["properties"].is_object() {
+            found.push(place.to_owned());
+        }
+        for (name, member) in members {
+            find(&format!("{place} {name}"), member, found);
+        }
+    }
+    let document = document();
+    let mut found = Vec::new();
+    for part in ["paths", "webhooks"] {
+        find(part, &document[part], &mut found);
+    }
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        let mut within = Vec::new();
+        find(name, schema, &mut within);
+        // The first one is the object that has this name.
+        within.retain(|place| place != name);
+        found.append(&mut within);
+    }
+    // A form's names differ from those of JSON.
+    found.retain(|place| !place.ends_with("application/x-www-form-urlencoded schema"));
+    assert_eq!(found, Vec::<String>::new(), "in place of a $ref");
+
+    let text = document.to_string();
+    for (kind, components) in document["components"].as_object().unwrap() {
+        for name in components.as_object().unwrap().keys() {
+            let reference = format!(r##""#/components/{kind}/{name}""##);
+            let is_used = kind == "securitySchemes" || text.contains(&reference);
+            assert!(is_used, "nothing refers to {reference}");
+        }
+    }
+}
+
+#[test]
+fn every_type_of_event_is_described_as_a_webhook() {
+    let document = document();
+    let described: BTreeSet<&str> = document["webhooks"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let known = EventType::ALL.iter().map(|known| known.as_str()).collect();
+    assert_eq!(described, known);
 }
 
 #[tokio::test]

@@ -1,0 +1,65 @@
+//! What the OpenAPI document says of webhooks: one for each type of event.
+
+use utoipa::{
+    Modify,
+    openapi::{
+        HttpMethod, ObjectBuilder, OpenApi, PathItem, PathsBuilder, Ref, Required, Response, Type,
+        content::ContentBuilder,
+        path::{Operation, OperationBuilder, ParameterBuilder, ParameterIn},
+        request_body::RequestBodyBuilder,
+    },
+};
+
+use crate::domain::event::EventType;
+
+/// Adds the section `webhooks`.
+pub(super) struct Webhooks;
+
+impl Modify for Webhooks {
+    fn modify(&self, document: &mut OpenApi) {
+        let mut webhooks = PathsBuilder::new();
+        for event_type in EventType::ALL {
+            let item = PathItem::new(HttpMethod::Post, delivery(*event_type));
+            webhooks = webhooks.path(event_type.as_str(), item);
+        }
+        document.webhooks = Some(webhooks.build());
+    }
+}
+
+/// What a webhook endpoint receives, and what it should answer.
+fn delivery(event_type: EventType) -> Operation {
+    let name = event_type.as_str();
+    let noun = name.split('.').next().unwrap_or_default();
+    let signature = ParameterBuilder::new()
+        .name("Stripe-Signature")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::True)
+        .description(Some(
+            "`t=…,v1=…`: the attempt's time in Unix seconds, and the HMAC-SHA256, in hexadecimal, of \
+             `t`, a dot and the body, with the endpoint's secret as the key.",
+        ))
+        .schema(Some(
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .pattern(Some("^t=[0-9]+,v1=[0-9a-f]{64}$")),
+        ));
+    let event = ContentBuilder::new().schema(Some(Ref::from_schema_name("Event")));
+    let body = RequestBodyBuilder::new()
+        .description(Some(format!("The event. `data.object` is the {noun}.")))
+        .required(Some(Required::True))
+        .content("application/json", event.build());
+    OperationBuilder::new()
+        .tag("Webhooks")
+        .operation_id(Some(format!("receive {name}").replace([' ', '.'], "_")))
+        .summary(Some(event_type.about()))
+        // The receiver knows the sender by the signature, not by an API key.
+        .securities(Some([]))
+        .parameter(signature)
+        .request_body(Some(body.build()))
+        .response("2XX", Response::new("The event is acknowledged."))
+        .response(
+            "default",
+            Response::new("Any other answer, and none: the event is sent again."),
+        )
+        .build()
+}

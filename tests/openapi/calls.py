@@ -1,0 +1,130 @@
+"""Calls every operation of the OpenAPI document through the client that openapi-python-client made of it.
+
+Every reply must be parsed into a type of the document, and that type must hold all of the reply.
+"""
+
+import importlib
+import json
+import os
+import re
+import sys
+import uuid
+
+import generated.models
+from generated import AuthenticatedClient
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    DOCUMENT = json.load(file)
+
+OPERATIONS = {
+    operation["operationId"]: operation
+    for item in DOCUMENT["paths"].values()
+    for operation in item.values()
+}
+
+CLIENT = AuthenticatedClient(
+    base_url=os.environ["CHARGE_ONCE_URL"], token=os.environ["DEV_API_KEY"], timeout=20
+)
+# The letter before each number keeps digits and dashes from forming a card number.
+RUN = f"run-{uuid.uuid4().hex}"
+called = set()
+
+
+def python_name(name):
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|\W+", "_", name).lower()
+
+
+def call(operation_id, *path, body=None, status=(200, 201), **parameters):
+    """Calls an operation, with the example of its body and a new key unless these are given."""
+    operation = OPERATIONS[operation_id]
+    called.add(operation_id)
+    module = importlib.import_module(
+        f"generated.api.{python_name(operation['tags'][0])}.{python_name(operation_id)}"
+    )
+    if any(parameter["name"] == "Idempotency-Key" for parameter in operation.get("parameters", [])):
+        parameters.setdefault("idempotency_key", f"{RUN}-n{len(called)}-{uuid.uuid4().hex}")
+    if "requestBody" in operation:
+        reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        name = reference.rsplit("/", 1)[1]
+        example = DOCUMENT["components"]["schemas"][name]["example"]
+        model = getattr(generated.models, name)
+        parameters["body"] = model.from_dict({**example, **(body or {})})
+
+    reply = module.sync_detailed(*path, client=CLIENT, **parameters)
+
+    assert reply.status_code in status, f"{operation_id}: {reply.status_code} {reply.content}"
+    if reply.parsed is None:
+        response = operation["responses"][str(int(reply.status_code))]
+        assert "content" not in response, f"{operation_id}: the reply has no type"
+        return None
+    is_error = isinstance(reply.parsed, generated.models.Error)
+    assert is_error == (reply.status_code >= 400), f"{operation_id}: {type(reply.parsed)}"
+    assert reply.parsed.to_dict() == json.loads(reply.content), f"{operation_id}: {reply.content}"
+    # An empty list would tell nothing of what it holds.
+    assert getattr(reply.parsed, "data", None) != [], f"{operation_id}: nothing is listed"
+    return reply.parsed
+
+
+def call_all():
+    models = generated.models
+    call("livez")
+    call("readyz")
+
+    # Before what it is told of. The name never has an address (RFC 2606).
+    everything = {"url": "https://example.invalid/", "enabled_events": ["*"]}
+    endpoint = call("createWebhookEndpoint", body=everything)
+    call("retrieveWebhookEndpoint", endpoint.id)
+    call("listWebhookEndpoints")
+
+    key = f"{RUN}-charge"
+    charge = call("createCharge", idempotency_key=key, idempotency_workflow=RUN)
+    call("createCharge", body={"source": "tok_chargeDeclined"}, status=(402,))
+    call("updateCharge", charge.id)
+    call("retrieveIdempotencyKey", key)
+    call("lookUpIdempotencyKey", key=key)
+    call("listWorkflow", RUN)
+    call("lookUpWorkflow", name=RUN)
+    held = call("createCharge", body={"capture": False})
+    call("captureCharge", held.id)
+
+    refund = call("createRefund", body={"charge": charge.id})
+    assert refund.charge == charge.id, refund
+    rest = call("createRefund", body={"charge": charge.id, "amount": None, "expand": ["charge"]})
+    assert isinstance(rest.charge, models.Charge), rest
+    call("updateRefund", refund.id)
+    call("retrieveRefund", refund.id)
+    expanded = call("listRefunds", expand=[models.ExpandDataCharge.DATA_CHARGE])
+    assert isinstance(expanded.data[0].charge, models.Charge), expanded
+    call("listRefundsOfCharge", charge.id)
+    with_refunds = call("retrieveCharge", charge.id, expand=[models.ExpandRefunds.REFUNDS])
+    assert len(with_refunds.refunds.data) == 2, with_refunds
+    call("listCharges", expand=[models.ExpandDataRefunds.DATA_REFUNDS])
+
+    order = call("createOrder")
+    call("updateOrder", order.id)
+    call("payOrder", order.id)
+    call("retrieveOrder", order.id)
+    call("listOrders")
+    call("cancelOrder", call("createOrder", body={"client_order_id": RUN}).id)
+
+    call("setInventory", "mug")
+    call("retrieveInventory", "mug")
+    call("listInventory")
+    checkout = call("createCheckout")
+    call("retrieveCheckout", checkout.id)
+    call("listCheckouts")
+
+    event = call("listEvents").data[0]
+    call("retrieveEvent", event.id)
+    call("listWebhookDeliveries", endpoint.id)
+    call("updateWebhookEndpoint", endpoint.id)
+    call("deleteWebhookEndpoint", endpoint.id)
+
+    call("createTestAccount")
+    call("expireKeys")
+
+
+call_all()
+missing = OPERATIONS.keys() - called
+assert not missing, f"tests/openapi/calls.py doesn't call: {', '.join(sorted(missing))}"
+print(f"client-test: all {len(called)} operations can be called, and their replies read")
