@@ -20,6 +20,8 @@ function freshKey() {
 const chosen = new Map();
 
 function prepare(openapi) {
+  // There is nothing to try of a webhook, and Swagger UI shows all of them beside the tags.
+  delete openapi.webhooks;
   for (const [path, item] of Object.entries(openapi.paths)) {
     for (const [method, operation] of Object.entries(item)) {
       for (const parameter of operation.parameters ?? []) {
