@@ -40,11 +40,11 @@ RESOURCES_ALONE = --skip webhook_turns --skip webhook_receivers --skip webhook_w
   --skip idempotency::copied_crate
 
 .PHONY: test-alone
-test-alone: ## run what a shortcut can change again, with a transaction for each request and no replay from memory
+test-alone: ## run what a shortcut can change again, without batches and replays from memory, sorted by a locale
 	@scripts/install-postgres
 	@# Keys, answers and money. The console, the commands, metrics and documents see only what these wrote,
 	@# checkouts and phases never enter a batch, and events are delivered as they are found.
-	TEST_SHORTCUTS=off cargo test --locked --test api -- idempotency:: resources:: faults:: \
+	TEST_SHORTCUTS=off scripts/with-locale cargo test --locked --test api -- idempotency:: resources:: faults:: \
 	  http::headers http::bodies process::secrecy $(RESOURCES_ALONE)
 
 .PHONY: pgbouncer-test

@@ -57,6 +57,21 @@ pub(super) async fn schema_is_current(
     Ok(true)
 }
 
+/// Where another C library sorts text than the one by which the database was made: its name, and the two
+/// versions. PostgreSQL knows no version of the locale C, which always sorts alike, and none of some systems.
+pub(super) async fn changed_locale(
+    connection: &mut PgConnection,
+) -> Result<Option<(String, String, Option<String>)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT datname::text, datcollversion, pg_database_collation_actual_version(oid)
+           FROM pg_database
+          WHERE datname = current_database() AND datcollversion IS NOT NULL
+            AND datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid)",
+    )
+    .fetch_optional(connection)
+    .await
+}
+
 /// How far the two clocks may be apart.
 pub const CLOCKS_APART_MAX: TimeDelta = TimeDelta::seconds(30);
 

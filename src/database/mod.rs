@@ -171,6 +171,7 @@ impl Database {
         }
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
+        warn_of_changed_locale(&mut connection).await?;
         if config.migrate_on_start {
             self.migrate_on(&mut connection).await?;
         }
@@ -424,6 +425,23 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
         return Err(StartError::ClocksApart {
             seconds: apart.num_seconds(),
         });
+    }
+    Ok(())
+}
+
+/// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and others in the
+/// database may not be.
+async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), StartError> {
+    let changed = fitness::changed_locale(connection).await;
+    if let Some((database, made_with, now)) = changed.map_err(StartError::Unreachable)? {
+        let now = now.as_deref().unwrap_or("none");
+        tracing::warn!(
+            %made_with,
+            %now,
+            "the locale of the database {database} comes from another version of the C library, so that indexes on \
+             text may miss what they hold: run REINDEX DATABASE {database} and then ALTER DATABASE {database} \
+             REFRESH COLLATION VERSION; docs/deployment.md says more"
+        );
     }
     Ok(())
 }

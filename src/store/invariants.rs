@@ -245,6 +245,25 @@ pub const INVARIANTS: &[Invariant] = &[
         show: |id| id.to_string(),
     },
     Invariant {
+        name: "natural_keys_name_one_object",
+        promise: "a client_order_id names one order, and a name one account",
+        // Grouped by bytes, so that it doesn't matter how an index sorts them.
+        sql: statement!(
+            "SELECT account_id, unnest(array_agg(id)), NULL::text,
+                    format('its client_order_id names %s orders', count(*))
+               FROM orders
+              WHERE client_order_id IS NOT NULL
+              GROUP BY account_id, convert_to(client_order_id, 'UTF8')
+             HAVING count(*) > 1
+             UNION ALL
+             SELECT unnest(array_agg(id)), NULL, min(name), format('it names %s accounts', count(*))
+               FROM accounts
+              GROUP BY convert_to(name, 'UTF8')
+             HAVING count(*) > 1"
+        ),
+        show: |id| OrderId(id).to_string(),
+    },
+    Invariant {
         name: "one_change_per_execution",
         promise: "an execution makes each kind of change once",
         sql: statement!(

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::account::Account;
 use super::error::Problem;
+use super::settings::Locale;
 
 /// Start of the name of a folder in which `initdb` is or was at work.
 pub(super) const STAGING_PREFIX: &str = "pgdata.new-";
@@ -50,6 +51,8 @@ pub(super) struct DataDir {
     pub(super) database: String,
     /// Server parameters that the caller decides.
     pub(super) parameters: Vec<(String, String)>,
+    /// What sorts text in a new database.
+    pub(super) locale: Locale,
 }
 
 impl DataDir {

@@ -50,7 +50,7 @@ use postmaster::{
 };
 
 pub use error::{EmbeddedError, Problem};
-pub use settings::{Names, Settings};
+pub use settings::{Locale, Names, Settings};
 #[cfg(feature = "throwaway")]
 pub use throwaway::Throwaway;
 

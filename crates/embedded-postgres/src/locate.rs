@@ -76,6 +76,7 @@ impl DataDir {
             account,
             database: settings.database.clone(),
             parameters: settings.parameters.clone(),
+            locale: settings.locale.clone(),
         };
         dir.refuse_foreign_files()?;
         dir.refuse_foreign_owner()?;

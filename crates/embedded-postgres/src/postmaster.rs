@@ -225,8 +225,10 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
         // shut root out when PostgreSQL runs as another user.
         .args(["--auth", "trust"])
         .args(["--encoding", "UTF8"])
-        // The one locale that exists everywhere and sorts alike after every upgrade.
+        // Messages and formats are those of `C` in any case.
         .args(["--locale", "C"])
+        .args(["--lc-collate", &dir.locale.name])
+        .args(["--lc-ctype", &dir.locale.name])
         .args(["--data-checksums", "--no-instructions"]);
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
@@ -342,6 +344,7 @@ fn program(path: &Path, dir: &DataDir) -> Command {
     command
         .env_clear()
         .envs(environment())
+        .envs(dir.locale.folder.iter().map(|folder| ("LOCPATH", folder)))
         // The folder that this process was started in may be closed to PostgreSQL's user.
         .current_dir("/")
         .stdin(Stdio::null());

@@ -23,6 +23,8 @@ pub struct Settings {
     /// crate's sizes. What makes the data durable and private can't be changed here. A PostgreSQL that
     /// runs already keeps the parameters that it was started with.
     pub parameters: Vec<(String, String)>,
+    /// The locale that sorts text in a new database.
+    pub locale: Locale,
     /// What error messages call these settings.
     pub names: Names,
 }
@@ -37,6 +39,7 @@ impl Settings {
             fallback_dir: PathBuf::from("/var/lib").join(database),
             bin_dir: None,
             parameters: Vec::new(),
+            locale: Locale::default(),
             names: Names::default(),
         }
     }
@@ -45,6 +48,24 @@ impl Settings {
     #[must_use]
     pub fn has_database(&self) -> bool {
         locate::has_database(self)
+    }
+}
+
+/// A locale of the operating system, for the order and the kinds of characters.
+#[derive(Debug, Clone)]
+pub struct Locale {
+    /// Such as `en_US.UTF-8`. By default `C`, which exists everywhere and sorts alike after every upgrade.
+    pub name: String,
+    /// The folder of its files, if it isn't the system's: `LOCPATH` of glibc.
+    pub folder: Option<PathBuf>,
+}
+
+impl Default for Locale {
+    fn default() -> Self {
+        Self {
+            name: "C".to_owned(),
+            folder: None,
+        }
     }
 }
 

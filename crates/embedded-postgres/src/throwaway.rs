@@ -8,7 +8,7 @@ use std::{
     fs::Permissions,
     io,
     os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::UNIX_EPOCH,
 };
@@ -20,7 +20,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use crate::{EmbeddedPostgres, Settings};
+use crate::{EmbeddedPostgres, Locale, Settings};
 
 /// What the server is started with.
 const PARAMETERS: [(&str, &str); 2] = [
@@ -117,9 +117,21 @@ async fn start(name: &str) -> Result<(EmbeddedPostgres, PgConnection), BoxDynErr
     let mut settings = Settings::new(name, folder.join("data"));
     let parameters = PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
     settings.parameters = parameters.to_vec();
+    settings.locale = locale();
     let postgres = EmbeddedPostgres::start(settings).await?;
     let admin = PgConnection::connect_with(&postgres.connect_options()).await?;
     Ok((postgres, admin))
+}
+
+/// The locale that `TEST_LOCALE` names, from the folder in `LOCPATH` if that is set.
+fn locale() -> Locale {
+    std::env::var("TEST_LOCALE").map_or_else(
+        |_| Locale::default(),
+        |name| Locale {
+            name,
+            folder: std::env::var_os("LOCPATH").map(PathBuf::from),
+        },
+    )
 }
 
 /// In memory if there is room, and else on a disk. Never the folder in TMPDIR: it may be private to root, or

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use charge_once_embedded_postgres::{EmbeddedError, EmbeddedPostgres, Names, Problem, Settings};
+use charge_once_embedded_postgres::{
+    EmbeddedError, EmbeddedPostgres, Locale, Names, Problem, Settings,
+};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -141,7 +143,7 @@ async fn recall(postgres: &EmbeddedPostgres) -> sqlx::Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_caller_decides_sizes_and_never_durability() -> Outcome {
+async fn a_caller_decides_sizes_and_the_locale_and_never_durability() -> Outcome {
     let scratch = Scratch::new()?;
     let wanted = [
         ("shared_buffers", "32MB"),
@@ -153,11 +155,20 @@ async fn a_caller_decides_sizes_and_never_durability() -> Outcome {
     let parameters = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let postgres = EmbeddedPostgres::start(Settings {
         parameters: parameters.into(),
+        locale: Locale {
+            name: "POSIX".to_owned(),
+            folder: None,
+        },
         ..scratch.settings()
     })
     .await?;
 
     let mut connection = connect(&postgres).await?;
+    let sorted_by = "SELECT datcollate FROM pg_database WHERE datname = current_database()";
+    let sorted_by: String = sqlx::query_scalar(sorted_by)
+        .fetch_one(&mut connection)
+        .await?;
+    assert_eq!(sorted_by, "POSIX");
     let expected = [
         ("shared_buffers", "32MB"),
         ("max_connections", "20"),

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use sqlparser::{
     ast::{
         AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption,
-        ContextModifier, CreateIndex, Expr, Function, ObjectType, Query, Set, SetExpr, Statement,
-        TableConstraint, TableObject, Value,
+        ContextModifier, CreateIndex, CreateTable, DataType, Expr, Function, IndexColumn,
+        ObjectType, Query, Set, SetExpr, Statement, TableConstraint, TableObject, Value,
     },
     dialect::PostgreSqlDialect,
     parser::Parser,
@@ -57,6 +57,9 @@ pub enum Fault {
     /// Something that the running release may use is removed or renamed, and no comment
     /// `-- contract: …` says why it isn't used.
     ContractsUnmarked,
+    /// An index or a key on text that the database's locale sorts: another version of the C library sorts
+    /// it differently, and the index then misses what it holds.
+    SortedByLocale,
 }
 
 /// The state between two migrations.
@@ -66,6 +69,8 @@ pub struct Linter {
     unproven: HashMap<(String, String), String>,
     /// (table, column) without NULLs, as a validated CHECK of an earlier migration says.
     proven: HashSet<(String, String)>,
+    /// (table, column) of text that has no `COLLATE "C"`.
+    by_locale: HashSet<(String, String)>,
 }
 
 /// What is known while one file is read.
@@ -95,8 +100,7 @@ impl Linter {
             has_transaction: !sql.starts_with("-- no-transaction"),
             has_contract_marker: tokens.iter().any(is_contract_marker),
         };
-        // The parser doesn't know DROP INDEX CONCURRENTLY.
-        let (tokens, dropped_concurrently) = without_concurrently_in_drops(tokens);
+        let (tokens, dropped_concurrently) = readable(tokens);
         let parsed = Parser::new(&PostgreSqlDialect {})
             .with_tokens(tokens)
             .parse_statements();
@@ -121,8 +125,9 @@ fn is_contract_marker(token: &Token) -> bool {
         .is_some_and(|reason| reason.split_whitespace().count() >= 3)
 }
 
-/// Takes `CONCURRENTLY` out of every `DROP INDEX CONCURRENTLY`, and counts them.
-fn without_concurrently_in_drops(tokens: Vec<Token>) -> (Vec<Token>, usize) {
+/// Says what the parser doesn't know in other words. It takes `CONCURRENTLY` out of every `DROP INDEX
+/// CONCURRENTLY`, and counts them. `TYPE text COLLATE "C"` becomes `TYPE text USING "C"`.
+fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
     let mut kept: Vec<Token> = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut count = 0;
@@ -133,7 +138,13 @@ fn without_concurrently_in_drops(tokens: Vec<Token>) -> (Vec<Token>, usize) {
                 count += 1;
                 continue;
             }
+            let is_collation =
+                word == "COLLATE" && words.ends_with(&["TYPE".into(), "TEXT".into()]);
             words.push(word);
+            if is_collation {
+                kept.push(Token::make_keyword("USING"));
+                continue;
+            }
         }
         kept.push(token);
     }
@@ -176,12 +187,11 @@ impl File<'_> {
     fn read_statement(&mut self, statement: &Statement, drops_concurrently: bool) {
         match statement {
             Statement::Set(_) if sets_lock_timeout(statement) => {}
-            Statement::CreateTable(table) if table.query.is_none() => {
-                self.created_tables.insert(named(&table.name));
-            }
+            Statement::CreateTable(table) if table.query.is_none() => self.create_table(table),
             Statement::CreateIndex(index) => self.create_index(index),
             Statement::AlterTable(table) => self.alter_table(table),
-            Statement::Comment { .. } | Statement::CreateView(_) => {}
+            // ANALYZE reads a fixed number of rows.
+            Statement::Comment { .. } | Statement::CreateView(_) | Statement::Analyze(_) => {}
             Statement::Insert(insert) => {
                 let into_new = match &insert.table {
                     TableObject::TableName(name) => self.created_tables.contains(&named(name)),
@@ -219,8 +229,63 @@ impl File<'_> {
         }
     }
 
+    fn create_table(&mut self, table: &CreateTable) {
+        let name = named(&table.name);
+        for column in &table.columns {
+            self.know_order(&name, column);
+        }
+        for constraint in &table.constraints {
+            if let TableConstraint::PrimaryKey(key) = constraint {
+                self.index(&name, &key.columns);
+            }
+            if let TableConstraint::Unique(key) = constraint {
+                self.index(&name, &key.columns);
+            }
+        }
+        self.created_tables.insert(name);
+    }
+
+    /// Notes what sorts a column.
+    fn know_order(&mut self, table: &str, column: &ColumnDef) {
+        let options = || column.options.iter().map(|option| &option.option);
+        let is_in_byte_order =
+            options().any(|option| matches!(option, ColumnOption::Collation(name) if is_c(&name.0[0].to_string())));
+        if is_in_byte_order || !is_text(&column.data_type) {
+            return;
+        }
+        let key = (table.to_owned(), named(&column.name));
+        self.linter.by_locale.insert(key);
+        let is_key = |option| {
+            matches!(
+                option,
+                &ColumnOption::Unique(_) | &ColumnOption::PrimaryKey(_)
+            )
+        };
+        if options().any(is_key) {
+            self.fault(Fault::SortedByLocale);
+        }
+    }
+
+    /// Reads the columns and expressions of an index. Those that name text of the locale must say `COLLATE "C"`.
+    fn index(&mut self, table: &str, columns: &[IndexColumn]) {
+        let is_by_locale = |column: &IndexColumn| {
+            let expression = column.column.expr.to_string();
+            let mut words = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
+            !expression.ends_with("COLLATE \"C\"")
+                && words.any(|word| {
+                    let key = (table.to_owned(), word.to_owned());
+                    self.linter.by_locale.contains(&key)
+                })
+        };
+        if columns.iter().any(is_by_locale) {
+            self.fault(Fault::SortedByLocale);
+        }
+    }
+
     fn create_index(&mut self, index: &CreateIndex) {
-        if self.created_tables.contains(&named(&index.table_name)) {
+        let table = named(&index.table_name);
+        self.index(&table, &index.columns);
+        if self.created_tables.contains(&table) {
             return;
         }
         if !index.concurrently {
@@ -255,7 +320,10 @@ impl File<'_> {
                     self.newly_proven.push((table.to_owned(), column));
                 }
             }
-            AlterTableOperation::AddColumn { column_def, .. } => self.add_column(column_def),
+            AlterTableOperation::AddColumn { column_def, .. } => {
+                self.know_order(table, column_def);
+                self.add_column(column_def);
+            }
             AlterTableOperation::AlterColumn { column_name, op } => match op {
                 AlterColumnOperation::SetNotNull => {
                     let key = (table.to_owned(), named(column_name));
@@ -263,7 +331,17 @@ impl File<'_> {
                         self.fault(Fault::NotNullUnproven);
                     }
                 }
-                AlterColumnOperation::SetDataType { .. } => self.fault(Fault::ChangesType),
+                AlterColumnOperation::SetDataType {
+                    data_type, using, ..
+                } => {
+                    self.fault(Fault::ChangesType);
+                    let key = (table.to_owned(), named(column_name));
+                    if matches!(using, Some(Expr::Identifier(collation)) if is_c(&collation.to_string())) {
+                        self.linter.by_locale.remove(&key);
+                    } else if is_text(data_type) {
+                        self.linter.by_locale.insert(key);
+                    }
+                }
                 AlterColumnOperation::DropNotNull
                 | AlterColumnOperation::SetDefault { .. }
                 | AlterColumnOperation::DropDefault => {}
@@ -343,6 +421,18 @@ impl File<'_> {
             self.fault(Fault::NotNullWithoutDefault);
         }
     }
+}
+
+/// The collation that sorts by bytes.
+fn is_c(collation: &str) -> bool {
+    collation == "\"C\""
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    let name = data_type.to_string().to_lowercase();
+    ["text", "char", "varchar", "citext"]
+        .iter()
+        .any(|text| name.starts_with(text))
 }
 
 /// `SET LOCAL lock_timeout = '2s'`, at most [`LOCK_TIMEOUT_MAX`]. Zero would wait forever.

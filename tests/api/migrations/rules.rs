@@ -33,6 +33,9 @@ fn what_is_safe_for_a_table_in_use_is_accepted() {
         "COMMENT ON COLUMN orders.note IS 'What the customer wrote.';",
         "CREATE TABLE payouts (id uuid PRIMARY KEY, amount bigint NOT NULL CHECK (amount > 0));",
         "CREATE TABLE payouts (id uuid); CREATE INDEX payouts_by_id ON payouts (id);",
+        "CREATE TABLE notes (id uuid, name text COLLATE \"C\", PRIMARY KEY (id, name));",
+        "CREATE TABLE notes (name text); CREATE INDEX by_name ON notes (name COLLATE \"C\");",
+        "ANALYZE orders (note);",
         "CREATE TABLE levels (name text); INSERT INTO levels VALUES ('low'), ('high');",
         "INSERT INTO levels (name) VALUES ('low');",
         "CREATE VIEW open_orders AS SELECT id FROM orders WHERE status = 'open';",
@@ -113,6 +116,19 @@ fn what_would_hurt_a_table_in_use_is_refused_by_its_rule() {
         (
             Fault::NotNullWithoutDefault,
             &["ALTER TABLE orders ADD COLUMN note text NOT NULL;"],
+        ),
+        (
+            Fault::SortedByLocale,
+            &[
+                "CREATE TABLE notes (name text PRIMARY KEY);",
+                "CREATE TABLE notes (name varchar(9) NOT NULL UNIQUE);",
+                "CREATE TABLE notes (id uuid, name text, PRIMARY KEY (id, name));",
+                "CREATE TABLE notes (id uuid, name text COLLATE \"und-x-icu\", UNIQUE (id, name));",
+                "CREATE TABLE notes (name text); CREATE INDEX notes_by_name ON notes (lower(name));",
+                "CREATE TABLE notes (tags text[]); CREATE INDEX by_tag ON notes USING gin (tags);",
+                "ALTER TABLE orders ADD COLUMN note text; CREATE INDEX by_note ON orders (note DESC);",
+                "ALTER TABLE orders ALTER note TYPE text; CREATE INDEX by_note ON orders (id, note);",
+            ],
         ),
         (
             Fault::ChangesRows,

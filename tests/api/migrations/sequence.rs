@@ -8,7 +8,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use super::linter::Linter;
+use super::linter::{Fault, Linter};
 
 /// The schema of the first release, with the SHA-256 of each file. A database that has applied a
 /// file refuses to start with another text under that number, so these never change.
@@ -151,6 +151,40 @@ const LATER: &[(&str, &str)] = &[
     ),
 ];
 
+/// Text that was indexed in the order of the locale, and its mending: the indexes are built again under a lock
+/// that blocks everything. New indexes beside them would serve no query of a replica of the release before, whose
+/// comparisons have another collation.
+const MENDS_THE_ORDER: &[(&str, &[Fault])] = &[
+    (
+        "crates/idempotency/migrations/phases/0004_leases_by_account.sql",
+        &[Fault::SortedByLocale],
+    ),
+    (
+        "crates/idempotency/migrations/phases/0007_leases_sorted_by_bytes.sql",
+        &[Fault::ChangesType],
+    ),
+    (
+        "migrations/0029_orders_sorted_by_bytes.sql",
+        &[Fault::ChangesType, Fault::ChangesType],
+    ),
+    (
+        "migrations/0030_charges_sorted_by_bytes.sql",
+        &[Fault::ChangesType],
+    ),
+    (
+        "migrations/0031_accounts_sorted_by_bytes.sql",
+        &[Fault::ChangesType],
+    ),
+    (
+        "migrations/0032_checkouts_sorted_by_bytes.sql",
+        &[Fault::ChangesType],
+    ),
+    (
+        "migrations/0033_events_sorted_by_bytes.sql",
+        &[Fault::ChangesType],
+    ),
+];
+
 /// Folders whose migrations are applied in the order of their numbers.
 const SETS: [&str; 2] = ["crates/idempotency/migrations", "migrations"];
 
@@ -203,11 +237,13 @@ fn later_migrations_keep_the_rules_for_tables_in_use() {
     for set in SETS {
         let mut linter = Linter::default();
         for (path, sql) in migrations(set) {
+            // Those of the first release say which columns there are.
+            let faults = linter.faults(&sql);
             if !is_of_the_first_release(&path) {
-                let faults = linter.faults(&sql);
+                let exempted = MENDS_THE_ORDER.iter().find(|(known, _)| *known == path);
                 assert_eq!(
                     faults,
-                    [],
+                    exempted.map_or(&[][..], |(_, faults)| *faults),
                     "{path}: docs/migrations.md says what to do instead"
                 );
             }

@@ -1,6 +1,9 @@
 //! The program: its command line, its configuration and its databases.
 
 mod first_use;
+// The locales of glibc are made from sources.
+#[cfg(target_os = "linux")]
+mod locale;
 mod logs;
 mod metrics;
 mod operator;

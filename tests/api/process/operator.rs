@@ -127,6 +127,8 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
     for constraint in [
         "charges DROP CONSTRAINT a_capture_never_exceeds_the_charge",
         "inventory DROP CONSTRAINT inventory_is_never_negative",
+        "orders DROP CONSTRAINT a_client_order_id_names_one_order",
+        "accounts DROP CONSTRAINT an_account_name_is_unique",
     ] {
         let drop = format!("ALTER TABLE {constraint}");
         let drop = sqlx::raw_sql(sqlx::AssertSqlSafe(drop));
@@ -202,6 +204,21 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
     )
     .await;
     planted.push(("stock_never_negative", "oversold".into()));
+
+    for _ in 0..2 {
+        let shown = paid_order(client).await;
+        let id = OrderId::parse(&shown).unwrap().0;
+        by_id(
+            "UPDATE orders SET client_order_id = 'twin' WHERE id = $1",
+            id,
+        )
+        .await;
+        planted.push(("natural_keys_name_one_object", shown));
+    }
+    let twins = "INSERT INTO accounts (id, name)
+                 SELECT gen_random_uuid(), $1 FROM generate_series(1, 2)";
+    by_name(twins, "twins").await;
+    planted.push(("natural_keys_name_one_object", "twins".into()));
 
     charge("key-twice").await;
     let again = "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)

@@ -41,7 +41,7 @@ pub const FORGETFUL: (&str, &str) = ("REPLAY_CACHE", "0");
 pub const FAULTS: (&str, &str) = ("FAULTS", "true");
 
 /// Whether requests share transactions, and replays come from memory, where a test doesn't say: `make
-/// test-alone` runs the whole suite without either.
+/// test-alone` runs many tests without either.
 pub fn shortcuts() -> [(&'static str, &'static str); 2] {
     match std::env::var("TEST_SHORTCUTS").as_deref() {
         Ok("off") => [ALONE, FORGETFUL],

@@ -1,0 +1,214 @@
+//! A newer image has a newer C library, which sorts text differently under the name of the same locale.
+
+use std::{collections::HashMap, fs, process::Command};
+
+use charge_once::{
+    cli::api_key::ensure_dev_key,
+    database::{Database, WhenRefused, embedded},
+    processor::service,
+};
+use charge_once_embedded_postgres::{EmbeddedPostgres, Locale, Settings};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use sqlx::{PgPool, migrate::Migrator};
+use tempfile::TempDir;
+
+use crate::support::{
+    documents::root,
+    harness::{API_KEY, Answer, Client, TestDatabase, TestServer, config},
+    program::{run, scratch, text},
+};
+
+/// A locale of nobody's.
+const LOCALE: &str = "xx_XX.UTF-8";
+
+/// Clients' own ids, which locales sort differently.
+fn client_order_ids() -> Vec<String> {
+    let words = ["order", "Order", "ORDER", "órder", "z"];
+    let marks = [" ", "#", "-", "_", ". ", ""];
+    let with_marks = |word| marks.map(|mark| format!("{word}{mark}"));
+    let named = words.into_iter().flat_map(with_marks);
+    named
+        .flat_map(|name| (0..10).map(move |number| format!("{name}{number}")))
+        .collect()
+}
+
+/// A PostgreSQL of the test's own, with a locale of its own.
+struct Cluster {
+    folder: TempDir,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self { folder: scratch() }
+    }
+
+    /// Makes the locale from a source of glibc's.
+    fn make_locale(&self, source: &str) {
+        let made = self.folder.path().join(LOCALE);
+        if made.exists() {
+            fs::remove_dir_all(&made).unwrap();
+        }
+        let output = Command::new("localedef")
+            .args(["-i", source, "-f", "UTF-8"])
+            .arg(&made)
+            .output()
+            .expect("localedef: install the sources of locales, Debian's package `locales`");
+        assert!(
+            output.status.success(),
+            "install the sources of locales, Debian's package `locales`: {}",
+            text(&output.stderr)
+        );
+    }
+
+    async fn start(&self) -> (EmbeddedPostgres, TestServer) {
+        let folder = self.folder.path();
+        let settings = Settings {
+            locale: Locale {
+                name: LOCALE.to_owned(),
+                folder: Some(folder.to_owned()),
+            },
+            ..embedded::settings(folder.join("data"), None)
+        };
+        let postgres = EmbeddedPostgres::start(settings).await.unwrap();
+        let url = postgres.url();
+        let pool = PgPool::connect_lazy(&url).unwrap();
+        let database = TestDatabase { url, pool };
+        ensure_dev_key(&database.connect(&[]).await, API_KEY)
+            .await
+            .unwrap();
+        (postgres, TestServer::start_on(database, &[]).await)
+    }
+}
+
+async fn stop((postgres, server): (EmbeddedPostgres, TestServer)) {
+    server.stop().await.pool.close().await;
+    postgres.stop().await.unwrap();
+}
+
+/// Orders everything, each under a new key.
+async fn order_all(client: &Client) -> HashMap<String, Answer> {
+    let orders = stream::iter(client_order_ids()).map(async |name| {
+        let items = json!([{"quantity": 1, "unit_amount": 100}]);
+        let order =
+            json!({"currency": "usd", "items": items, "client_order_id": name, "customer": name});
+        let answer = client.post_new("/v1/orders", &order).await;
+        (name, answer)
+    });
+    orders.buffer_unordered(8).collect().await
+}
+
+#[tokio::test]
+async fn another_order_of_the_locale_changes_no_natural_key() {
+    let cluster = Cluster::new();
+    cluster.make_locale("en_US");
+    let running = cluster.start().await;
+    let first = order_all(&running.1.client).await;
+    assert_eq!(first.len(), 300);
+    stop(running).await;
+
+    cluster.make_locale("C");
+    let running = cluster.start().await;
+    let client = &running.1.client;
+    for (name, again) in order_all(client).await {
+        assert_eq!(first[&name].status, 201, "{name}");
+        assert_eq!(
+            (again.status.as_u16(), again.id()),
+            (200, first[&name].id()),
+            "{name}"
+        );
+    }
+    let listed = client.get("/v1/orders?customer=Order%237").await.json();
+    assert_eq!(listed["data"][0]["id"], first["Order#7"].id());
+    stop(running).await;
+}
+
+/// As in a database of release 0.2.0, whose indexes the locale sorted.
+#[tokio::test]
+async fn the_check_finds_what_a_broken_index_let_in_twice() {
+    let cluster = Cluster::new();
+    cluster.make_locale("en_US");
+    let running = cluster.start().await;
+    let by_locale =
+        r#"ALTER TABLE orders ALTER COLUMN client_order_id TYPE text COLLATE "default""#;
+    let pool = &running.1.database.pool;
+    sqlx::query(by_locale).execute(pool).await.unwrap();
+    order_all(&running.1.client).await;
+    stop(running).await;
+
+    cluster.make_locale("C");
+    let running = cluster.start().await;
+    let again = order_all(&running.1.client).await;
+    let duplicates = again.values().filter(|again| again.status == 201).count();
+    assert!(
+        duplicates > 0,
+        "this order finds what the other one had stored"
+    );
+
+    let database = &running.1.database;
+    let output = run(&["check", "--json"], &[("DATABASE_URL", &database.url)]);
+    let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = checked["invariants"].as_array().unwrap();
+    let found = found
+        .iter()
+        .find(|one| one["name"] == "natural_keys_name_one_object");
+    let violations = found.unwrap()["violations"].as_array().unwrap();
+    assert_eq!(violations.len(), 100.min(2 * duplicates), "{checked}");
+    stop(running).await;
+}
+
+#[tokio::test]
+async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
+    let database = TestDatabase::create().await;
+    let output = run(
+        &["migrate"],
+        &[("DATABASE_URL", &database.url), ("RUST_LOG", "warn")],
+    );
+    assert_eq!(text(&output.stderr), "");
+    let update = "UPDATE pg_database SET datcollversion = '2.0' WHERE datname = current_database()";
+    sqlx::query(update).execute(&database.pool).await.unwrap();
+    let output = run(
+        &["migrate"],
+        &[("DATABASE_URL", &database.url), ("RUST_LOG", "warn")],
+    );
+    assert!(output.status.success());
+    let told = text(&output.stderr);
+    assert!(told.contains("run REINDEX DATABASE test_"), "{told}");
+    assert!(told.contains("REFRESH COLLATION VERSION"), "{told}");
+}
+
+/// The tables of the API, of the simulated processor, and of what is there to be copied.
+#[tokio::test]
+async fn no_index_is_sorted_by_the_locale() {
+    let api = TestDatabase::create().await;
+    let [processor, example] = [
+        TestDatabase::create_empty().await,
+        TestDatabase::create_empty().await,
+    ];
+    Database::connect_with(
+        &processor.url,
+        &config(&[]),
+        service::SCHEMA,
+        WhenRefused::GiveUp,
+    )
+    .await
+    .unwrap();
+    let migrations = root().join("examples/webhook_receiver/migrations");
+    let migrations = Migrator::new(migrations).await.unwrap();
+    migrations.run(&example.pool).await.unwrap();
+    let sorted_otherwise = "
+        SELECT format('%s by %s', indexrelid::regclass, attname)
+          FROM pg_index
+          JOIN pg_class ON pg_class.oid = indrelid
+          JOIN pg_attribute ON attrelid = indexrelid
+          JOIN pg_collation ON pg_collation.oid = attcollation
+         WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace)
+           AND collname <> 'C'";
+    for database in [api, processor, example] {
+        let found: Vec<String> = sqlx::query_scalar(sorted_otherwise)
+            .fetch_all(&database.pool)
+            .await
+            .unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
