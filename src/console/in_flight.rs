@@ -29,7 +29,7 @@ pub(super) async fn show(
         .idempotency
         .leased_keys(account, KEYS_MAX)
         .await
-        .map_err(HttpError::failed_read)?;
+        .map_err(HttpError::failed_without_key)?;
     here.retain(|(key, _)| leased.iter().all(|one| one.key != *key));
     here.truncate(KEYS_MAX);
     let now = Utc::now();

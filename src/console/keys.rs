@@ -41,7 +41,7 @@ pub(super) async fn show(
         .idempotency
         .inspect(account.0, key)
         .await
-        .map_err(HttpError::failed_read)?;
+        .map_err(HttpError::failed_without_key)?;
     let began = began(&found);
     let (of_log, of_key) = (text.clone(), text.clone());
     let (mut requests, events) = app

@@ -49,16 +49,14 @@ pub enum StartError {
     },
     /// A server that can lose what it acknowledged.
     #[error(
-        "the database has {setting}={found}, but charge-once needs {setting}={needed}: otherwise a \
-         crash could lose charges that were acknowledged. Set {setting}={needed} on the server"
+        "the database has {setting}={found}, but charge-once needs {setting}=on: otherwise a crash could \
+         lose charges that were acknowledged. Set {setting}=on on the server"
     )]
     Unsafe {
         /// The setting's name.
         setting: &'static str,
         /// What the session has.
         found: String,
-        /// What it must have.
-        needed: &'static str,
     },
     /// Ids are made by one clock, `created_at` by the other.
     #[error(
@@ -132,6 +130,9 @@ pub enum WriteError {
     /// The database refused it, or can't be reached: nothing was written.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
+    /// Nothing was begun: the server can't be written to now, or must not be.
+    #[error("no transaction can begin: {0}")]
+    Begin(#[source] sqlx::Error),
     /// No answer to COMMIT: both are possible.
     #[error("COMMIT was not acknowledged, the outcome is unknown: {0}")]
     Commit(#[source] sqlx::Error),
@@ -147,7 +148,9 @@ impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Database(error) => error.into(),
-            WriteError::Commit(_) | WriteError::Deadline => Self::unavailable(error),
+            WriteError::Begin(_) | WriteError::Commit(_) | WriteError::Deadline => {
+                Self::unavailable(error)
+            }
             WriteError::Panicked => Self::internal(error),
         }
     }

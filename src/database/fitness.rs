@@ -15,6 +15,9 @@ pub enum Unfit {
     Unreachable,
     /// The server is a standby, which can't be written to. After a failover, an address may lead to one.
     Standby,
+    /// The server may forget what it acknowledged: a setting has changed since the start. Every transaction
+    /// with a key refuses to begin then, whether or not readiness is asked for.
+    NotDurable,
     /// A migration of this build is missing.
     SchemaNotCurrent,
     /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
@@ -26,6 +29,29 @@ pub(super) async fn is_standby(connection: &mut PgConnection) -> Result<bool, sq
     sqlx::query_scalar("SELECT pg_is_in_recovery()")
         .fetch_one(connection)
         .await
+}
+
+/// The settings of the server that must be on, so that a crash loses nothing that was acknowledged.
+const DURABLE: [&str; 2] = [
+    "fsync",
+    // Without it, a page that a crash tore in two stays torn.
+    "full_page_writes",
+];
+
+/// The first of them that isn't on, and what it is.
+pub(super) async fn forgetful_setting(
+    connection: &mut PgConnection,
+) -> Result<Option<(&'static str, String)>, sqlx::Error> {
+    for setting in DURABLE {
+        let found: String = sqlx::query_scalar("SELECT current_setting($1)")
+            .bind(setting)
+            .fetch_one(&mut *connection)
+            .await?;
+        if found != "on" {
+            return Ok(Some((setting, found)));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether every migration of this build is applied. Newer ones are fine: a release being rolled out

@@ -37,7 +37,7 @@ pub use self::{
 use crate::{
     config::{Config, Timeouts},
     domain::ids::AccountId,
-    idempotency::{self, FairPool, NO_ACCOUNT, Observer, SessionLimits},
+    idempotency::{self, BEGIN_DURABLE, FairPool, NO_ACCOUNT, Observer, SessionLimits},
 };
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
@@ -262,13 +262,16 @@ impl Database {
     }
 
     /// Whether a replica can serve from this database now. What holds at the start may change long
-    /// after it: a failover leads to a standby, a clock goes wrong.
+    /// after it: a failover leads to a standby, a setting is changed, a clock goes wrong.
     pub async fn check(&self) -> Result<(), Unfit> {
         let schema = self.schema;
         let looking = self.read(move |connection| {
             Box::pin(async move {
                 if fitness::is_standby(connection).await? {
                     return Ok(Err(Unfit::Standby));
+                }
+                if fitness::forgetful_setting(connection).await?.is_some() {
+                    return Ok(Err(Unfit::NotDurable));
                 }
                 if !fitness::schema_is_current(connection, schema).await? {
                     return Ok(Err(Unfit::SchemaNotCurrent));
@@ -337,7 +340,8 @@ impl Database {
         let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
         let writing = async move {
             let mut connection = pool.acquire(account).await?;
-            let mut tx = connection.begin().await?;
+            let begun = connection.begin_with(BEGIN_DURABLE).await;
+            let mut tx = begun.map_err(WriteError::Begin)?;
             let value = write(&mut tx).await?;
             tx.commit().await.map_err(WriteError::Commit)?;
             connection.release();
@@ -446,25 +450,10 @@ async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), Sta
     Ok(())
 }
 
-/// Reads the server's settings.
 async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
-    for (setting, needed) in [
-        ("fsync", "on"),
-        // Without it, a page that a crash tore in two stays torn.
-        ("full_page_writes", "on"),
-    ] {
-        let found: String = sqlx::query_scalar("SELECT current_setting($1)")
-            .bind(setting)
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(StartError::Unreachable)?;
-        if found != needed {
-            return Err(StartError::Unsafe {
-                setting,
-                found,
-                needed,
-            });
-        }
+    let forgetful = fitness::forgetful_setting(connection).await;
+    match forgetful.map_err(StartError::Unreachable)? {
+        None => Ok(()),
+        Some((setting, found)) => Err(StartError::Unsafe { setting, found }),
     }
-    Ok(())
 }

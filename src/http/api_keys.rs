@@ -87,7 +87,7 @@ impl ApiKeys {
             Some(account) => self.look_up_again(account, hash).await,
             None => self.unknown.find_account(hash).await,
         };
-        let Some(account) = looked_up.map_err(HttpError::failed_read)? else {
+        let Some(account) = looked_up.map_err(HttpError::failed_without_key)? else {
             self.known.invalidate(&hash);
             self.refused.insert(hash, ());
             return Err(invalid());

@@ -13,7 +13,7 @@ use crate::{
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
-    idempotency::{Batches, Failure, FailureKind, Idempotency, ReplayCache},
+    idempotency::{Batches, FailureKind, Idempotency, ReplayCache},
     workers::request_log::RequestLog,
 };
 
@@ -77,7 +77,7 @@ impl App {
             .of(account)
             .snapshot(read)
             .await
-            .map_err(HttpError::failed_read)
+            .map_err(HttpError::failed_without_key)
     }
 
     /// Reads for an account on a pooled connection; a failure is logged here and opaque to the client.
@@ -90,7 +90,7 @@ impl App {
             .of(account)
             .read(read)
             .await
-            .map_err(HttpError::failed_read)
+            .map_err(HttpError::failed_without_key)
     }
 
     /// Writes what needs no idempotency key, because repeating it does nothing more.
@@ -107,10 +107,6 @@ impl App {
             .of(account)
             .write(write)
             .await
-            .map_err(|error| {
-                let Failure { kind, cause, .. } = error.into();
-                tracing::error!(?kind, %cause, "a write failed");
-                HttpError::failed(kind)
-            })
+            .map_err(HttpError::failed_without_key)
     }
 }

@@ -93,10 +93,17 @@ impl HttpError {
         ApiError::explained(code).into()
     }
 
-    /// A read that failed. Its cause is logged here, and opaque to the client.
-    pub fn failed_read(failure: impl Into<Failure>) -> Self {
+    /// A read or a write without a key that failed. Its cause is logged here, and opaque to the client.
+    pub fn failed_without_key(failure: impl Into<Failure>) -> Self {
         let Failure { kind, cause, .. } = failure.into();
-        tracing::error!(?kind, %cause, "a read failed");
+        match kind {
+            FailureKind::Busy | FailureKind::Unavailable => {
+                tracing::warn!(%cause, "the request failed");
+            }
+            FailureKind::Unsupported | FailureKind::Internal => {
+                tracing::error!(?kind, %cause, "the request failed");
+            }
+        }
         Self::failed(kind)
     }
 

@@ -45,6 +45,9 @@ pub(super) async fn not_ready(app: &App) -> Option<&'static str> {
     app.readiness.check().await.err().map(|unfit| match unfit {
         Unfit::Unreachable => "The database can't be reached.",
         Unfit::Standby => "The database is a standby, which can't be written to.",
+        Unfit::NotDurable => {
+            "The database may lose what it acknowledged: fsync or full_page_writes is off."
+        }
         Unfit::SchemaNotCurrent => "The database schema is not current.",
         Unfit::ClocksApart => "This machine's clock and the database's are too far apart.",
     })

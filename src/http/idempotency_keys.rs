@@ -194,7 +194,7 @@ async fn inspect(
     })?;
     let text = key.as_str().to_owned();
     let inspected = app.idempotency.inspect(caller.account.0, key).await;
-    match inspected.map_err(HttpError::failed_read)? {
+    match inspected.map_err(HttpError::failed_without_key)? {
         Inspected::Completed(record) => {
             Ok(HttpResponse::Ok().json(KeyObject::completed(text, &record)))
         }

@@ -154,10 +154,12 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse,
         Outcome::Reused => Err(HttpError::key_reused(dialect)),
         Outcome::InUse => Err(HttpError::key_in_use()),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
-        Outcome::Unfinished => Err(HttpError::failed_read(Failure::unsupported(format!(
-            "the key is in flight with a processor across a network, and {NO_PROCESSOR}, or see \
+        Outcome::Unfinished => Err(HttpError::failed_without_key(Failure::unsupported(
+            format!(
+                "the key is in flight with a processor across a network, and {NO_PROCESSOR}, or see \
              `charge-once operations list`"
-        )))),
+            ),
+        ))),
         Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
     }
 }
@@ -165,7 +167,7 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse,
 /// Status, body bytes and every header of the record, repeated names included.
 pub fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError> {
     let unreadable =
-        || HttpError::failed_read(Failure::internal("a stored reply can't be rendered"));
+        || HttpError::failed_without_key(Failure::internal("a stored reply can't be rendered"));
     let status = StatusCode::from_u16(record.reply.status).map_err(|_| unreadable())?;
     let mut response = HttpResponse::build(status);
     for (name, value) in &record.reply.headers {

@@ -123,7 +123,7 @@ impl FromRequest for MutatingRequest {
         let request = request.clone();
         let payload = web::Payload::from_request(&request, payload).into_inner();
         Box::pin(async move {
-            let payload = payload.map_err(|_| HttpError::failed_read(no_app()))?;
+            let payload = payload.map_err(|_| HttpError::failed_without_key(no_app()))?;
             Self::of(app(&request)?, &request, payload).await
         })
     }
@@ -235,7 +235,7 @@ pub async fn authenticate(app: &App, api_key: &str) -> Result<Account, HttpError
 }
 
 fn too_slow() -> HttpError {
-    HttpError::failed_read(Failure::unavailable(
+    HttpError::failed_without_key(Failure::unavailable(
         "the look-up of the API key takes too long",
     ))
 }
@@ -351,7 +351,7 @@ impl<'a> Identity<'a> {
         };
         // Another identity on failure would make a retry another request.
         let canonical = serde_json_canonicalizer::to_vec(tree)
-            .map_err(|error| HttpError::failed_read(Failure::internal(error)))?;
+            .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?;
         Ok(Self::Canonical(canonical))
     }
 
@@ -411,7 +411,7 @@ fn app(request: &HttpRequest) -> Result<&App, HttpError> {
     request
         .app_data::<web::Data<App>>()
         .map(|data| data.get_ref())
-        .ok_or_else(|| HttpError::failed_read(no_app()))
+        .ok_or_else(|| HttpError::failed_without_key(no_app()))
 }
 
 fn no_app() -> Failure {

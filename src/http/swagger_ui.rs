@@ -46,7 +46,7 @@ pub(super) async fn file(
             )));
     }
     let file = utoipa_swagger_ui::serve(path, Arc::clone(&CONFIG))
-        .map_err(|error| HttpError::failed_read(Failure::internal(error)))?
+        .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?
         .ok_or_else(|| ApiError::explained(ErrorCode::RouteNotFound))?;
     let mut response = HttpResponse::Ok();
     response.content_type(file.content_type.as_str());

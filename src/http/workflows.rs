@@ -139,7 +139,9 @@ async fn page(
     let url = format!("{}/workflows/{encoded}", caller.dialect.prefix());
     let account = caller.account.0;
     let read = app.idempotency.workflow(account, name, after, limit).await;
-    let steps = read.map_err(HttpError::failed_read)?.ok_or(no_step)?;
+    let steps = read
+        .map_err(HttpError::failed_without_key)?
+        .ok_or(no_step)?;
     let keys = steps.steps.into_iter().map(KeyObject::of_step).collect();
     Ok(HttpResponse::Ok().json(List::new(keys, steps.has_more, url)))
 }

@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection, PgConnection, Postgres, Transaction, postgres::PgConnectOptions};
 
 use crate::{
-    Observer, ROW_LOCK_WAIT,
+    Failure, Observer, ROW_LOCK_WAIT,
     fair_pool::Place,
     kept::{Kept, Taken, Trust, give_back},
 };
@@ -64,16 +64,24 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 }
 
 /// Opens a transaction with what the promise rests on, whatever the session's defaults are: a
-/// connection pooler may drop what [`pin_session`] asks for.
+/// connection pooler may drop what [`pin_session`] asks for. On a server that may forget what it acknowledges
+/// it fails: its settings can change at any time, and `synchronous_commit` has no value for that.
 macro_rules! begin {
     ($($more:literal)?) => {
         concat!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on",
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
+             SELECT set_config('synchronous_commit', \
+                 CASE WHEN current_setting('fsync') = 'on' \
+                       AND current_setting('full_page_writes') = 'on' \
+                      THEN 'on' ELSE 'nothing is kept: fsync or full_page_writes is off' END, true)",
             $($more)?
         )
     };
 }
 pub(crate) use begin;
+
+/// Opens a transaction as every request with a key does, for writes without one: it is durable, or it fails.
+pub const BEGIN_DURABLE: &str = begin!();
 
 /// The right to a connection, and to claim keys with it.
 pub(crate) type Places = (Place, Option<Place>);
@@ -107,6 +115,14 @@ impl GuardedConnection {
             clean: false,
             observer,
         })
+    }
+
+    /// Opens a transaction.
+    pub(crate) async fn open(
+        &mut self,
+        begin: &'static str,
+    ) -> Result<Transaction<'_, Postgres>, Failure> {
+        self.begin_with(begin).await.map_err(Failure::of_begin)
     }
 
     /// The last statement was acknowledged and no transaction is open: for the next request.

@@ -96,6 +96,12 @@ impl FairPool {
         self.kept.distrust();
     }
 
+    /// Closes the connections that are not in use: they know prepared statements as long as they live, and
+    /// what those were prepared for has changed.
+    pub(crate) fn close_idle(&self) {
+        self.kept.close_idle();
+    }
+
     /// Takes a connection for the account, or for [`NO_ACCOUNT`]. Waits as long as the pool's
     /// `acquire_timeout` allows, for the account's turn and for the connection together.
     pub async fn acquire(&self, account: Uuid) -> Result<GuardedConnection, sqlx::Error> {

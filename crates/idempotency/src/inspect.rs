@@ -6,7 +6,6 @@
 use std::{future::Future, sync::Arc};
 
 use chrono::{DateTime, Utc};
-use sqlx::Connection;
 use uuid::Uuid;
 
 use crate::{
@@ -228,7 +227,7 @@ impl Idempotency {
             connection.release();
             return Ok(found);
         }
-        let mut tx = connection.begin_with(claim::BEGIN_BRIEFLY).await?;
+        let mut tx = connection.open(claim::BEGIN_BRIEFLY).await?;
         let found = claim::claim(&mut tx, probe, self.retention).await?;
         tx.rollback().await?;
         connection.release();

@@ -148,6 +148,16 @@ impl Kept {
         give_back_all(idle);
     }
 
+    /// Closes all of them, and those that idle in the pool.
+    pub(crate) fn close_idle(&self) {
+        let kept = std::mem::take(&mut self.lock().idle);
+        let kept = kept.into_iter().map(|idle| idle.connection.connection);
+        let pooled = std::iter::from_fn(|| self.pool.try_acquire());
+        for mut connection in kept.chain(pooled) {
+            connection.close_on_drop();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

@@ -30,6 +30,7 @@ mod observer;
 mod reply;
 mod request;
 mod shedding;
+mod sqlstate;
 mod trace;
 mod transaction;
 
@@ -55,7 +56,9 @@ use transaction::TxOutcome;
 use uuid::Uuid;
 
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
-pub use connection::{GuardedConnection, SessionLimits, pin_session, pinned_settings};
+pub use connection::{
+    BEGIN_DURABLE, GuardedConnection, SessionLimits, pin_session, pinned_settings,
+};
 pub use expiry::{Forgotten, SWEEP_BATCH_ROWS, SweepPace, forget, oldest_expired, sweep};
 pub use fair_pool::{FairPool, NO_ACCOUNT};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};

@@ -8,7 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
-use crate::{Request, in_flight::Conclusion};
+use crate::{Request, in_flight::Conclusion, sqlstate};
 
 /// A definite answer: status, end-to-end headers and body, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub enum RunAgain {
     Never,
     /// At once: it was a deadlock's victim, or failed to serialize.
     AtOnce,
+    /// At once, in a session that is made anew: this one would fail again.
+    InAnotherSession,
     /// When the row that it waited for is no longer locked.
     WhenUnlocked,
 }
@@ -157,12 +159,24 @@ impl Failure {
         }
     }
 
-    /// Logs the cause. Once for each request: its duplicates share the failure and log nothing.
+    /// No transaction could be opened: nothing has been done, whatever the reason is. Another connection
+    /// may be alive.
+    pub(crate) fn of_begin(error: sqlx::Error) -> Self {
+        Self {
+            run_again: RunAgain::AtOnce,
+            ..Self::unavailable(error)
+        }
+    }
+
+    /// Logs the cause: as a warning if it passes by itself. Once for each request: its duplicates share the
+    /// failure and log nothing.
     pub(crate) fn log(&self, request_id: &str) {
         let Self { kind, cause, .. } = self;
         match kind {
-            FailureKind::Busy => tracing::warn!(request_id, %cause, "no definite outcome"),
-            FailureKind::Unavailable | FailureKind::Unsupported | FailureKind::Internal => {
+            FailureKind::Busy | FailureKind::Unavailable => {
+                tracing::warn!(request_id, %cause, "no definite outcome");
+            }
+            FailureKind::Unsupported | FailureKind::Internal => {
                 tracing::error!(request_id, ?kind, %cause, "no definite outcome");
             }
         }
@@ -206,21 +220,7 @@ impl From<sqlx::Error> for Failure {
             | sqlx::Error::WorkerCrashed => return Self::unavailable(error),
             _ => return Self::internal(error),
         };
-        // https://www.postgresql.org/docs/current/errcodes-appendix.html
-        let (kind, run_again) = match code.as_str() {
-            "55P03" => (FailureKind::Busy, RunAgain::WhenUnlocked),
-            "40001" | "40P01" => (FailureKind::Unavailable, RunAgain::AtOnce),
-            // Connection errors, too few resources, cancellation by a timeout or an operator, idle
-            // or transaction time limits, a server in recovery or read-only.
-            code if ["08", "53", "57"]
-                .iter()
-                .any(|class| code.starts_with(class)) =>
-            {
-                (FailureKind::Unavailable, RunAgain::Never)
-            }
-            "25P03" | "25P04" | "25006" => (FailureKind::Unavailable, RunAgain::Never),
-            _ => (FailureKind::Internal, RunAgain::Never),
-        };
+        let (kind, run_again) = sqlstate::meaning(&code);
         Self {
             run_again,
             ..Self::new(kind, error)

@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -116,10 +116,15 @@ impl Idempotency {
                     Ok(None) => None,
                     Err(failure) => match failure.run_again {
                         RunAgain::AtOnce if attempts_left > 0 => None,
-                        RunAgain::WhenUnlocked if Instant::now() < locked_until => Some(failure),
-                        RunAgain::AtOnce | RunAgain::WhenUnlocked | RunAgain::Never => {
-                            return failed(failure);
+                        RunAgain::InAnotherSession if attempts_left > 0 => {
+                            self.pool.close_idle();
+                            None
                         }
+                        RunAgain::WhenUnlocked if Instant::now() < locked_until => Some(failure),
+                        RunAgain::AtOnce
+                        | RunAgain::InAnotherSession
+                        | RunAgain::WhenUnlocked
+                        | RunAgain::Never => return failed(failure),
                     },
                 };
                 match &held_up {
@@ -159,14 +164,8 @@ impl Idempotency {
         };
         let began = Instant::now();
         let claiming = async {
-            let mut tx = connection.begin_with(begin).await.map_err(|error| {
-                // Nothing has been done. Another connection may be alive.
-                self.pool.distrust();
-                Failure {
-                    run_again: RunAgain::AtOnce,
-                    ..error.into()
-                }
-            })?;
+            let opened = connection.open(begin).await;
+            let mut tx = opened.inspect_err(|_| self.pool.distrust())?;
             let claiming = Instant::now();
             let claimed = claim::claim(&mut tx, request, self.retention).await?;
             let is_held = matches!(claimed, Claim::HeldElsewhere);
@@ -210,8 +209,9 @@ impl Idempotency {
                     self.pool.observer().gave_up_a_row();
                 }
                 // The failure stands whether or not the ROLLBACK is answered; only an answered one
-                // gives the connection back.
-                if tx.rollback().await.is_ok() {
+                // gives the connection back, and only where it may be of use.
+                let is_rolled_back = tx.rollback().await.is_ok();
+                if is_rolled_back && failure.run_again != RunAgain::InAnotherSession {
                     connection.release();
                 }
                 return Err(failure);

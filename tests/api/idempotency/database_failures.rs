@@ -16,11 +16,12 @@ use uuid::Uuid;
 
 use crate::support::{
     harness::{
-        PATIENT, TestDatabase, TestServer, config, eventually, every_connection_is_clean,
-        one_charge_and_its_record,
+        ALONE, FORGETFUL, PATIENT, TestDatabase, TestServer, config, eventually,
+        every_connection_is_clean, one_charge_and_its_record,
     },
     pause_point::{PausePoint, Stage},
     program::scratch,
+    wire::error,
 };
 
 /// A command of a test's own.
@@ -266,6 +267,43 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
     let reset = sqlx::AssertSqlSafe(format!("ALTER DATABASE {name} RESET ALL"));
     sqlx::raw_sql(reset).execute(&mut *session).await.unwrap();
     assert_eq!(kept(&database).await, (4, 4));
+}
+
+#[tokio::test]
+async fn a_column_that_changes_under_a_live_replica_fails_no_request_with_a_key() {
+    let server = TestServer::start_with(&[FORGETFUL, ALONE]).await;
+    let (client, database) = (&server.client, &server.database);
+    let path = format!("/charges/{}", client.charge("key-1").await.id());
+    let update = async |key: &str| {
+        let change = serde_json::json!({"description": key});
+        client.post(&path, key, &change).await
+    };
+    let replay = async || client.charge("key-1").await;
+    // Several sessions have prepared what follows.
+    for round in 0..3 {
+        let keys = [0, 1, 2, 3].map(|number| format!("update-{round}-{number}"));
+        let [one, two, three, four] = &keys;
+        tokio::join!(update(one), update(two), update(three), update(four));
+        tokio::join!(replay(), replay(), client.get(&path), client.get(&path));
+    }
+    for (table, column) in [("charges", "description"), ("idempotency_keys", "path")] {
+        let change = format!(r#"ALTER TABLE {table} ALTER COLUMN {column} TYPE text COLLATE "C""#);
+        let change = sqlx::AssertSqlSafe(change);
+        sqlx::raw_sql(change).execute(&database.pool).await.unwrap();
+    }
+    for number in 0..8 {
+        let updated = update(&format!("after-{number}")).await;
+        assert_eq!(updated.status, 200, "{updated:?}");
+        let replayed = replay().await;
+        assert!(replayed.is_replay(), "{replayed:?}");
+    }
+    // A read is not begun again: its client is told to.
+    eventually("what a read has prepared is made anew", || async {
+        let read = client.get(&path).await;
+        assert!(read.status == 200 || error(&read).0 == 503, "{read:?}");
+        read.status == 200
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -38,17 +38,19 @@ async fn settling_fails_with(world: &World, codes: &[&str]) {
 async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() {
     let world = World::new().await;
     // A row that stays locked, a statement that takes too long, a server that goes and is not back
-    // yet, too many clients, and a deadlock.
+    // yet, too many clients, a deadlock, a plan that no longer fits, and a server that became a standby.
     settling_fails_with(
         &world,
-        &["55P03", "57014", "57P01", "57P03", "53300", "40P01"],
+        &[
+            "55P03", "57014", "57P01", "57P03", "53300", "40P01", "0A000", "25006",
+        ],
     )
     .await;
     let (record, replayed) = stored(world.ask().await);
     assert_eq!((record.reply.status, replayed), (201, false));
     assert_eq!(world.counts().await, (1, 1, 0));
     let attempts = "SELECT last_value FROM completions";
-    assert_eq!(world.database.count(attempts).await, 7);
+    assert_eq!(world.database.count(attempts).await, 9);
     assert_eq!(world.network.calls().len(), 1);
 
     // The reconciler and an operator write their answers again, too.

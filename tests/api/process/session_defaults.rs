@@ -1,6 +1,7 @@
 //! What a role, a database or a server has for defaults must not weaken the promise.
 
 use std::{
+    io::{Read, Seek},
     os::unix::{fs::MetadataExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -10,18 +11,27 @@ use std::{
     },
 };
 
-use charge_once::database::{Database, embedded};
+use charge_once::{
+    cli::api_key::ensure_dev_key,
+    database::{Database, embedded},
+};
 use charge_once_embedded_postgres::EmbeddedPostgres;
 use nix::sys::signal::Signal;
+use reqwest::Method;
+use serde_json::json;
 use sqlx::{Connection, postgres::PgConnectOptions};
+use tempfile::NamedTempFile;
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, UnixStream},
 };
 
 use crate::support::{
-    harness::{TestDatabase, TestServer, config, eventually},
+    harness::{
+        API_KEY, Answer, Client, ServerProcess, TestDatabase, TestServer, config, eventually,
+    },
     program::{scratch, signal},
+    wire::error,
 };
 
 #[tokio::test]
@@ -86,6 +96,147 @@ fn start_again(folder: &Path, program: &Path, setting: &str) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// A private PostgreSQL as the database of a test, with an account. It runs until it is stopped.
+async fn database_in(folder: &Path) -> (TestDatabase, EmbeddedPostgres, PathBuf) {
+    let (postgres, program) = start_in(folder).await;
+    let url = postgres.url();
+    let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
+    let database = TestDatabase { url, pool };
+    let migrated = database.connect(&[]).await;
+    ensure_dev_key(&migrated, API_KEY).await.unwrap();
+    migrated.pool().close().await;
+    (database, postgres, program)
+}
+
+/// A write without a key, of what does not exist.
+async fn delete(client: &Client) -> Answer {
+    let path = format!("/webhook_endpoints/we_{}", "0".repeat(26));
+    Answer::of(client.request(Method::DELETE, &path)).await
+}
+
+/// The lines of a log that are about a request, but its last one.
+fn troubles_of(log: &mut NamedTempFile, request: &Answer) -> Vec<String> {
+    let mut text = String::new();
+    log.rewind().unwrap();
+    log.read_to_string(&mut text).unwrap();
+    let id = request.header("request-id").unwrap();
+    let about = text
+        .lines()
+        .filter(|line| line.contains(id) && !line.contains("answered"));
+    about.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn what_a_standby_can_not_do_is_503_and_is_done_once_when_it_is_promoted() {
+    let folder = scratch();
+    let (database, postgres, program) = database_in(folder.path()).await;
+    let mut log = NamedTempFile::new().unwrap();
+    let server =
+        ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[("RUST_LOG", "info")]);
+    let client = &server.client;
+    let before = client.charge("before").await;
+    assert_eq!(before.status, 201);
+    postgres.stop().await.unwrap();
+
+    std::fs::write(folder.path().join("pgdata/standby.signal"), "").unwrap();
+    let mut standby = start_again(folder.path(), &program, "hot_standby=on");
+    let told = || async { client.get("/readyz").await };
+    eventually("readiness says that it is a standby", || async {
+        String::from_utf8_lossy(&told().await.body).contains("is a standby")
+    })
+    .await;
+    // A charge, which shares a transaction, and a request that has one of its own.
+    let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
+    let update = format!("/charges/{}", before.id());
+    for _ in 0..5 {
+        for refused in [
+            client.charge("key-1").await,
+            client
+                .post(&update, "key-2", &json!({"description": "x"}))
+                .await,
+            client.post("/webhook_endpoints", "key-3", &endpoint).await,
+            delete(client).await,
+        ] {
+            assert_eq!(error(&refused), (503, "service_unavailable".to_owned()));
+            assert_eq!(refused.header("retry-after"), Some("1"));
+            assert_eq!(refused.header("stripe-should-retry"), Some("true"));
+            let lines = troubles_of(&mut log, &refused);
+            assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:#?}");
+        }
+    }
+    assert_eq!(client.get(&update).await.status, 200);
+
+    let promoted = sqlx::query_scalar("SELECT pg_promote()");
+    let promoted: bool = promoted.fetch_one(&database.pool).await.unwrap();
+    assert!(promoted);
+    eventually("the charge is made", || async {
+        client.charge("key-1").await.status == 201
+    })
+    .await;
+    assert!(client.charge("key-1").await.is_replay());
+    assert_eq!(database.charges().await, 2);
+    assert_eq!(told().await.status, 200);
+    signal(&standby, Signal::SIGINT);
+    standby.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_begins_to_forget_is_written_to_again_when_it_keeps_what_it_is_told() {
+    for setting in ["fsync", "full_page_writes"] {
+        let folder = scratch();
+        let (database, postgres, program) = database_in(folder.path()).await;
+        postgres.stop().await.unwrap();
+        let mut postgres = start_again(folder.path(), &program, "max_connections=50");
+        eventually("the server answers", || async {
+            database.pool.acquire().await.is_ok()
+        })
+        .await;
+        let server = TestServer::start_on(database, &[]).await;
+        let (client, database) = (&server.client, &server.database);
+        let set = async |to: &str| {
+            for sql in [
+                format!("ALTER SYSTEM SET {setting} = {to}"),
+                "SELECT pg_reload_conf()".to_owned(),
+            ] {
+                let sql = sqlx::AssertSqlSafe(sql);
+                sqlx::raw_sql(sql).execute(&database.pool).await.unwrap();
+            }
+        };
+        assert_eq!(client.charge("before").await.status, 201);
+        set("off").await;
+        eventually("the charge is refused", || async {
+            client.charge("key-1").await.status == 503
+        })
+        .await;
+        let charges = database.charges().await;
+        let refused = client.charge("key-2").await;
+        assert_eq!(error(&refused), (503, "service_unavailable".to_owned()));
+        assert_eq!(delete(client).await.status, 503);
+        // A probe may have looked just before.
+        eventually("readiness says so", || async {
+            let answer = client.get("/readyz").await;
+            let told = String::from_utf8_lossy(&answer.body).into_owned();
+            answer.status == 503 && told.contains("may lose what it acknowledged")
+        })
+        .await;
+        assert_eq!(database.charges().await, charges);
+
+        set("on").await;
+        eventually("the charge is made", || async {
+            client.charge("key-2").await.status == 201
+        })
+        .await;
+        assert_eq!(database.charges().await, charges + 1);
+        eventually("the server is ready again", || async {
+            client.get("/readyz").await.status == 200
+        })
+        .await;
+        server.stop().await;
+        signal(&postgres, Signal::SIGINT);
+        postgres.wait().unwrap();
+    }
 }
 
 #[tokio::test]

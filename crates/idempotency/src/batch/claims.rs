@@ -47,7 +47,7 @@ pub(super) async fn set_up(
 /// Begins a transaction. Its time is what `now()` says in it.
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
     let rows = sqlx::raw_sql(BEGIN).fetch_all(connection).await?;
-    rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+    rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
 }
 
 /// Commits what [`begin`] began.

@@ -92,7 +92,7 @@ impl Batch {
             Ok(Ok(begun)) => begun,
             // Dropped, the members run alone, and find out themselves what is wrong.
             Ok(Err(error)) => {
-                tracing::warn!(%error, "no batch can begin; its requests run alone");
+                tracing::debug!(%error, "no batch can begin; its requests run alone");
                 return None;
             }
             Err(_) => return None,

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
-use sqlx::Connection;
 use tokio::time::Instant;
 
 use super::{
@@ -111,9 +110,11 @@ impl<E: ExternalEffect> Phases<E> {
                     RunAgain::WhenUnlocked => {
                         tracing::debug!(%operation, %cause, "the outcome waits for a row");
                     }
-                    RunAgain::AtOnce | RunAgain::Never => tracing::warn!(
-                        %operation, %cause, "the outcome could not be written; trying again"
-                    ),
+                    RunAgain::AtOnce | RunAgain::InAnotherSession | RunAgain::Never => {
+                        tracing::warn!(
+                            %operation, %cause, "the outcome could not be written; trying again"
+                        );
+                    }
                 }
             });
         tokio::time::timeout_at(deadline, attempts)
@@ -134,7 +135,7 @@ impl<E: ExternalEffect> Phases<E> {
             lease, operation, ..
         } = leased;
         let mut connection = self.idempotency.pool.acquire(lease.account_id).await?;
-        let mut tx = connection.begin_with(BEGIN).await?;
+        let mut tx = connection.open(BEGIN).await?;
         if !lease::hold(&mut tx, lease).await? {
             tx.rollback().await?;
             connection.release();

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Failure, Outcome, Rejection, Reply, Request, conclude,
-    connection::begin,
+    connection::BEGIN_DURABLE,
     in_flight::{Conclusion, Leadership},
     transaction::{TxOutcome, Work},
 };
@@ -114,7 +114,7 @@ impl<E: ExternalEffect> Phases<E> {
     async fn take_over(&self, request: &Request) -> Result<TakeOver<E::Operation>, Failure> {
         let mut connection = self.idempotency.pool.acquire(request.account_id).await?;
         let since = Instant::now();
-        let mut tx = connection.begin_with(begin!()).await?;
+        let mut tx = connection.open(BEGIN_DURABLE).await?;
         let taken = match lease::read(&mut tx, request).await? {
             None => TakeOver::Gone,
             // The key was released and claimed by another request since this one read it.

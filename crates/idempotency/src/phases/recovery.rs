@@ -6,7 +6,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
-use sqlx::Connection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -16,7 +15,7 @@ use super::{
 };
 use crate::{
     Failure, FailureKind, NO_ACCOUNT,
-    connection::begin,
+    connection::BEGIN_DURABLE,
     trace::{self, trace_span},
 };
 
@@ -119,7 +118,7 @@ impl<E: ExternalEffect> Phases<E> {
     ) -> Result<Option<LeasedOperation<E::Operation>>, Failure> {
         let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let since = Instant::now();
-        let mut tx = connection.begin_with(begin!()).await?;
+        let mut tx = connection.open(BEGIN_DURABLE).await?;
         let token = Uuid::new_v4();
         let taken =
             lease::take_over_operation(&mut tx, E::KIND, operation, token, &self.lease).await?;
@@ -142,7 +141,7 @@ impl<E: ExternalEffect> Phases<E> {
     async fn take_over_any(&self) -> Result<Option<(Lease, DateTime<Utc>)>, Failure> {
         let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let since = Instant::now();
-        let mut tx = connection.begin_with(begin!()).await?;
+        let mut tx = connection.open(BEGIN_DURABLE).await?;
         let token = Uuid::new_v4();
         let next = self.turn.next();
         let taking = lease::take_over_any(&mut tx, E::KIND, next, token, &self.lease);
@@ -170,7 +169,7 @@ impl<E: ExternalEffect> Phases<E> {
         leased_until: DateTime<Utc>,
     ) -> Result<LeasedOperation<E::Operation>, Failure> {
         let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
-        let mut tx = connection.begin_with(begin!()).await?;
+        let mut tx = connection.open(BEGIN_DURABLE).await?;
         let leased = self.read(&mut tx, lease, leased_until).await?;
         tx.commit().await.map_err(Failure::of_commit)?;
         connection.release();
@@ -180,7 +179,7 @@ impl<E: ExternalEffect> Phases<E> {
     /// Gives a lease back unused: the reconciler comes back to the operation after a pause.
     async fn give_back(&self, lease: &Lease) -> Result<(), Failure> {
         let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
-        let mut tx = connection.begin_with(begin!()).await?;
+        let mut tx = connection.open(BEGIN_DURABLE).await?;
         if lease::hold(&mut tx, lease).await? {
             lease::give_back(&mut tx, lease).await?;
         }
