@@ -7,7 +7,7 @@ use charge_once_embedded_postgres::{Names, Settings};
 /// The private PostgreSQL of the API, in `DATA_DIR` and with the programs of `PG_BIN_DIR`.
 pub fn settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> Settings {
     Settings {
-        fallback_dir: PathBuf::from("/var/lib/charge-once"),
+        fallback_dir: Some(PathBuf::from("/var/lib/charge-once")),
         bin_dir,
         names: Names {
             program: "charge-once",
@@ -25,7 +25,7 @@ pub fn settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> Settings {
 pub fn processor_settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> Settings {
     let api = settings(data_dir, bin_dir);
     Settings {
-        fallback_dir: PathBuf::from("/var/lib/charge-once-processor"),
+        fallback_dir: Some(PathBuf::from("/var/lib/charge-once-processor")),
         names: Names {
             program: "charge-once processor",
             data_dir: "PROCESSOR_DATA_DIR",

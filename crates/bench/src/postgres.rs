@@ -88,7 +88,7 @@ impl Postgres {
         let data = std::path::absolute(folder)?.join("data");
         let embedded = EmbeddedPostgres::start(Settings {
             // No other folder: the data would stay behind when this one is removed.
-            fallback_dir: data.clone(),
+            fallback_dir: None,
             parameters: parameters.0,
             names: Names {
                 program: "bench",

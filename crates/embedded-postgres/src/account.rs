@@ -2,7 +2,6 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use nix::unistd::{Gid, Uid, User, geteuid};
 
@@ -27,22 +26,20 @@ impl Account {
     ///
     /// A database that exists already keeps its owner: the number of the user `postgres` differs
     /// between systems, and the data may have come from another one, as in a container volume.
+    /// `cluster` is that owner's folder, in a data directory in which no other user can put one.
     ///
     /// # Errors
     ///
     /// [`Problem::NoAccount`] when the system has no user for the purpose.
-    pub(super) fn for_postgres(cluster: &Path) -> Result<Option<Self>, Problem> {
+    pub(super) fn for_postgres(cluster: Option<&Metadata>) -> Result<Option<Self>, Problem> {
         if !geteuid().is_root() {
             return Ok(None);
         }
-        let owner = std::fs::metadata(cluster)
-            .ok()
-            .filter(|found| found.uid() != 0)
-            .map(|found| Self {
-                name: name_of(found.uid()),
-                uid: Uid::from_raw(found.uid()),
-                gid: Gid::from_raw(found.gid()),
-            });
+        let owner = cluster.filter(|found| found.uid() != 0).map(|found| Self {
+            name: name_of(found.uid()),
+            uid: Uid::from_raw(found.uid()),
+            gid: Gid::from_raw(found.gid()),
+        });
         owner
             .or_else(|| CANDIDATES.into_iter().find_map(Self::named))
             .map(Some)

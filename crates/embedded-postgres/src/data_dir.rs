@@ -1,17 +1,19 @@
 //! The data directory and the files in it.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::ErrorKind;
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
 use super::account::Account;
 use super::error::Problem;
+use super::folder::Folder;
 use super::settings::Locale;
 
 /// Start of the name of a folder in which `initdb` is or was at work.
@@ -45,6 +47,8 @@ const FULL_BELOW: u128 = 1024 * 1024;
 pub(super) struct DataDir {
     /// Absolute.
     pub(super) path: PathBuf,
+    /// The same folder, opened. No other user can write to it.
+    pub(super) folder: Folder,
     /// `None` when PostgreSQL runs as the same user as this process.
     pub(super) account: Option<Account>,
     /// The database, and the role that owns it.
@@ -90,14 +94,17 @@ impl DataDir {
         if socket_in(&inside).as_os_str().len() <= SOCKET_PATH_LIMIT && !bytes.contains(&b',') {
             return inside;
         }
-        let digest = Sha256::digest(self.path.as_os_str().as_bytes());
-        let name: String = hex::encode(digest).chars().take(16).collect();
-        Path::new("/tmp").join(format!("embedded-postgres-{name}"))
+        Path::new("/tmp").join(format!("embedded-postgres-{}", name_for(&self.path)))
     }
 
     /// The major version that made the database, or nothing when there is no database yet.
     pub(super) fn version(&self) -> Option<String> {
-        version_in(&self.path)
+        version_in(&self.folder)
+    }
+
+    /// Reads a small file of the database, which PostgreSQL's user may have replaced.
+    pub(super) fn read_in_cluster(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.folder.folder(CLUSTER)?.read(name)
     }
 
     /// Takes the lock that makes this process the owner, or nothing when another one has it.
@@ -105,12 +112,9 @@ impl DataDir {
     /// The lock is the kernel's, so it ends with the process however that dies.
     pub(super) fn try_lock(&self) -> Result<Option<File>, Problem> {
         let path = self.path.join(LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
+        let file = self
+            .folder
+            .file(LOCK, OFlag::O_CREAT | OFlag::O_WRONLY)
             .map_err(|error| self.failure("opening", &path, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
@@ -142,18 +146,21 @@ impl DataDir {
             .elapsed()
             .unwrap_or_default()
             .as_nanos();
-        let path = self.path.join(format!("{STAGING_PREFIX}{moment}"));
-        self.create_private_dir(&path)
+        let name = format!("{STAGING_PREFIX}{moment}");
+        let path = self.path.join(&name);
+        self.folder
+            .create(name, self.account())
             .map_err(|error| self.failure("creating", &path, error))?;
         Ok(path)
     }
 
     /// Gives a finished database its real name, in a way that survives a power cut.
     pub(super) fn publish(&self, staging: &Path) -> Result<(), Problem> {
-        std::fs::rename(staging, self.cluster())
+        self.folder
+            .rename(staging.file_name().unwrap_or_default(), CLUSTER)
             .map_err(|error| self.failure("renaming", staging, error))?;
-        File::open(&self.path)
-            .and_then(|folder| folder.sync_all())
+        self.folder
+            .sync()
             .map_err(|error| self.failure("syncing", &self.path, error))
     }
 
@@ -161,23 +168,20 @@ impl DataDir {
     /// the owner, and only while no PostgreSQL listens there.
     pub(super) fn prepare_socket_dir(&self) -> Result<PathBuf, Problem> {
         let path = self.socket_dir();
-        match self.create_private_dir(&path) {
-            Ok(()) => {}
+        let name = path.file_name().unwrap_or_default();
+        let parent = Folder::open(path.parent().unwrap_or(&self.path))
+            .map_err(|error| self.failure("opening the parent of", &path, error))?;
+        let folder = match parent.create(name, self.account()) {
+            Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                self.trust_socket_dir(&path)?;
+                self.trusted_socket_dir(&parent, &path)?
             }
             Err(error) => return Err(self.failure("creating", &path, error)),
-        }
-        let socket = socket_in(&path);
-        let mut socket_lock = socket.clone().into_os_string();
-        socket_lock.push(".lock");
-        for stale in [socket, PathBuf::from(socket_lock)] {
-            match std::fs::remove_file(&stale) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(self.failure("removing", &stale, error));
-                }
-                Ok(()) | Err(_) => {}
-            }
+        };
+        for stale in [socket_name(), format!("{}.lock", socket_name())] {
+            folder
+                .remove(&stale)
+                .map_err(|error| self.failure("removing", &path.join(&stale), error))?;
         }
         Ok(path)
     }
@@ -185,16 +189,20 @@ impl DataDir {
     /// Opens the log for appending, after putting a large one aside.
     pub(super) fn open_log(&self) -> Result<File, Problem> {
         let path = self.log();
-        if std::fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT) {
-            std::fs::rename(&path, self.path.join(OLD_LOG))
-                .map_err(|error| self.failure("renaming", &path, error))?;
+        let open = || {
+            let log = self
+                .folder
+                .file(LOG, OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_WRONLY);
+            log.map_err(|error| self.failure("opening", &path, error))
+        };
+        let log = open()?;
+        if log.metadata().is_ok_and(|log| log.len() <= LOG_LIMIT) {
+            return Ok(log);
         }
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| self.failure("opening", &path, error))
+        self.folder
+            .rename(LOG, OLD_LOG)
+            .map_err(|error| self.failure("renaming", &path, error))?;
+        open()
     }
 
     /// Whether the file system has no room left. Blocks.
@@ -223,45 +231,44 @@ impl DataDir {
             .map_or_else(|| geteuid().as_raw(), |account| account.uid.as_raw())
     }
 
-    /// Creates a folder that only PostgreSQL's user can use.
-    fn create_private_dir(&self, path: &Path) -> std::io::Result<()> {
-        DirBuilder::new().mode(0o700).create(path)?;
-        self.hand_over(path)
-    }
-
-    /// Makes PostgreSQL's user the owner of a folder.
-    fn hand_over(&self, path: &Path) -> std::io::Result<()> {
-        match &self.account {
-            Some(account) => chown(path, Some(account.uid.as_raw()), Some(account.gid.as_raw())),
-            None => Ok(()),
-        }
-    }
-
     /// Accepts an existing socket folder only from ourselves: its owner decides which program
-    /// answers on the socket, and anyone can make a folder in `/tmp`.
-    fn trust_socket_dir(&self, path: &Path) -> Result<(), Problem> {
-        let found = std::fs::symlink_metadata(path)
-            .map_err(|error| self.failure("inspecting", path, error))?;
-        let ours = [geteuid().as_raw(), self.runner()].contains(&found.uid());
-        if !found.is_dir() || !ours {
-            return Err(Problem::SocketDirectory {
+    /// answers on the socket, and anyone can make a folder or a link in `/tmp`.
+    fn trusted_socket_dir(&self, parent: &Folder, path: &Path) -> Result<Folder, Problem> {
+        let ours = [geteuid().as_raw(), self.runner()];
+        let folder = parent.folder(path.file_name().unwrap_or_default()).ok();
+        let folder = folder
+            .filter(|folder| {
+                let found = folder.metadata();
+                found.is_ok_and(|found| ours.contains(&found.uid()))
+            })
+            .ok_or_else(|| Problem::SocketDirectory {
                 data_dir: self.path.clone(),
                 socket_dir: path.to_owned(),
-            });
-        }
-        std::fs::set_permissions(path, Permissions::from_mode(0o700))
-            .and_then(|()| self.hand_over(path))
-            .map_err(|error| self.failure("securing", path, error))
+            })?;
+        folder
+            .hand_over(self.account())
+            .map_err(|error| self.failure("securing", path, error))?;
+        Ok(folder)
     }
 }
 
 /// The major version that made the database of a data directory, or nothing when there is none.
-pub(super) fn version_in(data_dir: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(data_dir.join(CLUSTER).join("PG_VERSION")).ok()?;
-    Some(text.trim().to_owned())
+pub(super) fn version_in(data_dir: &Folder) -> Option<String> {
+    let text = data_dir.folder(CLUSTER).ok()?.read("PG_VERSION").ok()?;
+    Some(String::from_utf8(text).ok()?.trim().to_owned())
+}
+
+/// A name for what belongs to a data directory and can't be in it.
+pub(super) fn name_for(data_dir: &Path) -> String {
+    let digest = Sha256::digest(data_dir.as_os_str().as_bytes());
+    hex::encode(digest).chars().take(16).collect()
 }
 
 /// The path of PostgreSQL's socket in a folder.
 pub(super) fn socket_in(folder: &Path) -> PathBuf {
-    folder.join(format!(".s.PGSQL.{PORT}"))
+    folder.join(socket_name())
+}
+
+fn socket_name() -> String {
+    format!(".s.PGSQL.{PORT}")
 }

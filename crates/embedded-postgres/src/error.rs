@@ -81,6 +81,15 @@ pub enum Problem {
         /// One of the unknown files in it, relative to the data directory.
         entry: PathBuf,
     },
+    /// Another user could have prepared the data directory, or could put another in its place.
+    Untrusted {
+        /// The data directory.
+        data_dir: PathBuf,
+        /// The folder or link that another user controls: the data directory, or one on the way to it.
+        folder: PathBuf,
+        /// The user that owns it, as a name or a number; `None` when others may write to it.
+        owner: Option<String>,
+    },
     /// The database files belong to a user other than the one PostgreSQL would run as.
     WrongOwner {
         /// The data directory.
@@ -237,6 +246,30 @@ impl Problem {
                  changed. Set {folder} to an empty folder or to one that does not exist yet.",
                 data_dir.display(),
                 entry.display()
+            ),
+            Self::Untrusted {
+                data_dir,
+                folder: way,
+                owner: Some(owner),
+            } => write!(
+                f,
+                "{folder} ({}) can't be trusted: {} belongs to user {owner}, who decides what is in it. \
+                 Start {caller} as that user, or set {folder} to a folder that belongs to you, as do the \
+                 folders on the way to it, or to root.",
+                data_dir.display(),
+                way.display()
+            ),
+            Self::Untrusted {
+                data_dir,
+                folder: way,
+                owner: None,
+            } => write!(
+                f,
+                "{folder} ({}) can't be trusted: other users may write to {}. Look at what is in it, then run \
+                 `chmod go-w {}`, or set {folder} to a folder that only you may write to.",
+                data_dir.display(),
+                way.display(),
+                way.display()
             ),
             Self::WrongOwner {
                 data_dir,

@@ -22,6 +22,7 @@ mod binaries;
 mod connection;
 mod data_dir;
 mod error;
+mod folder;
 mod locate;
 mod postmaster;
 mod settings;
@@ -229,9 +230,10 @@ impl EmbeddedPostgres {
         shut_down(&self.dir, self.pid)
             .await
             .map_err(|problem| EmbeddedError::new(problem, self.settings.names))?;
-        if !self.socket_dir.starts_with(self.dir.path()) {
+        let socket_dir = self.dir.socket_dir();
+        if !socket_dir.starts_with(self.dir.path()) {
             // Left behind, an empty folder in /tmp does no harm, and the next start reuses it.
-            let _ = std::fs::remove_dir(&self.socket_dir);
+            let _ = std::fs::remove_dir(socket_dir);
         }
         Ok(())
     }
@@ -252,13 +254,14 @@ impl EmbeddedPostgres {
 /// Connects to a PostgreSQL that another process owns, and says which process it is and where its
 /// socket is; or says what is missing yet.
 async fn attach(dir: &Arc<DataDir>) -> Result<(Pid, PathBuf), String> {
-    let cluster = dir.cluster();
-    let file = off_thread(move || PidFile::read(&cluster))
-        .await
-        .ok()
-        .flatten()
-        .filter(|file| file.ready)
-        .ok_or("it has not started yet")?;
+    let place = Arc::clone(dir);
+    let file =
+        off_thread(move || PidFile::read(&place).filter(|file| file.listener(&place).is_some()))
+            .await
+            .ok()
+            .flatten()
+            .filter(|file| file.ready)
+            .ok_or("it has not started yet")?;
     ensure_database(&file.socket_dir, dir.database()).await?;
     Ok((file.pid, file.socket_dir))
 }
@@ -297,11 +300,10 @@ enum Outcome {
 
 /// The PostgreSQL that runs in the data directory, if there is one.
 async fn find_running(dir: &Arc<DataDir>) -> Result<Option<Pid>, Problem> {
-    let cluster = dir.cluster();
+    let place = Arc::clone(dir);
     off_thread(move || {
-        PidFile::read(&cluster)
-            .filter(PidFile::is_listening)
-            .map(|file| file.pid)
+        let listener = PidFile::read(&place).and_then(|file| file.listener(&place));
+        listener.filter(|pid| pid.as_raw() > 0)
     })
     .await
 }
@@ -356,8 +358,8 @@ async fn launch(
 async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Outcome, Problem> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
-        let cluster = dir.cluster();
-        let (life, file) = off_thread(move || (Life::of(pid), PidFile::read(&cluster))).await?;
+        let place = Arc::clone(dir);
+        let (life, file) = off_thread(move || (Life::of(pid), PidFile::read(&place))).await?;
         if life == Life::Gone {
             return Ok(Outcome::Gone);
         }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::binaries::{Binaries, environment};
-use super::data_dir::{DataDir, PORT, socket_in};
+use super::data_dir::{CLUSTER, DataDir, LOG, PORT, socket_in};
 use super::error::{Problem, tells_of_full_disk};
 use super::{POLL_INTERVAL, off_thread};
 
@@ -62,6 +63,9 @@ const SETTINGS: [&str; 7] = [
     "timezone=UTC",
 ];
 
+/// Where PostgreSQL tells about itself, in its cluster.
+const PID_FILE: &str = "postmaster.pid";
+
 /// What PostgreSQL tells about itself in `postmaster.pid`.
 #[derive(Debug)]
 pub(super) struct PidFile {
@@ -73,8 +77,8 @@ pub(super) struct PidFile {
 
 impl PidFile {
     /// Reads the file, or nothing when it is missing or still being written. Blocks.
-    pub(super) fn read(cluster: &Path) -> Option<Self> {
-        let content = std::fs::read(pid_file_of(cluster)).ok()?;
+    pub(super) fn read(dir: &DataDir) -> Option<Self> {
+        let content = dir.read_in_cluster(PID_FILE).ok()?;
         // The lines are: process, data directory, start time, port, socket folder, TCP address,
         // shared memory key, and status.
         let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
@@ -89,12 +93,20 @@ impl PidFile {
         })
     }
 
-    /// Whether a process listens on the socket, which a PostgreSQL does for as long as it lives.
+    /// The process that listens on the socket, which a PostgreSQL does for as long as it lives;
+    /// nothing when it doesn't run as PostgreSQL's user. Its number is 0 where it runs in another container.
     ///
-    /// The process number alone would not do: after a crash or in a new container it may belong
-    /// to an unrelated process.
-    pub(super) fn is_listening(&self) -> bool {
-        UnixStream::connect(socket_in(&self.socket_dir)).is_ok()
+    /// The kernel tells both. The file is no proof: after a crash or in a new container its number may
+    /// belong to an unrelated process, and PostgreSQL's user can write any number into it.
+    ///
+    /// Blocks, and needs tokio's runtime.
+    pub(super) fn listener(&self, dir: &DataDir) -> Option<Pid> {
+        let stream = UnixStream::connect(socket_in(&self.socket_dir)).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        let stream = tokio::net::UnixStream::from_std(stream).ok()?;
+        let peer = stream.peer_cred().ok()?;
+        let pid = peer.pid().unwrap_or(0);
+        (peer.uid() == dir.runner()).then(|| Pid::from_raw(pid))
     }
 }
 
@@ -148,7 +160,7 @@ impl Launch {
     /// What PostgreSQL has logged since this start, shortened to its end. Blocks.
     pub(super) fn log_tail(&self, dir: &DataDir) -> String {
         let read = || -> std::io::Result<Vec<u8>> {
-            let mut log = std::fs::File::open(dir.log())?;
+            let mut log = dir.folder.file(LOG, OFlag::O_RDONLY)?;
             log.seek(SeekFrom::Start(self.log_start))?;
             let mut content = Vec::new();
             log.read_to_end(&mut content)?;
@@ -295,9 +307,7 @@ pub(super) fn is_postmaster(dir: &DataDir, pid: Pid) -> bool {
     match Life::of(pid) {
         Life::Child => true,
         Life::Gone => false,
-        Life::Other => {
-            PidFile::read(&dir.cluster()).is_some_and(|file| file.pid == pid && file.is_listening())
-        }
+        Life::Other => PidFile::read(dir).and_then(|file| file.listener(dir)) == Some(pid),
     }
 }
 
@@ -317,7 +327,7 @@ pub(super) fn is_passing_conflict(log_tail: &str) -> bool {
 /// The file goes only on proof, which is a working directory other than the database's.
 fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
     let cluster = dir.cluster();
-    let Some(file) = PidFile::read(&cluster) else {
+    let Some(file) = PidFile::read(dir) else {
         return Ok(());
     };
     if Life::of(file.pid) == Life::Gone {
@@ -330,12 +340,11 @@ fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
     if (other.dev(), other.ino()) == (own.dev(), own.ino()) {
         return Ok(());
     }
-    let path = pid_file_of(&cluster);
-    std::fs::remove_file(&path).map_err(|error| dir.failure("removing", &path, error))
-}
-
-fn pid_file_of(cluster: &Path) -> PathBuf {
-    cluster.join("postmaster.pid")
+    let removed = dir
+        .folder
+        .folder(CLUSTER)
+        .and_then(|cluster| cluster.remove(PID_FILE));
+    removed.map_err(|error| dir.failure("removing", &cluster.join(PID_FILE), error))
 }
 
 /// One of PostgreSQL's programs, to be run as the data's owner and with a bare environment.
@@ -378,4 +387,54 @@ fn tail_of(output: &[u8]) -> String {
         .skip(skipped)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use nix::unistd::{Pid, getpid, getppid};
+
+    use super::{PidFile, is_postmaster};
+    use crate::data_dir::{DataDir, socket_in};
+    use crate::folder::Folder;
+
+    #[tokio::test]
+    async fn a_signal_goes_only_to_the_process_that_listens_whatever_the_file_says()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let scratch = tempfile::tempdir_in("/tmp")?;
+        let dir = DataDir {
+            path: scratch.path().to_owned(),
+            folder: Folder::open(scratch.path())?,
+            account: None,
+            database: String::new(),
+            locale: crate::settings::Locale::default(),
+            parameters: Vec::new(),
+        };
+        let _listener = UnixListener::bind(socket_in(scratch.path()))?;
+        let bystander = getppid();
+        let socket_dir = scratch.path().display();
+        let told = format!("{bystander}\n\n1700000000\n5432\n{socket_dir}\n\n\nready\n");
+        std::fs::create_dir(dir.cluster())?;
+        std::fs::write(dir.cluster().join("postmaster.pid"), told)?;
+
+        let file = PidFile::read(&dir).ok_or("not read")?;
+        assert_eq!(file.pid, bystander);
+        assert_eq!(file.listener(&dir), Some(getpid()));
+        assert!(!is_postmaster(&dir, bystander));
+        assert!(is_postmaster(&dir, getpid()));
+
+        // A process of another user is no PostgreSQL of ours.
+        let account = crate::account::Account {
+            name: String::new(),
+            uid: 54_321.into(),
+            gid: 54_321.into(),
+        };
+        let dir = DataDir {
+            account: Some(account),
+            ..dir
+        };
+        assert_eq!(file.listener(&dir), None::<Pid>);
+        Ok(())
+    }
 }

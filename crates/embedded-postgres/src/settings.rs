@@ -13,9 +13,10 @@ pub struct Settings {
     /// The folder for the data; created if it does not exist.
     pub data_dir: PathBuf,
     /// Where the data goes when this process runs as root and PostgreSQL's user can't reach a new
-    /// `data_dir`: a folder that every user can reach and that survives a restart of the machine.
-    /// A warning is logged then. Two programs must not share one.
-    pub fallback_dir: PathBuf,
+    /// `data_dir`: the start of the path of a folder that every user can reach and that survives a
+    /// restart of the machine. Its end is made from `data_dir`, so that no two share one. A warning is
+    /// logged then. `None` refuses such a `data_dir`.
+    pub fallback_dir: Option<PathBuf>,
     /// The folder with PostgreSQL's programs. `None` searches PATH, `pg_config` and the usual
     /// folders of Linux distributions and macOS for the newest version.
     pub bin_dir: Option<PathBuf>,
@@ -30,13 +31,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A database in `data_dir`, with `/var/lib/<database>` to fall back to.
+    /// A database in `data_dir`, with `/var/lib/<database>-…` to fall back to.
     #[must_use]
     pub fn new(database: &str, data_dir: impl Into<PathBuf>) -> Self {
         Self {
             database: database.to_owned(),
             data_dir: data_dir.into(),
-            fallback_dir: PathBuf::from("/var/lib").join(database),
+            fallback_dir: Some(PathBuf::from("/var/lib").join(database)),
             bin_dir: None,
             parameters: Vec::new(),
             locale: Locale::default(),

@@ -1,6 +1,8 @@
 //! A private PostgreSQL, started, shared, killed and found again.
 #![allow(unreachable_pub, reason = "a test is a program of its own")]
 
+mod distrust;
+
 use std::error::Error;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
