@@ -116,7 +116,7 @@ async fn with_postgres(
 ) -> Result<(), BoxError> {
     let settings = match location {
         DatabaseLocation::Url(url) => return work(url.clone()).await,
-        DatabaseLocation::Embedded(settings) => settings.clone(),
+        DatabaseLocation::Embedded(settings) => (**settings).clone(),
     };
     let mut postgres = EmbeddedPostgres::start(settings).await?;
     let url = postgres.url();

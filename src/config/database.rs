@@ -16,7 +16,7 @@ pub enum DatabaseLocation {
     /// A server that others run.
     Url(String),
     /// A private one, which this process runs.
-    Embedded(Settings),
+    Embedded(Box<Settings>),
 }
 
 /// The API's: `DATABASE_URL`, or a private one in `DATA_DIR`.
@@ -52,7 +52,8 @@ fn read(
         None => {
             let bin_dir = source.optional("PG_BIN_DIR").map(PathBuf::from);
             let data_dir = PathBuf::from(source.value(data_dir));
-            Some(DatabaseLocation::Embedded(settings(data_dir, bin_dir)))
+            let settings = Box::new(settings(data_dir, bin_dir));
+            Some(DatabaseLocation::Embedded(settings))
         }
     }
 }

@@ -158,7 +158,7 @@ async fn a_caller_decides_sizes_and_the_locale_and_never_durability() -> Outcome
     let postgres = EmbeddedPostgres::start(Settings {
         parameters: parameters.into(),
         locale: Locale {
-            name: "POSIX".to_owned(),
+            name: "C.UTF-8".to_owned(),
             folder: None,
         },
         ..scratch.settings()
@@ -170,7 +170,7 @@ async fn a_caller_decides_sizes_and_the_locale_and_never_durability() -> Outcome
     let sorted_by: String = sqlx::query_scalar(sorted_by)
         .fetch_one(&mut connection)
         .await?;
-    assert_eq!(sorted_by, "POSIX");
+    assert_eq!(sorted_by, "C.UTF-8");
     let expected = [
         ("shared_buffers", "32MB"),
         ("max_connections", "20"),
