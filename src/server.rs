@@ -7,9 +7,10 @@ use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
 use actix_server::ServerHandle;
 use actix_web::{App as ActixApp, middleware::from_fn, web};
+use charge_once_client::transport::TlsError;
 use tokio::{
     sync::watch,
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
     time::{Instant, timeout_at},
 };
 use tracing_actix_web::TracingLogger;
@@ -40,9 +41,7 @@ use crate::{
         scrape::{self, Scrape},
     },
     workers::{
-        self,
-        request_log::Writing,
-        webhook_delivery::{Delivery, DeliveryError},
+        self, request_log::Writing, supervisor::Supervisor, webhook_delivery::Delivery,
         webhook_turns::SENDS_MAX,
     },
 };
@@ -56,9 +55,9 @@ pub enum ServeError {
     /// The retention or the pool's size can't be used.
     #[error("IDEMPOTENCY_TTL or POOL_CONNECTIONS can't be used: {0}")]
     Settings(#[source] sqlx::error::BoxDynError),
-    /// The thread that sends webhooks can't be started.
+    /// The TLS library refuses its default protocol versions: a defect.
     #[error("webhooks can't be sent: {0}")]
-    Webhooks(#[from] DeliveryError),
+    Webhooks(#[from] TlsError),
     /// The account that faults act on can't be found.
     #[error("the account of DEV_API_KEY can't be looked up, for FAULTS: {0}")]
     Faults(#[source] ReadError),
@@ -97,6 +96,7 @@ pub async fn serve(
     let observer = Arc::new(metrics.clone());
     let database = database.observed_by(observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
+    let supervisor = Supervisor::new(metrics.clone(), is_stopping.clone());
     let settings = Settings {
         retention: config.idempotency_ttl,
         database_deadline: config.timeouts.database_deadline,
@@ -120,7 +120,10 @@ pub async fn serve(
         .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer.clone()));
     let (request_log, logging) = config
         .console
-        .then(|| workers::request_log::start(database.clone(), config.timeouts.database_deadline))
+        .then(|| {
+            let deadline = config.timeouts.database_deadline;
+            workers::request_log::start(database.clone(), deadline, &supervisor)
+        })
         .unzip();
     let slow_lane = SlowLane::new(config.pool_connections);
     let steps = CheckoutSteps {
@@ -132,7 +135,7 @@ pub async fn serve(
     };
     let checkouts =
         checkouts(&idempotency, steps, config, observer).map_err(ServeError::Settings)?;
-    let reconcilers = reconcilers(phases.as_ref(), &checkouts, &is_stopping);
+    let reconcilers = reconcilers(phases.as_ref(), &checkouts, &supervisor, &is_stopping);
     let app = App {
         idempotency: idempotency.clone(),
         batches,
@@ -152,17 +155,22 @@ pub async fn serve(
         has_console: config.console,
         request_log,
         stopping: is_stopping.clone(),
+        failing_workers: supervisor.failing(),
     };
-    let sweep = tokio::spawn(workers::expiry_sweep::run(
-        database.clone(),
-        config.clone(),
-        metrics.clone(),
-        is_stopping.clone(),
-    ));
     let scraped = listeners.metrics;
-    let scraped = scraped.map(|listener| serve_metrics(listener, &app, &metrics, config));
+    let scraped =
+        scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
     let scraped = scraped.transpose()?;
-    let webhooks = Delivery::start(database, config, metrics.clone(), is_stopping)?;
+    let delivery = Delivery::new(database.clone(), config, metrics.clone())?;
+    let stopped = is_stopping.clone();
+    let webhooks = supervisor.spawn("webhooks", move || delivery.clone().run(stopped.clone()));
+    let sweep = {
+        let (config, metrics) = (config.clone(), metrics.clone());
+        supervisor.spawn("expiry_sweep", move || {
+            let (config, metrics) = (config.clone(), metrics.clone());
+            workers::expiry_sweep::run(database.clone(), config, metrics, is_stopping.clone())
+        })
+    };
 
     let server = http_server(listeners.api, app, metrics, config)?;
     let handle = server.handle();
@@ -195,10 +203,10 @@ pub async fn serve(
 struct Running {
     handle: ServerHandle,
     server: JoinHandle<std::io::Result<()>>,
-    webhooks: Delivery,
+    webhooks: JoinHandle<()>,
     request_log: Option<Writing>,
     sweep: JoinHandle<()>,
-    reconcilers: JoinSet<()>,
+    reconcilers: Vec<JoinHandle<()>>,
 }
 
 impl Running {
@@ -215,16 +223,18 @@ impl Running {
             Err(_) => tracing::warn!("connections were open at the drain limit"),
         }
         // The webhook worker has been finishing since the requests began to drain.
-        if timeout_at(drained, self.webhooks.ended()).await.is_err() {
+        if timeout_at(drained, &mut self.webhooks).await.is_err() {
             tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
+            self.webhooks.abort();
         }
-        drop(self.webhooks);
         if let Some(request_log) = self.request_log {
             request_log.end(ended).await;
         }
         let workers = async {
             let _ = self.sweep.await;
-            while self.reconcilers.join_next().await.is_some() {}
+            for reconciler in self.reconcilers {
+                let _ = reconciler.await;
+            }
         };
         if timeout_at(ended, workers).await.is_err() {
             tracing::warn!(
@@ -248,6 +258,7 @@ fn serve_metrics(
     listener: TcpListener,
     app: &App,
     metrics: &Metrics,
+    supervisor: &Supervisor,
     config: &Config,
 ) -> std::io::Result<ServerHandle> {
     let scrape = Scrape {
@@ -257,12 +268,12 @@ fn serve_metrics(
         replay_cache: app.replay_cache.clone(),
         database: app.database.clone(),
     };
-    tokio::spawn(workers::database_metrics::run(
-        app.database.clone(),
-        metrics.clone(),
-        config.timeouts.database_deadline,
-        app.stopping.clone(),
-    ));
+    let (database, stopping) = (app.database.clone(), app.stopping.clone());
+    let (metrics, deadline) = (metrics.clone(), config.timeouts.database_deadline);
+    supervisor.spawn("database_metrics", move || {
+        let (database, metrics) = (database.clone(), metrics.clone());
+        workers::database_metrics::run(database, metrics, deadline, stopping.clone())
+    });
     let server = scrape::server(listener, scrape, config.connections, config.drain_timeout)?;
     let handle = server.handle();
     tokio::spawn(server);
@@ -360,16 +371,20 @@ fn checkouts(
 fn reconcilers(
     phases: Option<&NetworkPhases>,
     checkouts: &CheckoutPhases,
+    supervisor: &Supervisor,
     stopping: &watch::Receiver<bool>,
-) -> JoinSet<()> {
-    let mut reconcilers = JoinSet::new();
-    if let Some(phases) = phases {
-        reconcilers.spawn(workers::reconciler::run(phases.clone(), stopping.clone()));
+) -> Vec<JoinHandle<()>> {
+    let mut reconcilers = Vec::new();
+    if let Some(phases) = phases.cloned() {
+        let stopping = stopping.clone();
+        reconcilers.push(supervisor.spawn("processor_reconciler", move || {
+            workers::reconciler::run(phases.clone(), stopping.clone())
+        }));
     }
-    reconcilers.spawn(workers::reconciler::run(
-        checkouts.clone(),
-        stopping.clone(),
-    ));
+    let (checkouts, stopping) = (checkouts.clone(), stopping.clone());
+    reconcilers.push(supervisor.spawn("checkout_reconciler", move || {
+        workers::reconciler::run(checkouts.clone(), stopping.clone())
+    }));
     reconcilers
 }
 

@@ -14,7 +14,7 @@ use crate::{
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, FailureKind, Idempotency, ReplayCache},
-    workers::request_log::RequestLog,
+    workers::{request_log::RequestLog, supervisor::Failing},
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.
@@ -56,6 +56,8 @@ pub struct App {
     pub request_log: Option<RequestLog>,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
+    /// For probes: what does not work beside requests.
+    pub failing_workers: Failing,
 }
 
 impl App {

@@ -24,7 +24,9 @@ errors! {
     ReadyzErrors: Open [ServiceUnavailable]
 }
 
-/// This replica can serve: not stopping, the database in reach, the schema current.
+/// This replica can serve: not stopping, the database in reach, the schema current. `failing_workers` names
+/// those of its workers that have failed within the last minute or so. A replica is ready without them: what
+/// one of them meets in the database is met by those of all replicas.
 #[utoipa::path(
     get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     servers((url = "/")),
@@ -32,7 +34,14 @@ errors! {
 )]
 pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, HttpError> {
     match not_ready(&app).await {
-        None => Ok(HttpResponse::Ok().json(json!({"status": "ready"}))),
+        None => {
+            let mut told = json!({"status": "ready"});
+            let failing = app.failing_workers.names();
+            if !failing.is_empty() {
+                told["failing_workers"] = failing.into();
+            }
+            Ok(HttpResponse::Ok().json(told))
+        }
         Some(reason) => Err(ApiError::new(ErrorCode::ServiceUnavailable, reason).into()),
     }
 }

@@ -160,6 +160,10 @@ metrics! {
         "How long an attempt took.";
     WEBHOOK_LAG = "charge_once_webhook_lag_seconds", Kind::Histogram(AGE_SECONDS), [],
         "From an event to the first attempt to deliver it.";
+    WORKER_FAILURES = "charge_once_worker_failures_total", Kind::Counter, ["worker"],
+        "How often a worker of this process panicked, or ended too early: `checkout_reconciler`, \
+         `database_metrics`, `expiry_sweep`, `processor_reconciler`, `request_log` or `webhooks`. It begins again \
+         after a pause of up to two minutes.";
     CHECK_VIOLATIONS = "charge_once_check_violations", Kind::Gauge, [],
         "Violations that the last `charge-once check` found, up to 100 of each invariant. Absent until a check \
          has come to its end. From the database.";

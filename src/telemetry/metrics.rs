@@ -138,6 +138,16 @@ pub fn value(count: usize) -> f64 {
 /// names them.
 pub const PHASE_KINDS: [&str; 2] = [ProcessorEffect::<HttpProcessor>::KIND, CheckoutSteps::KIND];
 
+/// The workers of a process, which [`Supervisor`](crate::workers::supervisor::Supervisor) keeps at work.
+pub const WORKERS: [&str; 6] = [
+    "checkout_reconciler",
+    "database_metrics",
+    "expiry_sweep",
+    "processor_reconciler",
+    "request_log",
+    "webhooks",
+];
+
 /// The metrics of requests in phases of one kind.
 pub struct PhaseHandles {
     pub(super) kind: &'static str,
@@ -275,6 +285,7 @@ pub struct Handles {
     pub webhook_failed: Counter,
     pub webhook_seconds: Histogram,
     pub webhook_lag: Histogram,
+    worker_failures: [Counter; WORKERS.len()],
     pub read_success: Gauge,
 }
 
@@ -348,6 +359,7 @@ impl Handles {
             webhook_failed: attempts("failed"),
             webhook_seconds: histogram(&c::WEBHOOK_SECONDS),
             webhook_lag: histogram(&c::WEBHOOK_LAG),
+            worker_failures: WORKERS.map(|worker| counted(&c::WORKER_FAILURES, "worker", worker)),
             read_success: gauge(&c::READ_SUCCESS),
             registry,
         }
@@ -358,6 +370,14 @@ impl Handles {
         let gauge = |metric| self.registry.gauge(metric, &[]);
         gauge(&catalog::CHECK_VIOLATIONS).set(last.violations);
         gauge(&catalog::CHECK_LAST_RUN).set(last.finished_at);
+    }
+
+    /// Counts a failure of one of [`WORKERS`].
+    pub fn worker_failed(&self, name: &str) {
+        let of_workers = WORKERS.iter().zip(&self.worker_failures);
+        for (_, failures) in of_workers.filter(|(worker, _)| **worker == name) {
+            failures.increment(1);
+        }
     }
 
     pub(super) fn fallbacks(&self, because: RanAlone) -> &Counter {

@@ -5,6 +5,7 @@ pub mod expiry_sweep;
 pub mod reconciler;
 pub mod request_log;
 pub mod retention;
+pub mod supervisor;
 pub mod test_accounts;
 pub mod webhook_delivery;
 pub mod webhook_sender;

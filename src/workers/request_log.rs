@@ -13,11 +13,12 @@ use std::{
 
 use sqlx::{Connection, PgConnection};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Mutex, mpsc, watch},
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
 
+use super::supervisor::Supervisor;
 use crate::{database::Database, domain::logged_request::LoggedRequest, store};
 
 /// Requests that may wait to be written: about a megabyte, and a second of a busy process.
@@ -51,7 +52,7 @@ impl RequestLog {
 /// The worker.
 #[derive(Debug)]
 pub struct Writing {
-    stop: oneshot::Sender<()>,
+    stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -59,7 +60,7 @@ impl Writing {
     /// Writes what is queued, until `limit`, and ends.
     pub async fn end(self, limit: Instant) {
         let Self { stop, mut task } = self;
-        let _ = stop.send(());
+        stop.send_replace(true);
         if timeout_at(limit, &mut task).await.is_err() {
             task.abort();
             tracing::warn!("the request log was not written whole at the drain limit");
@@ -68,45 +69,57 @@ impl Writing {
 }
 
 /// Starts the worker. Each transaction has the deadline.
-pub fn start(database: Database, deadline: Duration) -> (RequestLog, Writing) {
+pub fn start(
+    database: Database,
+    deadline: Duration,
+    supervisor: &Supervisor,
+) -> (RequestLog, Writing) {
     let (queue, queued) = mpsc::channel(QUEUED_MAX);
     let lost = Arc::new(AtomicU64::new(0));
-    let worker = Worker {
-        database,
-        deadline,
-        queued,
-        lost: Arc::clone(&lost),
-        connection: None,
-        warned: None,
-    };
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(worker.run(stopped));
+    let (stop, stopped) = watch::channel(false);
+    // A worker that fails leaves the queue to the next one.
+    let queued = Arc::new(Mutex::new(queued));
+    let counted = Arc::clone(&lost);
+    let task = supervisor.spawn("request_log", move || {
+        let worker = Worker {
+            database: database.clone(),
+            deadline,
+            lost: Arc::clone(&counted),
+            connection: None,
+            warned: None,
+        };
+        worker.run(Arc::clone(&queued), stopped.clone())
+    });
     (RequestLog { queue, lost }, Writing { stop, task })
 }
 
 struct Worker {
     database: Database,
     deadline: Duration,
-    queued: mpsc::Receiver<LoggedRequest>,
     lost: Arc<AtomicU64>,
     connection: Option<PgConnection>,
     warned: Option<Instant>,
 }
 
 impl Worker {
-    async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
+    async fn run(
+        mut self,
+        queued: Arc<Mutex<mpsc::Receiver<LoggedRequest>>>,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        let mut queued = queued.lock().await;
         let mut batch = Vec::with_capacity(BATCH_ROWS);
         let mut is_stopping = false;
         loop {
             // A closed queue still gives out what is in it.
             let received = tokio::select! {
                 biased;
-                _ = &mut stopped, if !is_stopping => {
+                _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
-                    self.queued.close();
+                    queued.close();
                     continue;
                 }
-                received = self.queued.recv_many(&mut batch, BATCH_ROWS) => received,
+                received = queued.recv_many(&mut batch, BATCH_ROWS) => received,
             };
             if received == 0 {
                 break;

@@ -7,7 +7,7 @@
 
 mod steps;
 
-use std::{collections::HashMap, future::Future, io, time::Duration};
+use std::{collections::HashMap, future::Future, time::Duration};
 
 use charge_once_client::transport::TlsError;
 use sqlx::{Connection, PgConnection};
@@ -45,83 +45,80 @@ const LEASE_TIMEOUTS: u32 = 3;
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
 const ENDPOINTS_AT_ONCE: i32 = 1000;
 
-/// The delivery of webhooks can't begin.
-#[derive(Debug, thiserror::Error)]
-pub enum DeliveryError {
-    /// The TLS library refuses its default protocol versions: a defect.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The system gives no thread, or its runtime can't be made.
-    #[error(transparent)]
-    Thread(#[from] io::Error),
-}
-
-/// The thread that delivers. Dropping it breaks off what it is sending, as a crash would.
-#[derive(Debug)]
+/// The delivery of webhooks. Cheap to clone.
+#[derive(Clone)]
 pub struct Delivery {
-    ended: oneshot::Receiver<()>,
-    _running: oneshot::Sender<()>,
-}
-
-impl Delivery {
-    /// Begins to deliver, until `stopping`.
-    pub fn start(
-        database: Database,
-        config: &Config,
-        metrics: Metrics,
-        stopping: watch::Receiver<bool>,
-    ) -> Result<Self, DeliveryError> {
-        let mut worker = Worker {
-            database,
-            metrics,
-            sender: Sender::new(&config.webhooks)?,
-            webhooks: config.webhooks,
-            deadline: config.timeouts.database_deadline,
-            sends: JoinSet::new(),
-            sending: HashMap::new(),
-            ended: Vec::new(),
-            turns: Turns::default(),
-            chores: Chores::default(),
-            next_look: Instant::now() + config.webhooks.poll_interval,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let (has_ended, ended) = oneshot::channel();
-        let (running, dropped) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("webhooks".to_owned())
-            .spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        () = worker.run(stopping) => {}
-                        _ = dropped => {}
-                    }
-                });
-                drop(worker);
-                // A name that is still being resolved is not waited for.
-                runtime.shutdown_background();
-                let _ = has_ended.send(());
-            })?;
-        Ok(Self {
-            ended,
-            _running: running,
-        })
-    }
-
-    /// Waits until the attempts that were running at `stopping` have finished.
-    pub async fn ended(&mut self) {
-        // An error means that the thread panicked, which is an end too.
-        let _ = (&mut self.ended).await;
-    }
-}
-
-struct Worker {
     database: Database,
     metrics: Metrics,
     sender: Sender,
     webhooks: Webhooks,
     deadline: Duration,
+}
+
+impl Delivery {
+    /// Fails if the TLS library refuses its default protocol versions: a defect.
+    pub fn new(database: Database, config: &Config, metrics: Metrics) -> Result<Self, TlsError> {
+        Ok(Self {
+            database,
+            metrics,
+            sender: Sender::new(&config.webhooks)?,
+            webhooks: config.webhooks,
+            deadline: config.timeouts.database_deadline,
+        })
+    }
+
+    /// Delivers on a thread of its own, until the attempts have finished that were running at `stopping`, or
+    /// the thread fails. Dropping the future breaks off what is being sent, as a crash would.
+    pub async fn run(self, stopping: watch::Receiver<bool>) {
+        let (has_ended, ended) = oneshot::channel::<()>();
+        let (_running, dropped) = oneshot::channel();
+        let span = Span::current();
+        let delivering = std::thread::Builder::new()
+            .name("webhooks".to_owned())
+            .spawn(move || {
+                let _has_ended = has_ended;
+                self.work(stopping, dropped, span)
+            });
+        match delivering {
+            // An error means that the thread panicked, which is an end too.
+            Ok(_) => drop(ended.await),
+            Err(error) => tracing::error!(%error, "the system gives no thread for webhooks"),
+        }
+    }
+
+    /// What the thread does.
+    fn work(self, stopping: watch::Receiver<bool>, dropped: oneshot::Receiver<()>, span: Span) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "webhooks have no runtime"),
+        };
+        let mut worker = Worker {
+            next_look: Instant::now() + self.webhooks.poll_interval,
+            delivery: self,
+            sends: JoinSet::new(),
+            sending: HashMap::new(),
+            ended: Vec::new(),
+            turns: Turns::default(),
+            chores: Chores::default(),
+        };
+        let delivering = async {
+            tokio::select! {
+                () = worker.run(stopping) => {}
+                _ = dropped => {}
+            }
+        };
+        runtime.block_on(delivering.instrument(span));
+        drop(worker);
+        // A name that is still being resolved is not waited for.
+        runtime.shutdown_background();
+    }
+}
+
+struct Worker {
+    delivery: Delivery,
     sends: JoinSet<Ended>,
     // By task, not in the task's result: a task that panics has no result, and its place must be
     // freed.
@@ -177,7 +174,7 @@ impl Worker {
         while let Err(error) = self.deliver(&mut stopping).await {
             tracing::warn!(%error, "the delivery of webhooks waits for the database");
             let stopped = stopping.wait_for(|stopping| *stopping);
-            if tokio::time::timeout(self.webhooks.poll_interval, stopped)
+            if tokio::time::timeout(self.delivery.webhooks.poll_interval, stopped)
                 .await
                 .is_ok()
             {
@@ -188,7 +185,9 @@ impl Worker {
 
     /// Works on one connection until it fails, or until everything is done after `stopping`.
     async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), sqlx::Error> {
-        let mut connection = self.within_deadline(self.database.connect_aside()).await?;
+        let mut connection = self
+            .within_deadline(self.delivery.database.connect_aside())
+            .await?;
         loop {
             let stopped = *stopping.borrow();
             if stopped {
@@ -198,7 +197,7 @@ impl Worker {
                 }
             } else {
                 if Instant::now() >= self.next_look {
-                    self.next_look = Instant::now() + self.webhooks.poll_interval;
+                    self.next_look = Instant::now() + self.delivery.webhooks.poll_interval;
                     self.chores.begin();
                 }
                 self.do_chores(&mut connection).await?;
@@ -229,7 +228,7 @@ impl Worker {
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        tokio::time::timeout(self.deadline, work)
+        tokio::time::timeout(self.delivery.deadline, work)
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
@@ -284,7 +283,7 @@ impl Worker {
             return Ok(false);
         }
         let claim = Uuid::new_v4();
-        let lease = self.webhooks.timeout * LEASE_TIMEOUTS;
+        let lease = self.delivery.webhooks.timeout * LEASE_TIMEOUTS;
         let marked = steps::mark_and_claim(connection, &self.ended, claim, lease, &turns);
         let turned = self.within_deadline(marked).await;
         self.settle(&turns, turned.as_deref().unwrap_or_default());
@@ -328,9 +327,9 @@ impl Worker {
 
     /// Begins an attempt.
     fn begin(&mut self, claim: Uuid, of: (AccountId, WebhookEndpointId), sending: Sending) {
-        let (sender, pauses) = (self.sender.clone(), self.webhooks.pauses);
+        let (sender, pauses) = (self.delivery.sender.clone(), self.delivery.webhooks.pauses);
         if let Some(lag) = sending.lag {
-            self.metrics.webhook_lag.record(lag);
+            self.delivery.metrics.webhook_lag.record(lag);
         }
         let sending = self.sends.spawn(async move {
             let (account_id, id) = (sending.account_id, sending.id);
@@ -355,7 +354,7 @@ impl Worker {
     }
 
     fn count(&self, ended: &Ended) {
-        let metrics = &self.metrics;
+        let metrics = &self.delivery.metrics;
         let attempts = match ended.next {
             Next::Succeeded => &metrics.webhook_succeeded,
             Next::Again(_) => &metrics.webhook_retried,

@@ -14,3 +14,4 @@ mod roles;
 mod secrecy;
 mod session_defaults;
 mod traces;
+mod workers;

@@ -1,0 +1,193 @@
+//! What runs beside requests goes on after a panic.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use charge_once::telemetry::metrics::WORKERS;
+use serde_json::json;
+use tracing::{
+    Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id},
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+
+use crate::support::{
+    harness::{TestDatabase, TestServer, eventually},
+    metrics::Scrape,
+    webhook_receiver::Receiver,
+    webhooks::{Endpoint, quick_but},
+};
+
+/// Makes each worker panic once, where it is: in its span, the first time that it is entered. Counts how often
+/// it is entered after that. It acts on the servers of one test, which run on the test's thread.
+#[derive(Clone, Default)]
+struct Saboteur {
+    entered: Arc<Mutex<BTreeMap<String, u32>>>,
+}
+
+/// The worker of a span.
+#[derive(Clone)]
+struct Worker(String);
+
+impl Visit for Worker {
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "worker" {
+            value.clone_into(&mut self.0);
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Saboteur {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if attributes.metadata().name() == "worker" {
+            let mut worker = Worker(String::new());
+            attributes.record(&mut worker);
+            let span = context.span(id).unwrap();
+            span.extensions_mut().insert(worker);
+        }
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        let span = context.span(id).unwrap();
+        let Some(Worker(name)) = span.extensions().get::<Worker>().cloned() else {
+            return;
+        };
+        drop(span);
+        let thread = std::thread::current();
+        if name == "webhooks" && thread.name() != Some("webhooks") {
+            // Not yet on its own thread.
+            return;
+        }
+        let times = {
+            let mut entered = self.entered.lock().unwrap();
+            let times = entered.entry(name).or_default();
+            *times += 1;
+            *times
+        };
+        assert!(times > 1, "a defect, on purpose");
+    }
+}
+
+#[tokio::test]
+async fn every_worker_that_panics_is_named_and_works_again() {
+    let database = TestDatabase::create().await;
+    let before = TestServer::start_on(database, &[]).await;
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+    assert_eq!(before.client.post_new("/orders", &order).await.status, 201);
+    let database = before.stop().await;
+    database.expire_records().await;
+
+    let saboteur = Saboteur::default();
+    let sabotage = tracing_subscriber::registry().with(saboteur.clone());
+    let _sabotage = tracing::subscriber::set_default(sabotage);
+    let variables = quick_but(&[
+        ("CONSOLE", "true"),
+        ("EXPIRY_SWEEP_INTERVAL", "100ms"),
+        // Nothing is asked of it.
+        ("PROCESSOR_URL", "http://127.0.0.1:9"),
+    ]);
+    let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
+    let (client, database) = (&server.client, &server.database);
+    eventually("readiness names every worker", || async {
+        let ready = client.get("/readyz").await;
+        assert_eq!(ready.status, 200);
+        ready.json()["failing_workers"] == json!(WORKERS)
+    })
+    .await;
+
+    let mut receiver = Receiver::start().await;
+    Endpoint::at(client, &receiver.url()).await;
+    assert_eq!(client.post_new("/orders", &order).await.status, 201);
+    receiver.next().await.answer(200).await;
+    eventually("the sweep sweeps", || async {
+        let expired = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= now()";
+        database.count(expired).await == 0
+    })
+    .await;
+    eventually("requests are logged", || async {
+        client.get("/orders").await;
+        database.count("SELECT count(*) FROM request_log").await > 0
+    })
+    .await;
+    eventually("every worker works again", || async {
+        let entered = saboteur.entered.lock().unwrap().clone();
+        // The second time, it is dropped.
+        WORKERS
+            .iter()
+            .all(|worker| entered.get(*worker).is_some_and(|times| *times > 3))
+    })
+    .await;
+    let scrape = Scrape::of(&scraper).await;
+    for worker in WORKERS {
+        let failures = format!(r#"charge_once_worker_failures_total{{worker="{worker}"}}"#);
+        assert!(
+            scrape.value(&failures) == 1.0,
+            "{failures}: {}",
+            scrape.text
+        );
+    }
+    let read = "charge_once_database_metrics_last_success_timestamp_seconds";
+    assert!(scrape.value(read) > 0.0);
+    server.stop().await;
+}
+
+/// Rust files in a folder, with their code above their own tests.
+fn sources(path: &Path, found: &mut Vec<(String, String)>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            sources(&entry.unwrap().path(), found);
+        }
+    } else {
+        let text = fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        found.push((path.display().to_string(), code.to_owned()));
+    }
+}
+
+#[test]
+fn every_worker_is_started_by_the_supervisor() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for path in ["src/server.rs", "src/workers"] {
+        sources(&root.join(path), &mut files);
+    }
+    // What a worker itself runs side by side, and the two HTTP servers, which watch over their threads.
+    let others = [
+        "recovering.spawn(recover(",
+        "self.sends.spawn(async move {",
+        "tokio::spawn(server)",
+        "tokio::spawn(self.clone().keep_at_work(",
+        "running.spawn(worker().instrument(",
+        // The thread of webhooks, whose end is the end of its worker.
+        ".spawn(move || {",
+    ];
+    let mut supervised = BTreeSet::new();
+    for (file, code) in files {
+        for line in code.lines().filter(|line| line.contains("spawn(")) {
+            let name = line
+                .split_once("upervisor.spawn(\"")
+                .and_then(|(_, rest)| rest.split('"').next());
+            match name {
+                Some(name) => {
+                    supervised.insert(name.to_owned());
+                }
+                None => assert!(
+                    others.iter().any(|other| line.contains(other)),
+                    "{file} starts a task that the supervisor does not know: {line}"
+                ),
+            }
+        }
+    }
+    assert_eq!(supervised, WORKERS.map(str::to_owned).into());
+}
