@@ -68,6 +68,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
                 requests: removed.requests.try_into()?,
             }))?;
         }
+        if let Some((account, error)) = closed.last_failure
+            && closed.failed_accounts > 0
+        {
+            return Err(format!(
+                "test accounts that could not be closed: {}; the last one is {account}: {error}",
+                closed.failed_accounts
+            )
+            .into());
+        }
         match removed.last_failure {
             None => Ok(()),
             Some((account, error)) => Err(format!(

@@ -202,8 +202,8 @@ impl Faults {
 
 /// The refusal of an account that is no test account; `what` it sent.
 pub fn for_test_accounts_only(what: &str) -> HttpError {
-    let message = "Faults act on test accounts and on the account of DEV_API_KEY only. With the key of \
-                   one of them, POST /test/accounts makes a test account.";
+    let message = "Faults act on test accounts and on the account of DEV_API_KEY only. With its key, POST \
+                   /test/accounts makes a test account.";
     let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
     refusal.with_param(what.to_owned()).into()
 }

@@ -111,6 +111,9 @@ pub struct Testing {
     /// Whether the account may let its keys expire at any time. Other replicas would not notice, so its
     /// replays come from the database.
     pub expires_keys: bool,
+    /// Whether the account may make test accounts: those of it may not, or a test in a loop would use up all
+    /// that there may be.
+    pub makes_accounts: bool,
     /// The fault that acts on this request.
     pub fault: Option<Fault>,
 }
@@ -217,6 +220,7 @@ fn testing(
     Ok(Testing {
         is_allowed,
         expires_keys: is_allowed || account.is_test,
+        makes_accounts: is_allowed && !account.is_test,
         fault: match faults {
             Some(faults) => faults.of_request(headers, account, key)?,
             None => None,

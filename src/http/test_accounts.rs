@@ -12,7 +12,10 @@ use super::{
     request::{MutatingRequest, Testing},
 };
 use crate::{
-    api::test_accounts::{ExpiredKeysView, TestAccountView},
+    api::{
+        error::{ApiError, ErrorCode},
+        test_accounts::{ExpiredKeysView, TestAccountView},
+    },
     commands::{CreateTestAccount, ExpireKeys},
 };
 
@@ -23,7 +26,8 @@ errors! {
 /// Create a test account
 ///
 /// Makes an account with an API key of its own, so that each test begins with nothing. It ends after 24
-/// hours: its API key is refused from then on, and its data is removed.
+/// hours: its API key is refused from then on, and its data is removed. Only the account of DEV_API_KEY may ask
+/// for one.
 #[utoipa::path(
     post, path = "/test/accounts", tag = "Test", operation_id = "createTestAccount",
     params(MutatingHeaders),
@@ -37,6 +41,12 @@ pub async fn create(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     must_be_allowed(request.testing)?;
+    if !request.testing.makes_accounts {
+        let message =
+            "A test account makes no test accounts. Send the request with the key of DEV_API_KEY.";
+        let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
+        return Err(refusal.with_param("Authorization".to_owned()).into());
+    }
     run(&app, request, |origin, params| CreateTestAccount {
         origin,
         params,

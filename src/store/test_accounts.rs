@@ -4,6 +4,7 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::domain::ids::AccountId;
 
@@ -42,31 +43,60 @@ pub async fn insert(
     .await
 }
 
-/// The test account that ended first, of those that are to be closed, and locks it. An account that
-/// another replica works on is left to that one.
+/// A test account's place among those that are to be closed, in the order in which they ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// When it ended.
+    pub ended_at: DateTime<Utc>,
+    /// The account.
+    pub id: Uuid,
+}
+
+impl Place {
+    /// Before all of them.
+    pub const FIRST: Self = Self {
+        ended_at: DateTime::UNIX_EPOCH,
+        id: Uuid::nil(),
+    };
+
+    /// Behind it.
+    pub fn next(self) -> Self {
+        let id = Uuid::from_u128(self.id.as_u128().wrapping_add(1));
+        Self { id, ..self }
+    }
+}
+
+/// The first test account that is to be closed, from a place on, and locks it. An account that another
+/// replica works on is left to that one.
 ///
 /// It ended ten minutes ago: what its last requests wrote is there. One with a key in flight waits until
 /// that has its outcome.
-pub async fn lock_ended(connection: &mut PgConnection) -> Result<Option<AccountId>, sqlx::Error> {
-    let found = sqlx::query_scalar!(
+pub async fn lock_ended(
+    connection: &mut PgConnection,
+    from: Place,
+) -> Result<Option<Place>, sqlx::Error> {
+    sqlx::query_as!(
+        Place,
         r#"
-        SELECT account.id
+        SELECT account.id, account.test_until AS "ended_at!"
           FROM accounts AS account
          WHERE account.test_until <= now() - interval '10 minutes' AND account.closed_at IS NULL
+           AND (account.test_until, account.id) >= ($1, $2)
            -- NOT EXISTS would be a join, which reads the leases of all accounts.
            AND (SELECT lease.key
                   FROM idempotency_leases AS lease
                  WHERE lease.account_id = account.id
                  ORDER BY lease.key
                  LIMIT 1) IS NULL
-         ORDER BY account.test_until
+         ORDER BY account.test_until, account.id
          LIMIT 1
            FOR NO KEY UPDATE OF account SKIP LOCKED
         "#,
+        from.ended_at,
+        from.id,
     )
     .fetch_optional(connection)
-    .await?;
-    Ok(found.map(AccountId))
+    .await
 }
 
 /// Revokes the API keys of an account, and marks it as closed. Locks both.

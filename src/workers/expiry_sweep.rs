@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     retention::{Removed, Retention, Round, Stop},
-    test_accounts::{self, Closed},
+    test_accounts::{Closed, Closing},
 };
 use crate::{
     config::Config,
@@ -59,7 +59,10 @@ pub async fn run(
             tell_keys(swept);
             let parts = &metrics.sweep_parts;
             let closed = sweep.test_accounts(until()).await;
-            parts.test_accounts.ended(&closed);
+            parts.test_accounts.ended(match &closed {
+                Ok(closed) if closed.failed_accounts == 0 => &Ok(()),
+                Ok(_) | Err(_) => &Err(()),
+            });
             if let Ok(closed) = &closed {
                 metrics.swept.test_accounts.increment(closed.rows);
             }
@@ -124,8 +127,9 @@ fn tell_test_accounts(closed: Result<Closed, sqlx::Error>) {
         Ok(Closed {
             rows: 0,
             accounts: 0,
+            ..
         }) => tracing::debug!("no test accounts have ended"),
-        Ok(Closed { rows, accounts }) => tracing::info!(rows, accounts, "closed test accounts"),
+        Ok(Closed { rows, accounts, .. }) => tracing::info!(rows, accounts, "closed test accounts"),
         Err(error) => tracing::warn!(%error, "test accounts stay open; it will be repeated"),
     }
 }
@@ -161,6 +165,7 @@ pub struct Sweep {
     deadline: Duration,
     rest: u32,
     retention: Retention,
+    closing: Closing,
 }
 
 impl Sweep {
@@ -173,6 +178,7 @@ impl Sweep {
             deadline,
             rest,
             retention: Retention::new(config.retention, deadline, rest),
+            closing: Closing::new(deadline, rest),
         }
     }
 
@@ -188,14 +194,24 @@ impl Sweep {
         Ok(removed)
     }
 
-    /// Removes what test accounts that have ended leave behind, until `until`. The next call goes on where
-    /// this one stopped.
+    /// Removes what test accounts that have ended leave behind, until nothing is left or `until`. The next call
+    /// goes on where this one stopped. An account that fails is passed over until the next round.
     pub async fn test_accounts(&mut self, until: Instant) -> Result<Closed, sqlx::Error> {
-        let mut connection = self.connect().await?;
-        let (deadline, rest) = (self.deadline, self.rest);
-        let closed = test_accounts::close_ended(&mut connection, deadline, rest, until).await?;
-        self.connection = Some(connection);
-        Ok(closed)
+        let mut closed = Closed::default();
+        loop {
+            let mut connection = self.connect().await?;
+            let walk = self.closing.go_on(&mut connection, &mut closed, until);
+            match walk.await? {
+                Some((account, error)) => {
+                    tracing::warn!(%account, %error, "a test account stays open; it will be repeated");
+                    closed.last_failure = Some((account, error.to_string()));
+                }
+                None => {
+                    self.connection = Some(connection);
+                    return Ok(closed);
+                }
+            }
+        }
     }
 
     /// Removes what is older than it is kept, round after round, until nothing is left or `until`. The next call

@@ -23,7 +23,7 @@ use crate::{
 
 /// How many batches of a table one visit removes at most: ten seconds or so, with their rests. What is left then
 /// is for the next round.
-const BATCHES_PER_VISIT: u32 = 25;
+pub(super) const BATCHES_PER_VISIT: u32 = 25;
 
 /// What was removed.
 #[derive(Debug, Default)]

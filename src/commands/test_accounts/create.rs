@@ -24,7 +24,7 @@ use crate::{
 
 /// Creates a test account with an API key.
 pub struct CreateTestAccount {
-    /// The request's origin: another test account, or the dev account.
+    /// The request's origin: the dev account.
     pub origin: Origin,
     /// As decoded; there is none to be given.
     pub params: Params,

@@ -188,7 +188,8 @@ async fn a_large_account_goes_in_batches_and_what_was_interrupted_goes_on() {
         .execute(&mut *tx)
         .await
         .unwrap();
-    sweep.test_accounts(later()).await.unwrap_err();
+    let failed = sweep.test_accounts(later()).await.unwrap();
+    assert_eq!((failed.accounts, failed.failed_accounts), (0, 1));
     tx.rollback().await.unwrap();
     assert_eq!(
         database.count(EVENTS).await,
@@ -198,7 +199,7 @@ async fn a_large_account_goes_in_batches_and_what_was_interrupted_goes_on() {
     let charges = database.charges().await;
     assert!(charges > 1300, "{charges}");
     // The rest takes at least three batches of charges, and three of orders.
-    let Closed { rows, accounts } = sweep.test_accounts(later()).await.unwrap();
+    let Closed { rows, accounts, .. } = sweep.test_accounts(later()).await.unwrap();
     assert_eq!(accounts, 1);
     assert!(rows > 2600, "{rows}");
     assert_eq!(database.count(ROWS).await, 0);
@@ -247,6 +248,63 @@ async fn fill_a_little(client: &Client) {
     for key in ["key-1", "key-2"] {
         assert_eq!(client.charge(key).await.status, 201);
     }
+}
+
+#[tokio::test]
+async fn an_account_that_can_not_be_closed_or_takes_long_holds_up_no_other() {
+    let server = TestServer::start_with(&[FAULTS]).await;
+    let database = &server.database;
+    for _ in 0..3 {
+        let test = client_of_test_account(&server.client).await;
+        fill_a_little(&test).await;
+    }
+    // The oldest one has a row that can't be removed, and the next one more rows than fit into one visit.
+    sqlx::raw_sql(
+        "CREATE TABLE ended AS
+             SELECT id, row_number() OVER (ORDER BY id) AS place FROM accounts WHERE test_until IS NOT NULL;
+         UPDATE accounts SET test_until = now() - (20 - place) * interval '1 hour'
+           FROM ended WHERE ended.id = accounts.id;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF old.account_id = (SELECT id FROM ended WHERE place = 1) THEN RAISE 'no'; END IF;
+             RETURN old; END $$;
+         CREATE TRIGGER refuse BEFORE DELETE ON charges FOR EACH ROW EXECUTE FUNCTION refuse();
+         INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us)
+         SELECT id, gen_random_uuid(), 'POST', '/charges', 201, 'executed', 1
+           FROM ended, generate_series(1, 15000) WHERE place = 2;",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    let open = async || {
+        let places = "SELECT place FROM ended JOIN accounts USING (id)
+                       WHERE closed_at IS NULL ORDER BY place";
+        let places = sqlx::query_scalar(places).fetch_all(&database.pool).await;
+        let places: Vec<i64> = places.unwrap();
+        places
+    };
+    let mut sweep = sweep(database).await;
+    let closed = sweep.test_accounts(later()).await.unwrap();
+    assert_eq!((closed.accounts, closed.failed_accounts), (2, 1));
+    let (failed, why) = closed.last_failure.unwrap();
+    let oldest: Uuid = sqlx::query_scalar("SELECT id FROM ended WHERE place = 1")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    assert_eq!(failed.0, oldest);
+    assert!(why.contains(": no"), "{why}");
+    assert_eq!(open().await, [1]);
+    // A sweep that has no time goes on behind the account that failed.
+    let closed = sweep.test_accounts(Instant::now()).await.unwrap();
+    assert_eq!(closed.accounts, 0);
+
+    sqlx::query("DROP TRIGGER refuse ON charges")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let closed = sweep.test_accounts(later()).await.unwrap();
+    assert_eq!((closed.accounts, closed.failed_accounts), (1, 0));
+    assert!(open().await.is_empty());
+    assert_eq!(database.count(ROWS).await, 0);
 }
 
 /// The program's own worker does it.

@@ -45,8 +45,16 @@ async fn a_test_account_has_a_key_and_nothing_else_and_the_reply_is_replayed() {
     assert_eq!(test.get("/charges").await.json()["data"], json!([]));
     let own = test.charge("key-1").await;
     assert_eq!((own.status.as_u16(), own.is_replay()), (201, false));
-    // One test account may make another one.
-    client_of_test_account(&test).await;
+    let refused = test.post_new("/test/accounts", &json!({})).await;
+    assert_eq!(
+        refused.refusal(),
+        (
+            400,
+            "parameter_invalid".into(),
+            Some("Authorization".into())
+        )
+    );
+    client_of_test_account(client).await;
 }
 
 #[tokio::test]
