@@ -5,7 +5,7 @@
 //! asked once more first, and a resolution that contradicts it is refused. The name of the person
 //! is kept.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ use crate::{
         test_cards::{Decline, DeclineCode},
     },
     idempotency::{
-        COMPLETION_RESERVE, CallOutcome, Failure, Idempotency, LeaseSettings, Outcome, Phases,
-        Request, Settings,
+        COMPLETION_RESERVE, CallOutcome, Failure, FailureKind, Idempotency, LeaseSettings, Outcome,
+        Phases, Request, Settings,
     },
     processor::{
         CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
@@ -83,7 +83,7 @@ pub enum Command {
     /// With PROCESSOR_URL the processor is looked up first, and an outcome that contradicts it is
     /// refused; so are `declined` and `not-executed` while the operation may still be sent again. A
     /// refused refund that a checkout waits for is resolved by `done` at any age, once you have
-    /// returned the money yourself.
+    /// returned the money yourself. The processor may have refused it, or a person before you.
     Resolve {
         /// The operation's id, which is the key that the processor got.
         id: Uuid,
@@ -126,8 +126,9 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 if resolve(database, &config, id, Statement { word, by }).await? {
                     print("Resolved. A retry with its idempotency key is answered by it.")
                 } else {
-                    let why = "there is no such operation in flight any more, or another process \
-                               is at work on it";
+                    let why = "there is no such operation in flight any more, another process is at \
+                               work on it, or a later refund of its checkout waits for an answer: \
+                               `charge-once operations list` shows what waits";
                     Err(why.into())
                 }
             })
@@ -214,14 +215,25 @@ pub enum Error {
     /// The processor can't be asked.
     #[error("PROCESSOR_URL can't be used: {0}")]
     Processor(#[from] HttpProcessorError),
-    /// It must not be resolved with this outcome, or the outcome can't be stored.
+    /// It must not be resolved with this outcome, or the database can't be reached.
     #[error("{0}")]
-    Failed(std::sync::Arc<str>),
+    Failed(Arc<str>),
+    /// The database refuses what a resolution writes.
+    #[error(
+        "nothing was resolved, because the database refuses to store it: {0}. `charge-once check` says \
+         whether rows contradict each other, and the role of DATABASE_URL must be the servers'"
+    )]
+    NotStored(Arc<str>),
 }
 
 impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure.cause)
+    fn from(Failure { kind, cause, .. }: Failure) -> Self {
+        match kind {
+            FailureKind::Internal => Self::NotStored(cause),
+            FailureKind::Busy | FailureKind::Unavailable | FailureKind::Unsupported => {
+                Self::Failed(cause)
+            }
+        }
     }
 }
 
@@ -310,8 +322,9 @@ pub async fn resolve(
     }
 }
 
-/// Resolves a refund that the processor refused and that a canceled checkout waits for: a person
-/// has returned the money elsewhere. `false` if no checkout waits for it.
+/// Resolves a refund that was refused and that a canceled checkout waits for: a person has returned the
+/// money elsewhere. It may be an earlier one than the last, which was refused as well. `false` if no
+/// checkout waits for it.
 async fn refunded_elsewhere(
     database: &Database,
     idempotency: &Idempotency,

@@ -104,8 +104,10 @@ impl StartError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The database refused, or can't be reached.
-    #[error(transparent)]
-    Database(sqlx::Error),
+    #[error(
+        "the database doesn't answer this: {0}. DATABASE_URL must be the servers', with a role that may read it"
+    )]
+    Database(#[source] sqlx::Error),
     /// No answer in time.
     #[error("the database deadline is over")]
     Deadline,
@@ -128,7 +130,9 @@ impl From<ReadError> for Failure {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The database refused it, or can't be reached: nothing was written.
-    #[error(transparent)]
+    #[error(
+        "the database doesn't store this: {0}. DATABASE_URL must be the servers', with a role that may write it"
+    )]
     Database(#[from] sqlx::Error),
     /// Nothing was begun: the server can't be written to now, or must not be.
     #[error("no transaction can begin: {0}")]

@@ -359,8 +359,9 @@ pub struct RefusedRefund {
     pub checkout: CheckoutId,
 }
 
-/// The refused refunds that checkouts of all accounts wait for, at most 1000: the one of this
-/// `operation`, or all of them. Takes no lock.
+/// The refused refunds that checkouts of all accounts wait for, at most 1000, each the last one of its
+/// checkout: all of them, or that of the checkout whose refund `operation` was refused, now or before.
+/// Takes no lock.
 pub async fn list_refused_refunds(
     connection: &mut PgConnection,
     operation: Option<Uuid>,
@@ -378,7 +379,12 @@ pub async fn list_refused_refunds(
                 ORDER BY id DESC
                 LIMIT 1) AS refused
          WHERE checkouts.status = 'in_progress' AND checkouts.refused_refunds > 0
-           AND refused.outcome = 'declined' AND ($1::uuid IS NULL OR refused.id = $1)
+           AND refused.outcome = 'declined'
+           AND ($1::uuid IS NULL
+                OR EXISTS (SELECT FROM operations AS named
+                            WHERE named.account_id = checkouts.account_id AND named.id = $1
+                              AND named.checkout_id = checkouts.id
+                              AND named.verb = 'create_refund' AND named.outcome = 'declined'))
            AND EXISTS (SELECT FROM checkout_steps AS step
                         WHERE step.account_id = checkouts.account_id
                           AND step.checkout_id = checkouts.id

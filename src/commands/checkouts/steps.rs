@@ -341,7 +341,7 @@ async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
 }
 
 /// Accepts a manual resolution that the money of a canceled checkout was returned, although the
-/// processor refused the refund.
+/// refund was refused, by the processor or by an earlier resolution.
 pub struct RefundedElsewhere {
     /// The account of the checkout.
     pub account: AccountId,

@@ -4,12 +4,13 @@ use std::{io::Read, process::Command};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::support::{
     checkouts::{checkout, checkout_of, level, stock, until_definite_under},
     harness::{API_KEY, Client, PATIENT, ServerProcess, TestDatabase, TestServer},
     pause_point::{PausePoint, Stage},
-    processor::{Processor, REMEDY},
+    processor::{self, Processor, REMEDY},
 };
 
 /// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but
@@ -103,6 +104,46 @@ async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
     assert_eq!(database.count("SELECT count(*) FROM refunds").await, 1);
 }
 
+/// Sends the checkout, of which an operation stays in doubt for a day. Returns that operation's id.
+async fn in_doubt_for_a_day(server: &TestServer) -> Uuid {
+    let failed = server.client.post("/checkouts", "key-1", &checkout()).await;
+    assert_eq!(failed.status, 503);
+    let pool = &server.database.pool;
+    sqlx::query(
+        "UPDATE idempotency_leases
+            SET takeovers = 10, recover_after = now() + interval '5 minutes'",
+    )
+    .execute(pool)
+    .await
+    .unwrap();
+    sqlx::query_scalar(
+        "UPDATE operations SET created_at = now() - interval '24 hours'
+          WHERE completed_at IS NULL RETURNING id",
+    )
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
+/// `charge-once operations resolve`, which succeeds.
+fn resolve(server: &TestServer, processor_url: &str, id: Uuid, word: &str) {
+    let resolved = Command::new(env!("CARGO_BIN_EXE_charge-once"))
+        .args([
+            "operations",
+            "resolve",
+            &id.to_string(),
+            word,
+            "--by",
+            "Ada",
+        ])
+        .env("DATABASE_URL", &server.database.url)
+        .env("DEV_API_KEY", API_KEY)
+        .env("PROCESSOR_URL", processor_url)
+        .output()
+        .unwrap();
+    assert!(resolved.status.success(), "{resolved:?}");
+}
+
 /// A person resolves the charge of a checkout, and the checkout continues from there.
 #[tokio::test]
 async fn a_checkout_goes_on_from_what_a_person_resolved() {
@@ -118,42 +159,59 @@ async fn a_checkout_goes_on_from_what_a_person_resolved() {
         let client = &server.client;
         stock(client, "mug", 5).await;
         processor.set_fault(json!({"fault": "drop_before"})).await;
-        let failed = client.post("/checkouts", "key-1", &checkout()).await;
-        assert_eq!(failed.status, 503);
-        sqlx::query(
-            "UPDATE idempotency_leases
-                SET takeovers = 10, recover_after = now() + interval '5 minutes'",
-        )
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-        let id: uuid::Uuid = sqlx::query_scalar(
-            "UPDATE operations SET created_at = now() - interval '24 hours' RETURNING id",
-        )
-        .fetch_one(&server.database.pool)
-        .await
-        .unwrap();
-        let resolved = Command::new(env!("CARGO_BIN_EXE_charge-once"))
-            .args([
-                "operations",
-                "resolve",
-                &id.to_string(),
-                word,
-                "--by",
-                "Ada",
-            ])
-            .env("DATABASE_URL", &server.database.url)
-            .env("DEV_API_KEY", API_KEY)
-            .env("PROCESSOR_URL", &url)
-            .output()
-            .unwrap();
-        assert!(resolved.status.success(), "{resolved:?}");
+        let id = in_doubt_for_a_day(&server).await;
+        resolve(&server, &url, id, word);
         let answer = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(answer.status, status, "{word}: {answer:?}");
         assert_eq!(processor.lines().await, lines, "{word}");
         assert_eq!(server.database.charges().await, 1, "{word}");
         let made = checkout_of(client, "key-1").await;
         assert_ne!(made["status"], "in_progress", "{word}");
+        server.stop().await;
+    }
+}
+
+/// A person says that a checkout's refund was declined, returns the money elsewhere, and says that too:
+/// before another refund is asked for, or after that one was refused as well.
+#[tokio::test]
+async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
+    for another_was_refused in [false, true] {
+        let database = TestDatabase::create().await;
+        let processor = Processor::start().await;
+        let url = processor.url();
+        let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
+        let (client, pool) = (&server.client, &server.database.pool);
+        stock(client, "mug", 1).await;
+        processor
+            .set_fault(json!({"fault": "drop_before", "verb": "refund"}))
+            .await;
+        let id = in_doubt_for_a_day(&server).await;
+        resolve(&server, &url, id, "declined");
+        let an_hour_passes = async || {
+            let earlier = "UPDATE checkouts SET refund_refused_at = now() - interval '1 hour'";
+            sqlx::query(earlier).execute(pool).await.unwrap();
+            client.post("/checkouts", "key-1", &checkout()).await
+        };
+        if another_was_refused {
+            let listed = client.get("/checkouts").await.json();
+            let charge = listed["data"][0]["charge"].as_str().unwrap();
+            let elsewhere = processor::refund(charge, 2400);
+            assert!(processor.put(Uuid::now_v7(), &elsewhere).await.is_some());
+            assert_eq!(an_hour_passes().await.status, 503);
+        }
+        let lines = processor.lines().await;
+        resolve(&server, &url, id, "done");
+
+        assert_eq!(an_hour_passes().await.code(), "out_of_stock");
+        assert_eq!(processor.lines().await, lines, "nothing is sent");
+        assert_eq!(checkout_of(client, "key-1").await["status"], "canceled");
+        let words: Vec<(Uuid, String)> = sqlx::query_as(
+            "SELECT operation_id, resolution FROM manual_resolutions ORDER BY resolved_at",
+        )
+        .fetch_all(pool)
+        .await
+        .unwrap();
+        assert_eq!(words, [(id, "declined".into()), (id, "done".into())]);
         server.stop().await;
     }
 }

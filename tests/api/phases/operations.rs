@@ -324,7 +324,11 @@ async fn is_not_undone(world: &World, id: Uuid, tampered: &'static str) {
         .execute(&world.database.pool)
         .await
         .unwrap();
-    refused(resolve(world, id, "not-executed"));
+    let refusal = refused(resolve(world, id, "not-executed"));
+    assert!(
+        refusal.contains("nothing was resolved") && refusal.contains("`charge-once check`"),
+        "{refusal}"
+    );
     assert_eq!(world.in_flight().await, 1, "{tampered}");
     assert_eq!(words(&world.database).await, [], "{tampered}");
 }
