@@ -120,6 +120,7 @@ async fn event_ids(database: &TestDatabase) -> Vec<String> {
 
 /// Adds copies of an event under these ids, created so many seconds before now.
 async fn add_events(database: &TestDatabase, ids: &[Uuid], seconds: i32) {
+    database.is_left_broken("several events tell of one charge");
     sqlx::query(
         "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          SELECT account_id, new_id, type, object, request_id, idempotency_key,

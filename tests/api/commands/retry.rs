@@ -120,6 +120,8 @@ async fn more_than_a_page_of_failures_is_sent_again() {
     client.charge("key-1").await;
     receiver.next().await.answer(200).await;
     endpoint.newest_succeeds(client).await;
+    let database = &server.database;
+    database.is_left_broken("many events tell of one charge");
     sqlx::query(
         "WITH copied AS (
              INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)

@@ -168,6 +168,9 @@ async fn a_key_in_flight_does_not_expire() {
     let server = TestServer::start_with(&[FAULTS]).await;
     let client = &server.client;
     client.charge("key-1").await;
+    server
+        .database
+        .is_left_broken("a key in flight has no lease");
     sqlx::raw_sql(
         "UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL WHERE key = 'key-1'",
     )
@@ -183,6 +186,9 @@ async fn one_request_expires_ten_thousand_records_at_most() {
     let server = TestServer::start_with(&[FAULTS]).await;
     let client = &server.client;
     assert_eq!(client.charge("key").await.status, 201);
+    server
+        .database
+        .is_left_broken("ten thousand answers left no change");
     sqlx::raw_sql(
         "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
                 request_id, created_at, expires_at, status, headers, body)

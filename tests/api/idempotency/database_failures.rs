@@ -340,7 +340,7 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     let url = postgres.url();
     Database::connect(&url, &config(&[])).await.unwrap();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
-    let database = TestDatabase { url, pool };
+    let database = TestDatabase::elsewhere(url, pool);
     let connected = Database::connect(&database.url, &config(&[]))
         .await
         .unwrap();

@@ -20,7 +20,7 @@ async fn add_records(database: &TestDatabase, expired: i64, alive: i64) {
     sqlx::query(
         "INSERT INTO idempotency_keys
          SELECT '00000000-0000-0000-0000-000000000000', 'key-' || number, 1,
-                decode(repeat('00', 32), 'hex'), 'POST', '/charges', 'req_' || number, NULL,
+                decode(repeat('00', 32), 'hex'), 'POST', '/orders', 'req_' || number, NULL,
                 now() - interval '1 day',
                 now() + CASE WHEN number <= $1 THEN -1 ELSE 1 END * interval '1 hour',
                 201, '[]', '{}'
@@ -270,6 +270,7 @@ async fn a_batch_of_the_sweep_has_a_deadline_of_its_own() {
     let swept = tokio::time::timeout(PATIENCE, sweep(&mut connection, pace)).await;
     let error = swept.expect("the sweep ends").unwrap_err();
     assert!(error.to_string().contains("deadline"), "{error}");
+    tx.rollback().await.unwrap();
 }
 
 #[tokio::test]

@@ -338,6 +338,7 @@ async fn workers_have_no_success(trouble: &mut Trouble) {
     everything_is_delivered(&server.database).await;
     assert_eq!(server.client.charge("changed").await.status, 201);
     let database = server.stop().await;
+    database.is_left_broken("a hand in the data");
     // A hand in the data, which the last check found three days ago.
     for (change, checked) in [
         ("UPDATE charges SET amount_refunded = 500", true),

@@ -320,6 +320,7 @@ async fn what_is_not_as_it_was_written_down_is_not_undone_and_frees_no_key() {
 }
 
 async fn is_not_undone(world: &World, id: Uuid, tampered: &'static str) {
+    world.database.is_left_broken(tampered);
     sqlx::query(tampered)
         .execute(&world.database.pool)
         .await

@@ -471,6 +471,7 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
 #[tokio::test]
 async fn what_the_last_check_found_is_seen_after_a_first_one() {
     let mut database = TestDatabase::create().await;
+    database.is_left_broken("it is planted");
     let began = std::time::SystemTime::now();
     let began = began.duration_since(std::time::UNIX_EPOCH).unwrap();
     let plant = "INSERT INTO inventory (account_id, sku, quantity, updated_at)

@@ -245,7 +245,7 @@ async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
     let (postgres, program) = start_in(folder.path()).await;
     let url = postgres.url();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
-    let server = TestServer::start_on(TestDatabase { url, pool }, &[]).await;
+    let server = TestServer::start_on(TestDatabase::elsewhere(url, pool), &[]).await;
     assert_eq!(server.client.get("/readyz").await.status, 200);
     postgres.stop().await.unwrap();
 

@@ -126,6 +126,7 @@ async fn the_customer_filter_works_together_with_pages() {
 /// Gives the charges creation times around the second 1000, a fraction inside a second included, and ids
 /// of these times.
 async fn date_charges(database: &TestDatabase, oldest_first: &[f64]) {
+    database.is_left_broken("the ids of charges change, and not their events");
     let dated = sqlx::query(
         "UPDATE charges
             SET created_at = to_timestamp(dated.at),

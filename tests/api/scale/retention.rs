@@ -50,6 +50,9 @@ const OLD_ROWS: &str = "
            CASE WHEN n <> 1 THEN now() END, CASE WHEN n <> 1 THEN 'done' END
       FROM generate_series(1, 700) AS n;";
 
+/// Why [`OLD_ROWS`] contradict the invariants.
+const MADE_UP: &str = "its old rows are about nothing";
+
 async fn run(pool: &PgPool, sql: &str) {
     let mut tx = pool.begin().await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
@@ -57,6 +60,11 @@ async fn run(pool: &PgPool, sql: &str) {
         .await
         .unwrap();
     tx.commit().await.unwrap();
+}
+
+async fn add_old_rows(database: &TestDatabase) {
+    database.is_left_broken(MADE_UP);
+    run(&database.pool, OLD_ROWS).await;
 }
 
 async fn sweep(database: &TestDatabase, variables: &[(&str, &str)]) -> Sweep {
@@ -92,7 +100,7 @@ async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
     assert_eq!(server.client.charge("young").await.status, 201);
     // Its own sweep must find nothing to remove.
     let database = &server.stop().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(database).await;
     let mut sweep = sweep(database, KEPT).await;
     let removed = sweep.old_rows(later()).await.unwrap();
     assert_eq!(counts(&removed), (1200, 698, true));
@@ -106,7 +114,7 @@ async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
 #[tokio::test]
 async fn what_has_ended_goes_with_the_next_round() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     let mut sweep = sweep(&database, KEPT).await;
     sweep.old_rows(later()).await.unwrap();
     run(
@@ -125,7 +133,7 @@ async fn what_has_ended_goes_with_the_next_round() {
 #[tokio::test]
 async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     let mut sweep = sweep(&database, KEPT).await;
     // No time at all, and then a table that is locked for longer than a statement waits.
     let removed = sweep.old_rows(Instant::now()).await.unwrap();
@@ -157,7 +165,7 @@ const SECOND: AccountId = AccountId(Uuid::from_u128(2));
 #[tokio::test]
 async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     run(&database.pool, SECOND_REFUSES).await;
     let mut retention = Retention::new(config(KEPT).retention, PATIENCE, 0);
     let mut go_on = async || {
@@ -189,7 +197,7 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
 #[tokio::test]
 async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     run(&database.pool, SECOND_REFUSES).await;
     run(
         &database.pool,
@@ -232,7 +240,7 @@ async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
 #[tokio::test]
 async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     run(
         &database.pool,
         "UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
@@ -271,7 +279,7 @@ async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
 #[tokio::test]
 async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     run(&database.pool, SECOND_REFUSES).await;
     let mut sweep = sweep(&database, KEPT).await;
     for events in [1166, 0] {
@@ -291,7 +299,7 @@ async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
 #[tokio::test]
 async fn replicas_share_a_round() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     let (mut one, mut other) = (sweep(&database, KEPT).await, sweep(&database, KEPT).await);
     let (left_one, right_one) = tokio::join!(one.old_rows(later()), other.old_rows(later()));
     let (removed, more) = (left_one.unwrap(), right_one.unwrap());
@@ -310,7 +318,9 @@ const FAILED_DELIVERY: &str = "
     SELECT old_account(2), old_id(1300), old_id(3), old_id(2), 'succeeded', NULL, now();";
 
 /// The account and the id of the delivery that failed, and of its event.
-async fn failed_delivery(pool: &PgPool) -> (AccountId, WebhookDeliveryId, Uuid) {
+async fn failed_delivery(database: &TestDatabase) -> (AccountId, WebhookDeliveryId, Uuid) {
+    database.is_left_broken(MADE_UP);
+    let pool = &database.pool;
     // In one transaction: the ids are made of its time.
     run(pool, &format!("{OLD_ROWS}{FAILED_DELIVERY}")).await;
     let sql = "SELECT account_id, id, event_id FROM webhook_deliveries WHERE status = 'failed'";
@@ -321,7 +331,7 @@ async fn failed_delivery(pool: &PgPool) -> (AccountId, WebhookDeliveryId, Uuid) 
 #[tokio::test]
 async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() {
     let database = TestDatabase::create().await;
-    let (account, delivery, event) = failed_delivery(&database.pool).await;
+    let (account, delivery, event) = failed_delivery(&database).await;
     let mut sweep = sweep(&database, KEPT).await;
     let mut tx = database.pool.begin().await.unwrap();
     let is_due = webhook_queue::retry_now(&mut tx, account, delivery).await;
@@ -347,7 +357,7 @@ async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() 
 async fn a_delivery_whose_event_is_just_removed_is_not_found() {
     let database = TestDatabase::create().await;
     let pool = &database.pool;
-    let (account, delivery, event) = failed_delivery(pool).await;
+    let (account, delivery, event) = failed_delivery(&database).await;
     let mut tx = pool.begin().await.unwrap();
     let age = Age::above(Duration::from_secs(30 * 86400)).unwrap();
     let old = events::find_old(&mut tx, account, Uuid::nil(), &age).await;
@@ -371,10 +381,29 @@ async fn a_delivery_whose_event_is_just_removed_is_not_found() {
     assert_eq!(retry.await.unwrap().unwrap(), None);
 }
 
+/// A rest of many times what a batch takes is longer than any test.
+#[tokio::test]
+async fn what_is_passed_over_takes_a_rest_too() {
+    let database = TestDatabase::create().await;
+    add_old_rows(&database).await;
+    let keep = "UPDATE webhook_deliveries SET status = 'pending', next_attempt_at = now(), delivered_at = NULL";
+    run(&database.pool, keep).await;
+    let events = [("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "0s")];
+    for (rest, is_over) in [(0, true), (1_000_000, false)] {
+        let mut retention = Retention::new(config(&events).retention, PATIENCE, rest);
+        let mut connection = PgConnection::connect(&database.url).await.unwrap();
+        let mut removed = Removed::default();
+        let going = retention.go_on(&mut connection, &mut removed, later());
+        let gone = timeout(Duration::from_secs(2), going).await;
+        assert_eq!(gone.is_ok(), is_over, "a rest of {rest} times the batch");
+        assert_eq!(removed.events, 0);
+    }
+}
+
 #[tokio::test]
 async fn with_0_nothing_is_removed() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     let forever = [("EVENT_RETENTION", "0s"), ("OPERATION_RETENTION", "0s")];
     let mut sweep = sweep(&database, &forever).await;
     let removed = sweep.old_rows(later()).await.unwrap();
@@ -385,7 +414,7 @@ async fn with_0_nothing_is_removed() {
 #[tokio::test]
 async fn a_batch_that_gets_no_answer_ends_at_its_deadline() {
     let database = TestDatabase::create().await;
-    run(&database.pool, OLD_ROWS).await;
+    add_old_rows(&database).await;
     let mut tx = database.pool.begin().await.unwrap();
     sqlx::raw_sql("LOCK TABLE webhook_deliveries")
         .execute(&mut *tx)

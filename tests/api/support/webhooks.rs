@@ -123,6 +123,7 @@ pub fn sent_at(received: &Received) -> i64 {
 
 /// Queues `count` more events for an endpoint that has been sent one, as so many charges would.
 pub async fn add_backlog(database: &TestDatabase, endpoint: &Endpoint, count: i32) {
+    database.is_left_broken("many events tell of one charge");
     let id = WebhookEndpointId::parse(&endpoint.id).unwrap();
     sqlx::query(
         "WITH copied AS (
@@ -149,6 +150,7 @@ pub async fn add_backlog(database: &TestDatabase, endpoint: &Endpoint, count: i3
 /// Adds `count` accounts, each with an endpoint at `url` and so many events for it. They come before
 /// all others in the order in which workers look for endpoints.
 pub async fn add_accounts(database: &TestDatabase, count: i32, url: &str, events: i32) {
+    database.is_left_broken("events tell of nothing");
     sqlx::query(
         "WITH account AS (
              INSERT INTO accounts (id, name)

@@ -1,8 +1,12 @@
 //! A private PostgreSQL for the test run, and a database of its own for each test.
 
-use charge_once::{cli::api_key::ensure_dev_key, database::Database};
+use std::sync::{Arc, OnceLock};
+
+use charge_once::{
+    cli::api_key::ensure_dev_key, database::Database, store::invariants::INVARIANTS,
+};
 use charge_once_embedded_postgres::Throwaway;
-use sqlx::{PgPool, postgres::PgPoolOptions};
+use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -29,13 +33,16 @@ async fn start_postgres() -> Throwaway {
     postgres
 }
 
-/// A database of one test's own, removed with the whole PostgreSQL at the end of the run.
+/// A database of one test's own, removed with the whole PostgreSQL at the end of the run. When the test lets
+/// go of it, every invariant of `charge-once check` must hold.
 #[derive(Clone)]
 pub struct TestDatabase {
     /// For a second server, or a proxy in front of it.
     pub url: String,
     /// For looking at rows and holding locks, beside the server's own pool.
     pub pool: PgPool,
+    /// Shared by all clones.
+    end: Arc<End>,
 }
 
 impl TestDatabase {
@@ -45,7 +52,29 @@ impl TestDatabase {
 
     /// Without the service's tables: for another program.
     pub async fn create_empty() -> Self {
-        Self::create_from("template0").await
+        let database = Self::create_from("template0").await;
+        database.is_left_broken("it has none of the tables");
+        database
+    }
+
+    /// A database elsewhere, of which nothing is known at the end.
+    pub fn elsewhere(url: String, pool: PgPool) -> Self {
+        let database = Self::of(url, pool);
+        database.is_left_broken("it may be gone");
+        database
+    }
+
+    fn of(url: String, pool: PgPool) -> Self {
+        let end = Arc::new(End {
+            url: url.clone(),
+            broken: OnceLock::new(),
+        });
+        Self { url, pool, end }
+    }
+
+    /// The test changes rows as no program does, so the invariants need not hold at its end.
+    pub fn is_left_broken(&self, _reason: &str) {
+        let _ = self.end.broken.set(());
     }
 
     async fn create_from(template: &str) -> Self {
@@ -57,7 +86,7 @@ impl TestDatabase {
             .max_connections(4)
             .connect_lazy(&url)
             .unwrap();
-        Self { url, pool }
+        Self::of(url, pool)
     }
 
     /// A single number, for an invariant in SQL.
@@ -103,6 +132,55 @@ impl TestDatabase {
     pub async fn records(&self) -> i64 {
         self.count("SELECT count(*) FROM idempotency_keys").await
     }
+}
+
+/// Rows that are shown of each invariant that doesn't hold.
+const SHOWN: usize = 3;
+
+/// Looks at the database when the last clone is dropped.
+struct End {
+    url: String,
+    broken: OnceLock<()>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.broken.get().is_some() || std::thread::panicking() {
+            return;
+        }
+        let url = self.url.clone();
+        // The test's own runtime is blocked until this is over.
+        let looking = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(violations(&url))
+        });
+        let found = looking.join().unwrap();
+        assert!(
+            found.as_ref().is_ok_and(Vec::is_empty),
+            "at the end of the test: {found:#?}. If it breaks the data on purpose, call is_left_broken"
+        );
+    }
+}
+
+/// What contradicts the invariants.
+async fn violations(url: &str) -> Result<Vec<String>, sqlx::Error> {
+    let mut connection = PgConnection::connect(url).await?;
+    // A lock that the test still has must not hang it.
+    sqlx::raw_sql("SET lock_timeout = '2s'; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .execute(&mut connection)
+        .await?;
+    let kept = config(&[]).retention.events;
+    let mut found = Vec::new();
+    for invariant in INVARIANTS {
+        let violations = invariant.violations(&mut connection, kept).await?;
+        let told = violations.found.iter().take(SHOWN);
+        found.extend(told.map(|one| format!("{}: {one:?}", invariant.name)));
+    }
+    connection.close().await?;
+    Ok(found)
 }
 
 /// No session of the server holds a transaction open.
