@@ -153,8 +153,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "STATEMENT_TIMEOUT",
         Some("3s"),
-        "Longest time one SQL statement may take. The wait of the test card tok_slow is one of \
-         two seconds: at 2s or less, that card always gets 503.",
+        "Longest time one SQL statement may take. The wait of the test card tok_slow is one: of two \
+         seconds, and of two thirds of this at most.",
     ),
     variable(
         "DATABASE_DEADLINE",

@@ -46,7 +46,8 @@ pub(crate) enum Claim {
     Mine,
     /// The outcome of an earlier request, unexpired.
     Completed(Arc<Record>),
-    /// Another transaction holds the key and didn't finish in time.
+    /// Another transaction holds the key and didn't finish in time, or the whole table: see
+    /// [`is_table_locked`].
     HeldElsewhere,
     /// A committed row without an outcome, which only an add-on can judge.
     Unfinished(Box<Row>),
@@ -97,6 +98,27 @@ pub(crate) async fn claim(
 /// lock. Only a claim reads them as "held elsewhere": during the work they mean something else.
 fn is_lock_wait_over(error: &sqlx::Error) -> bool {
     sqlstate(error).is_some_and(|code| code == "55P03" || code == "57014")
+}
+
+/// The cause where [`is_table_locked`].
+pub(crate) const TABLE_IS_LOCKED: &str =
+    "another session locks the whole table idempotency_keys, as a migration does";
+
+/// Whether another session has, or waits for, a lock on the whole table that no claim passes. A claim whose
+/// wait is over then says nothing about its key.
+pub(crate) async fn is_table_locked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (
+            SELECT FROM pg_locks
+             WHERE locktype = 'relation' AND relation = 'idempotency_keys'::regclass
+               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+               AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+                            'AccessExclusiveLock')) AS "exists!"
+        "#,
+    )
+    .fetch_one(connection)
+    .await
 }
 
 /// Inserts the record. `false`: a committed row has the key. Waits while an uncommitted one has it.

@@ -337,17 +337,28 @@ pub(crate) struct Leadership {
 impl Leadership {
     /// The key is claimed: from here on duplicates know that the work runs.
     pub(crate) fn executing(&self) {
-        self.progress.send_replace(Progress::Executing);
+        self.advance(Progress::Executing);
     }
 
     /// The record is committed without an outcome: from here on another request is a reuse.
     pub(crate) fn recorded(&self) {
-        self.progress.send_replace(Progress::Recorded);
+        self.advance(Progress::Recorded);
     }
 
     /// A fresh attempt claims again.
     pub(crate) fn claiming(&self) {
-        self.progress.send_replace(Progress::Claiming);
+        self.advance(Progress::Claiming);
+    }
+
+    /// A batch may go on after its members were told that it is stuck: what is done stays done.
+    fn advance(&self, progress: Progress) {
+        self.progress.send_if_modified(|current| {
+            let goes_on = !matches!(current, Progress::Done(_));
+            if goes_on {
+                *current = progress;
+            }
+            goes_on
+        });
     }
 
     /// Tells the followers, after the definite outcome and never before.
@@ -576,6 +587,21 @@ mod tests {
             "one end is one place"
         );
         drop(third);
+    }
+
+    #[test]
+    fn a_leader_that_goes_on_after_its_end_does_not_touch_the_next_one() {
+        let in_flight = InFlight::new();
+        let stuck = lead(&in_flight, &request(1, "a"));
+        stuck.conclude(Conclusion::Reused);
+        let _next = lead(&in_flight, &request(1, "a"));
+        stuck.executing();
+        drop(stuck);
+        assert_eq!(in_flight.counts().keys, 1);
+        assert!(matches!(
+            in_flight.join(&request(1, "a")),
+            Place::Follower(_)
+        ));
     }
 
     #[test]

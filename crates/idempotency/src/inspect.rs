@@ -230,7 +230,12 @@ impl Idempotency {
         let mut tx = connection.open(claim::BEGIN_BRIEFLY).await?;
         let found = claim::claim(&mut tx, probe, self.retention).await?;
         tx.rollback().await?;
+        let is_held = matches!(found, Claim::HeldElsewhere);
+        let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
         connection.release();
+        if is_table_locked {
+            return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
+        }
         Ok(found)
     }
 }

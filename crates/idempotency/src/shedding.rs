@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,18 +21,19 @@ use crate::{
     Failure, FairPool, Idempotency, Outcome, Request,
     claim::{self, Found},
     fair_pool::LOOK_UPS,
-    in_flight::Conclusion,
+    in_flight::{Conclusion, EntryId},
 };
 
 /// How long a request that is to be refused waits for what a record of its key says. Reads take less than a
 /// hundredth of it.
 const LOOK_UP_WAIT: Duration = Duration::from_millis(250);
 
-/// Requests whose records are read with one statement: few, because a reply may have a hundred kilobytes.
-const BATCH_REQUESTS: usize = 32;
+/// Keys whose records are read with one statement: few, because a reply may have a hundred kilobytes.
+const BATCH_KEYS: usize = 32;
 
-/// Requests that wait for their statement. What comes beyond them is refused without a look.
-const WAITING_MAX: usize = 2_048;
+/// Keys that wait for their statement. What comes beyond them is refused without a look. Duplicates of a key
+/// share its look; the server's connections bound how many there are.
+const WAITING_KEYS_MAX: usize = 2_048;
 
 /// How long no request looks after a look without an answer: the database is slower than its clients' patience,
 /// and each look that is cut off costs a connection.
@@ -68,7 +69,9 @@ pub enum InProgressLimit {
 /// Hands requests to the task that looks for their records. Cheap to clone; the task ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct LookUps {
-    waiting: mpsc::Sender<LookUp>,
+    /// The keys that wait, each once.
+    keys: mpsc::Sender<EntryId>,
+    waiting: Waiting,
     none_until: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -78,18 +81,23 @@ struct LookUp {
     answer: oneshot::Sender<Option<Outcome>>,
 }
 
+/// The requests that wait for a look, by key.
+type Waiting = Arc<Mutex<HashMap<EntryId, Vec<LookUp>>>>;
+
 impl LookUps {
     /// Looks for records by connections of `pool`. Panics outside a Tokio runtime.
     pub(crate) fn by(pool: FairPool) -> Self {
-        let (waiting, asked) = mpsc::channel(WAITING_MAX);
-        let none_until = Arc::default();
+        let (keys, asked) = mpsc::channel(WAITING_KEYS_MAX);
+        let (waiting, none_until) = (Waiting::default(), Arc::default());
         let reader = Reader {
             pool,
             asked,
+            waiting: Arc::clone(&waiting),
             none_until: Arc::clone(&none_until),
         };
         tokio::spawn(reader.read_all());
         Self {
+            keys,
             waiting,
             none_until,
         }
@@ -102,8 +110,18 @@ impl LookUps {
             return None;
         }
         let (answer, answered) = oneshot::channel();
-        let request = request.clone();
-        self.waiting.try_send(LookUp { request, answer }).ok()?;
+        {
+            let id = request.entry_id();
+            let request = request.clone();
+            let mut waiting = lock(&self.waiting);
+            match waiting.get_mut(&id) {
+                Some(of_key) => of_key.push(LookUp { request, answer }),
+                None => {
+                    self.keys.try_send(id.clone()).ok()?;
+                    waiting.insert(id, vec![LookUp { request, answer }]);
+                }
+            }
+        }
         timeout(LOOK_UP_WAIT, answered).await.ok()?.ok()?
     }
 }
@@ -111,7 +129,8 @@ impl LookUps {
 /// The task that looks for records.
 struct Reader {
     pool: FairPool,
-    asked: mpsc::Receiver<LookUp>,
+    asked: mpsc::Receiver<EntryId>,
+    waiting: Waiting,
     none_until: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -121,18 +140,25 @@ type Records = HashMap<(Uuid, String), Found>;
 impl Reader {
     /// Reads until no request can ask any more. While it reads, the next requests gather.
     async fn read_all(mut self) {
-        let mut batch = Vec::new();
-        while self.asked.recv_many(&mut batch, BATCH_REQUESTS).await > 0 {
+        let mut keys = Vec::new();
+        while self.asked.recv_many(&mut keys, BATCH_KEYS).await > 0 {
+            // Before the statement: a request that comes while it runs may be about what is committed later.
+            let mut batch: Vec<Vec<LookUp>> = {
+                let mut waiting = lock(&self.waiting);
+                let taken = keys.drain(..).filter_map(|id| waiting.remove(&id));
+                taken.collect()
+            };
             // A request that waits no longer needs no answer.
-            batch.retain(|look_up: &LookUp| !look_up.answer.is_closed());
+            batch.retain_mut(|of_key| {
+                of_key.retain(|look_up| !look_up.answer.is_closed());
+                !of_key.is_empty()
+            });
             if batch.is_empty() {
                 continue;
             }
-            let by_key: HashMap<_, _> = batch
-                .iter()
-                .map(|LookUp { request, .. }| (request.entry_id(), request.clone()))
-                .collect();
-            let reading = read(self.pool.clone(), by_key.into_values().collect());
+            let wanted = batch.iter().filter_map(|of_key| of_key.first());
+            let wanted = wanted.map(|look_up| look_up.request.clone()).collect();
+            let reading = read(self.pool.clone(), wanted);
             // In a task of its own: a panic fails these look-ups, and not all that come after them.
             let found = match tokio::spawn(timeout(LOOK_UP_WAIT, reading)).await {
                 Ok(Ok(Ok(found))) => found,
@@ -140,7 +166,7 @@ impl Reader {
                 Ok(Err(_)) => self.pause("no answer in time"),
                 Err(panicked) => self.pause(&panicked.to_string()),
             };
-            for LookUp { request, answer } in batch.drain(..) {
+            for LookUp { request, answer } in batch.into_iter().flatten() {
                 let id = (request.account_id, request.key.as_str().to_owned());
                 let outcome = found.get(&id).and_then(|found| outcome_of(&request, found));
                 drop(answer.send(outcome));
@@ -152,7 +178,10 @@ impl Reader {
     fn pause(&mut self, cause: &str) -> Records {
         *lock(&self.none_until) = Some(Instant::now() + NO_LOOK_UPS_FOR);
         // Without an answer, a request is told that there is none.
+        let mut waiting = lock(&self.waiting);
         while self.asked.try_recv().is_ok() {}
+        waiting.clear();
+        drop(waiting);
         tracing::warn!(%cause, "refused requests are not looked up for a moment");
         Records::new()
     }
@@ -180,8 +209,9 @@ fn outcome_of(request: &Request, found: &Found) -> Option<Outcome> {
     }
 }
 
-fn lock(none_until: &Mutex<Option<Instant>>) -> std::sync::MutexGuard<'_, Option<Instant>> {
-    none_until.lock().unwrap_or_else(PoisonError::into_inner)
+/// Nothing in here panics halfway through a change.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Idempotency {

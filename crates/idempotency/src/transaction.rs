@@ -101,7 +101,6 @@ impl Idempotency {
             let locked_until = Instant::now() + ROW_LOCK_WAIT;
             loop {
                 leadership.claiming();
-                committing.store(false, Ordering::Relaxed);
                 let ended = self.attempt(connection, request, work, leadership, &committing);
                 let held_up = match ended.await {
                     Ok(Some(outcome)) => {
@@ -127,6 +126,8 @@ impl Idempotency {
                         | RunAgain::Never => return failed(failure),
                     },
                 };
+                // A COMMIT that is to run again was answered: it has rolled back.
+                committing.store(false, Ordering::Relaxed);
                 match &held_up {
                     Some(_) => tokio::time::sleep(jittered(ROW_LOCK_PAUSE)).await,
                     None => attempts_left -= 1,
@@ -182,7 +183,15 @@ impl Idempotency {
             Claim::Mine => None,
             Claim::Completed(record) => Some(compare(request, record)?),
             Claim::Unfinished(row) => Some(row.compare(request)?),
-            Claim::HeldElsewhere => Some(Conclusion::HeldElsewhere),
+            Claim::HeldElsewhere => {
+                tx.rollback().await?;
+                let is_table_locked = claim::is_table_locked(&mut connection).await?;
+                connection.release();
+                if is_table_locked {
+                    return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
+                }
+                return Ok(Some(TxOutcome::Concluded(Conclusion::HeldElsewhere)));
+            }
             Claim::Vanished => {
                 tx.rollback().await?;
                 connection.release();

@@ -11,6 +11,7 @@ mod followers;
 mod in_flight;
 mod key_inspection;
 mod keys;
+mod limits;
 mod outcomes;
 mod shedding;
 mod workflow_pages;

@@ -165,3 +165,11 @@ async fn a_slow_charge_is_409_meanwhile_or_waited_for_and_fills_its_lane() {
     assert_eq!(send("/charges", "key-2").await.unwrap().status, 201);
     assert_eq!(server.database.charges().await, 3);
 }
+
+#[tokio::test]
+async fn the_slow_card_keeps_within_the_time_limit_of_a_statement() {
+    // Longer limits of everything else, which a busy machine needs.
+    let server = TestServer::start_with(&[("STATEMENT_TIMEOUT", "1500ms")]).await;
+    let answer = charge_with(&server.client, &[("source", "tok_slow".into())]).await;
+    assert_eq!(answer.status, 201);
+}

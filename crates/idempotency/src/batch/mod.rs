@@ -28,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 use chrono::{DateTime, Utc};
 use tokio::{
     sync::{Semaphore, oneshot},
-    time::timeout,
+    time::{timeout, timeout_at},
 };
 use tracing::field::Empty;
 
@@ -206,14 +206,22 @@ impl<R: Rows> Batches<R> {
                 let full = "too many requests wait for a batch";
                 return Conclusion::Failed(Failure::unavailable(full));
             }
-            match trace::step(span, answered, how_batch_ended).await {
-                Ok(Ended::Concluded(conclusion)) => return conclusion,
-                Ok(Ended::Undecided) => {
+            match trace::step(span, timeout_at(until, answered), how_batch_ended).await {
+                Ok(Ok(Ended::Concluded(conclusion))) => return conclusion,
+                Ok(Ok(Ended::Undecided)) => {
                     self.observer.ran_alone(RanAlone::Undecided);
                     return execute.await;
                 }
                 // The batch failed. It is not known yet which of its members is to blame.
-                Err(_) => {}
+                Ok(Err(_)) => {}
+                // Each step of a batch has a limit, so this one is stuck, and may still commit.
+                Err(_) => {
+                    let stuck = "no answer from a batch in time, the outcome is unknown";
+                    return Conclusion::Failed(Failure {
+                        is_unknown: true,
+                        ..Failure::unavailable(stuck)
+                    });
+                }
             }
         }
         self.observer.ran_alone(because);
@@ -221,12 +229,12 @@ impl<R: Rows> Batches<R> {
     }
 }
 
-/// What the span of a request's wait for its batch says; `None`: the batch failed.
-fn how_batch_ended<E>(answered: &Result<Ended, E>) -> Option<&'static str> {
+/// What the span of a request's wait for its batch says; `None`: the batch failed, or is stuck.
+fn how_batch_ended<E, L>(answered: &Result<Result<Ended, E>, L>) -> Option<&'static str> {
     match answered {
-        Ok(Ended::Concluded(Conclusion::Failed(_))) | Err(_) => None,
-        Ok(Ended::Concluded(_)) => Some("concluded"),
-        Ok(Ended::Undecided) => Some("undecided"),
+        Ok(Ok(Ended::Concluded(Conclusion::Failed(_))) | Err(_)) | Err(_) => None,
+        Ok(Ok(Ended::Concluded(_))) => Some("concluded"),
+        Ok(Ok(Ended::Undecided)) => Some("undecided"),
     }
 }
 

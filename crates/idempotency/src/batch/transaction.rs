@@ -51,16 +51,31 @@ pub(super) struct Batch {
     pub(super) turn: Option<OwnedSemaphorePermit>,
 }
 
+/// A connection of batches. The pool no longer looks after it.
+struct Detached {
+    connection: PgConnection,
+    opened: Instant,
+}
+
 /// A connection on which no transaction is open.
 pub(super) struct Clean {
-    connection: PgConnection,
+    detached: Detached,
     since: Instant,
 }
 
-impl From<PgConnection> for Clean {
-    fn from(connection: PgConnection) -> Self {
+impl From<Detached> for Clean {
+    fn from(detached: Detached) -> Self {
         let since = Instant::now();
-        Self { connection, since }
+        Self { detached, since }
+    }
+}
+
+impl Clean {
+    /// Whether it may serve one more batch. `max_lifetime` is the pool's limit on the age of connections, which
+    /// holds for those of batches too: what follows a failover, or a rotated password, is for new ones.
+    fn is_fresh(&self, max_lifetime: Option<Duration>) -> bool {
+        let is_old = max_lifetime.is_some_and(|limit| self.detached.opened.elapsed() >= limit);
+        self.since.elapsed() < IDLE_MAX && !is_old
     }
 }
 
@@ -88,7 +103,7 @@ impl Batch {
         let prepared_by = began + self.prepare_limit;
         let beginning = self.begin().instrument(trace_span!("begin"));
         let begun = timeout_at(prepared_by, beginning).await;
-        let (mut connection, now) = match begun {
+        let (mut detached, now) = match begun {
             Ok(Ok(begun)) => begun,
             // Dropped, the members run alone, and find out themselves what is wrong.
             Ok(Err(error)) => {
@@ -97,16 +112,16 @@ impl Batch {
             }
             Err(_) => return None,
         };
-        let preparing = self.prepare(&mut connection, now, members);
+        let preparing = self.prepare(&mut detached.connection, now, members);
         let won = match timeout_at(prepared_by, preparing).await {
             Ok(Ok(won)) if won.is_empty() => {
                 *committed = true;
-                return rolled_back(connection).await;
+                return rolled_back(detached).await;
             }
             Ok(Ok(won)) => won,
             Ok(Err(error)) if is_of_its_members(&error) => {
                 tracing::debug!(%error, "a batch failed; its requests run alone");
-                return rolled_back(connection).await;
+                return rolled_back(detached).await;
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a batch failed; its requests run alone");
@@ -115,7 +130,7 @@ impl Batch {
             Err(_) => return None,
         };
         self.turn = None;
-        let committing = claims::commit(&mut connection).instrument(trace_span!("commit"));
+        let committing = claims::commit(&mut detached.connection).instrument(trace_span!("commit"));
         let unknown = match timeout_at(committed_by, committing).await {
             Ok(Ok(())) => {
                 *committed = true;
@@ -126,9 +141,9 @@ impl Batch {
                         taken_over: false,
                     });
                 }
-                return Some(connection.into());
+                return Some(detached.into());
             }
-            Ok(Err(error)) if is_rolled_back(&error) => return rolled_back(connection).await,
+            Ok(Err(error)) if is_rolled_back(&error) => return rolled_back(detached).await,
             Ok(Err(error)) => Failure::of_commit(error),
             Err(_) => Failure::deadline(true),
         };
@@ -140,18 +155,23 @@ impl Batch {
 
     /// Begins a transaction: on the connection of the last batch, or on a new one where that is old or
     /// dead. The pool makes it, so that it is set up like those of requests that run alone.
-    async fn begin(&mut self) -> Result<(PgConnection, DateTime<Utc>), sqlx::Error> {
+    async fn begin(&mut self) -> Result<(Detached, DateTime<Utc>), sqlx::Error> {
+        let pool = self.idempotency.pool.pool();
         if let Some(mut last) = self.connection.take()
-            && last.since.elapsed() < IDLE_MAX
-            && let Ok(now) = claims::begin(&mut last.connection).await
+            && last.is_fresh(pool.options().get_max_lifetime())
+            && let Ok(now) = claims::begin(&mut last.detached.connection).await
         {
-            return Ok((last.connection, now));
+            return Ok((last.detached, now));
         }
-        let mut connection = self.idempotency.pool.pool().acquire().await?.detach();
+        let mut detached = Detached {
+            connection: pool.acquire().await?.detach(),
+            opened: Instant::now(),
+        };
+        let connection = &mut detached.connection;
         // Shorter than what the batch has: what it leaves behind when it is given up holds keys.
-        claims::set_up(&mut connection, self.prepare_limit / 10 * 9).await?;
-        let now = claims::begin(&mut connection).await?;
-        Ok((connection, now))
+        claims::set_up(connection, self.prepare_limit / 10 * 9).await?;
+        let now = claims::begin(connection).await?;
+        Ok((detached, now))
     }
 
     /// Everything but COMMIT. Returns the members whose keys were free, with their records; the others
@@ -232,9 +252,9 @@ fn batch_span<R>(members: &[Member<R>]) -> Span {
 }
 
 /// Ends a transaction that wrote nothing to keep. The connection is good if that is acknowledged.
-async fn rolled_back(mut connection: PgConnection) -> Option<Clean> {
-    let ended = timeout(ROLLBACK_LIMIT, claims::rollback(&mut connection)).await;
-    matches!(ended, Ok(Ok(()))).then(|| connection.into())
+async fn rolled_back(mut detached: Detached) -> Option<Clean> {
+    let ended = timeout(ROLLBACK_LIMIT, claims::rollback(&mut detached.connection)).await;
+    matches!(ended, Ok(Ok(()))).then(|| detached.into())
 }
 
 /// Whether an error says something about a request, and nothing about the session: a key that is held, a

@@ -1,0 +1,245 @@
+//! What bounds a wait, and what is said of the request when it is over.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+
+use charge_once::idempotency::{
+    BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, IdempotencyKey,
+    InProgressLimits, Outcome, Rejection, Reply, Request, Rows,
+};
+use chrono::{DateTime, Utc};
+use futures_util::{FutureExt, future::join_all};
+use sqlx::{PgConnection, postgres::PgPoolOptions};
+use tokio::time::timeout;
+
+use crate::support::{
+    effects::{
+        EFFECTS, End, LONG, Work, database_for_effects, replica, replica_with_deadline, reply,
+        request, stored,
+    },
+    harness::{ALONE, FORGETFUL, PATIENCE, TestServer, eventually},
+};
+
+fn failure(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => failure,
+        other @ (Outcome::Stored { .. }
+        | Outcome::Reused
+        | Outcome::InUse
+        | Outcome::Unfinished) => {
+            panic!("not failed: {other:?}")
+        }
+    }
+}
+
+/// Work in a batch, which decides when the test lets it.
+struct Batched(Mutex<mpsc::Receiver<()>>);
+
+impl Batched {
+    /// And what lets it decide.
+    fn new() -> (mpsc::Sender<()>, Self) {
+        let (decides, may_decide) = mpsc::channel();
+        (decides, Self(Mutex::new(may_decide)))
+    }
+
+    /// Which nothing holds up.
+    fn free() -> Self {
+        Self::new().1
+    }
+}
+
+impl Command for Batched {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        Effect::write(tx, vec![Effect]).await?;
+        Ok(reply(201, "alone"))
+    }
+}
+
+impl Decide for Batched {
+    type Rows = Effect;
+
+    fn decide(&self, _: DateTime<Utc>) -> Result<Decision<Effect>, Rejection> {
+        let may_decide = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Blocks its thread: no time limit of the batch can fire.
+        let _ = may_decide.recv();
+        Ok(Decision {
+            reply: reply(201, "in a batch"),
+            rows: Some(Effect),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+struct Effect;
+
+impl Rows for Effect {
+    async fn write(tx: &mut PgConnection, rows: Vec<Self>) -> Result<(), sqlx::Error> {
+        for Self in rows {
+            sqlx::query("INSERT INTO effects DEFAULT VALUES")
+                .execute(&mut *tx)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_request_whose_batch_is_stuck_has_an_unknown_outcome_in_time() {
+    let database = database_for_effects().await;
+    let pool = PgPoolOptions::new().acquire_timeout(Duration::from_secs(1));
+    let pool = pool.connect(&database.url).await.unwrap();
+    let replica = replica_with_deadline(&pool, Duration::from_secs(1));
+    let batches = Batches::new(&replica, BatchSettings::default());
+    let (decides, stuck) = Batched::new();
+    let waiting = batches.run(request("A", Duration::ZERO), stuck);
+    let mut waiting = Box::pin(timeout(PATIENCE, waiting));
+    let answered = loop {
+        tokio::select! {
+            answered = &mut waiting => break answered,
+            // The thread that is blocked may have been the one that looks after timers: a new task wakes another.
+            _ = tokio::spawn(async {}) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let failure = failure(answered.expect("it is answered"));
+    assert!(failure.is_unknown, "{failure:?}");
+    // The retry leads, and is not disturbed when the batch goes on.
+    let (goes_on, retry) = Batched::new();
+    let retry = tokio::spawn({
+        let batches = batches.clone();
+        async move { batches.run(request("A", LONG), retry).await }
+    });
+    drop(decides);
+    drop(goes_on);
+    stored(retry.await.unwrap());
+    let counts = (database.count(EFFECTS).await, database.records().await);
+    assert_eq!(counts, (1, 1));
+    eventually("no request is in flight", || async {
+        replica.in_flight_counts().keys == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_batch_takes_no_connection_that_is_older_than_those_of_the_pool_may_be() {
+    for (max_lifetime, sessions) in [(LONG, 1), (Duration::ZERO, 3)] {
+        let database = database_for_effects().await;
+        let session = "ALTER TABLE effects ADD COLUMN session integer DEFAULT pg_backend_pid()";
+        sqlx::raw_sql(session)
+            .execute(&database.pool)
+            .await
+            .unwrap();
+        let pool = PgPoolOptions::new().max_lifetime(max_lifetime);
+        let replica = replica(&pool.connect(&database.url).await.unwrap());
+        let settings = BatchSettings {
+            connections: 1,
+            ..BatchSettings::default()
+        };
+        let batches = Batches::new(&replica, settings);
+        for key in ["key-1", "key-2", "key-3"] {
+            let request = with_key(key);
+            let (record, _) = stored(batches.run(request, Batched::free()).await);
+            assert_eq!(record.reply.body, b"in a batch");
+        }
+        let counted = "SELECT count(DISTINCT session) FROM effects";
+        assert_eq!(database.count(counted).await, sessions);
+    }
+}
+
+fn with_key(key: &str) -> Request {
+    Request {
+        key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
+        ..request("A", Duration::ZERO)
+    }
+}
+
+/// COMMIT was answered, and the transaction is to run again, when its time is over.
+#[tokio::test]
+async fn what_was_certainly_rolled_back_is_not_unknown_when_its_time_is_over() {
+    let database = database_for_effects().await;
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE EXCEPTION 'refused at COMMIT' USING ERRCODE = 'serialization_failure'; END $$;
+         CREATE CONSTRAINT TRIGGER late_check AFTER INSERT ON effects
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect(&database.url).await.unwrap();
+    let replica: Idempotency = replica_with_deadline(&pool, Duration::from_secs(2));
+    let work = Work::that_lasts_and_then(End::Store);
+    let mut first = Box::pin(replica.run(with_key("key-1"), work.clone()));
+    assert!((&mut first).now_or_never().is_none());
+    eventually("the work starts", || async { work.executions() == 1 }).await;
+    // It waits for the only connection, and keeps it for longer than the first one has.
+    let next = Work::that_lasts_and_then(End::Store);
+    let mut second = Box::pin(replica.run(with_key("key-2"), next.clone()));
+    assert!((&mut second).now_or_never().is_none());
+    eventually("the second request is in flight", || async {
+        replica.in_flight_counts().keys == 2
+    })
+    .await;
+    work.finish();
+    let failure = failure(first.await);
+    assert_eq!(
+        next.executions(),
+        1,
+        "the second request has the connection"
+    );
+    assert!(!failure.is_unknown, "{failure:?}");
+    next.finish();
+    second.await;
+}
+
+/// A lock of the whole table says nothing about a key.
+#[tokio::test]
+async fn while_a_migration_locks_the_table_a_new_key_is_not_in_use() {
+    for shortcut in [&[ALONE, FORGETFUL][..], &[]] {
+        let server = TestServer::start_with(shortcut).await;
+        let client = &server.client;
+        let mut migration = server.database.pool.begin().await.unwrap();
+        sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE MODE")
+            .execute(&mut *migration)
+            .await
+            .unwrap();
+        let refused = client.charge("key-1").await;
+        assert_eq!(refused.code(), "service_unavailable");
+        assert_eq!(refused.header("stripe-should-retry"), Some("true"));
+        let looked_up = client.get("/idempotency-keys/key-1").await;
+        assert_eq!(looked_up.code(), "service_unavailable");
+        migration.rollback().await.unwrap();
+        assert_eq!(client.charge_until_definite("key-1").await.status, 201);
+        assert_eq!(server.database.charges().await, 1);
+    }
+}
+
+/// More of them than look-ups may wait.
+#[tokio::test]
+async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up() {
+    let database = database_for_effects().await;
+    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
+    let replica = replica(&pool);
+    let work = Work::that_ends(End::Store);
+    let (first, _) = stored(
+        replica
+            .run(request("A", Duration::ZERO), work.clone())
+            .await,
+    );
+    let limited = Arc::new(replica.limited_to(InProgressLimits {
+        per_account: 0,
+        in_all: 0,
+    }));
+    let duplicates = (0..4_000).map(|_| limited.run(request("A", Duration::ZERO), work.clone()));
+    for outcome in join_all(duplicates).await {
+        assert_eq!(stored(outcome), (Arc::clone(&first), true));
+    }
+    let other = limited.run(request("B", Duration::ZERO), work.clone());
+    assert!(matches!(other.await, Outcome::Reused));
+    assert_eq!(work.executions(), 1);
+}
