@@ -4,10 +4,11 @@
 //! after [`Requests::begin_next`] only.
 //!
 //! This decides when bytes pass, and never what they mean: Actix parses them again, refuses what is
-//! malformed, and closes the connection. So anything strange passes as it is, but for malformed chunks:
-//! Actix drops the reply that says what is wrong with them.
+//! malformed, and closes the connection. So anything strange passes as it is, with two exceptions. Actix
+//! drops the reply that says what is wrong with malformed chunks. And it ends a connection on which a client
+//! asks for another protocol, so the request passes without asking for one.
 
-use std::mem::MaybeUninit;
+use std::{mem::MaybeUninit, ops::Range};
 
 use super::chunked::Chunked;
 
@@ -51,8 +52,9 @@ enum Body {
 
 impl Requests {
     /// How many of the `received` bytes may pass now, at most `room`. They count as passed. `received`
-    /// starts with the first byte that has not passed.
-    pub(super) fn take(&mut self, received: &[u8], room: usize) -> Result<usize, HeadTooLarge> {
+    /// starts with the first byte that has not passed. A head that is whole is changed where it asks for
+    /// another protocol.
+    pub(super) fn take(&mut self, received: &mut [u8], room: usize) -> Result<usize, HeadTooLarge> {
         if matches!(self.stage, Stage::Head) {
             self.stage = find_head(received)?;
         }
@@ -105,14 +107,20 @@ pub(super) fn empty_lines(received: &[u8]) -> usize {
     received.len() - rest.len()
 }
 
-fn find_head(received: &[u8]) -> Result<Stage, HeadTooLarge> {
-    let (empty, received) = received.split_at(empty_lines(received));
+fn find_head(received: &mut [u8]) -> Result<Stage, HeadTooLarge> {
+    let empty = empty_lines(received);
+    let (_, received) = received.split_at_mut(empty);
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(received, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length <= HEAD_MAX => {
-            let head_left = empty.len() + length;
+            let head_left = empty + length;
             let body = body_after(&request);
+            for place in upgrades(&request, received) {
+                if let Some(asked) = received.get_mut(place) {
+                    asked.fill(b' ');
+                }
+            }
             Ok(body.map_or(Stage::Endless, |body| Stage::Request { head_left, body }))
         }
         Ok(httparse::Status::Partial) if received.len() < HEAD_MAX => Ok(Stage::Head),
@@ -121,12 +129,33 @@ fn find_head(received: &[u8]) -> Result<Stage, HeadTooLarge> {
     }
 }
 
-/// What follows the head (RFC 9112, section 6.3). `None` for what Actix refuses, and for a change of
-/// protocol, after which it closes the connection. It sees such a change only where it sees no body.
+/// Where the head asks for another protocol: what `Upgrade` names, and `upgrade` among the options of
+/// `Connection`. No other protocol is served, so the request is to be answered as if it did not ask
+/// (RFC 9110, section 7.8). Empty options mean nothing (section 5.6.1).
+fn upgrades(head: &httparse::Request<'_, '_>, received: &[u8]) -> Vec<Range<usize>> {
+    let place = |part: &[u8]| {
+        let start = part.as_ptr().addr() - received.as_ptr().addr();
+        start..start + part.len()
+    };
+    let mut places = Vec::new();
+    for header in head.headers.iter() {
+        if header.name.eq_ignore_ascii_case("upgrade") {
+            places.push(place(header.value));
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            let options = header.value.split(|byte| *byte == b',');
+            let asking =
+                options.filter(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+            places.extend(asking.map(place));
+        }
+    }
+    places
+}
+
+/// What follows the head (RFC 9112, section 6.3). `None` for what Actix refuses, and for CONNECT, after
+/// which it closes the connection.
 fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
     let mut length = None;
     let mut chunked = false;
-    let mut upgrades = false;
     for header in head.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             let value = str::from_utf8(header.value).ok()?.trim();
@@ -141,16 +170,11 @@ fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
                 return None;
             }
             chunked = true;
-        } else if header.name.eq_ignore_ascii_case("upgrade")
-            && header.value.trim_ascii().eq_ignore_ascii_case(b"websocket")
-        {
-            upgrades = true;
         }
     }
     match (length, chunked) {
         (Some(_), true) => None,
         (None, true) => Some(Body::Chunked(Chunked::default())),
-        (_, false) if upgrades => None,
         (None | Some(0), false) if head.method == Some("CONNECT") => None,
         (length, false) => Some(Body::Sized(length.unwrap_or(0))),
     }

@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let empty = empty_lines(&self.held);
             self.held.drain(..empty);
         }
-        let count = self.requests.take(&self.held, buf.remaining())?;
+        let count = self.requests.take(&mut self.held, buf.remaining())?;
         if was_in_head && !self.requests.is_in_head() {
             self.head_has_begun = false;
             self.receive.clear();

@@ -5,7 +5,14 @@ mod transfers;
 
 use std::{env, net::TcpListener, time::Duration};
 
-use actix_web::{App, HttpServer, web};
+use actix_web::{
+    App, Error, HttpServer,
+    body::MessageBody,
+    dev::{ServiceRequest, ServiceResponse},
+    http::ConnectionType,
+    middleware::{Next, from_fn},
+    web,
+};
 use charge_once_idempotency::{
     Idempotency, SessionLimits, Settings, SweepPace, migrate, pin_session, sweep,
 };
@@ -42,6 +49,7 @@ async fn main() -> Result<(), BoxDynError> {
     let app = move || {
         App::new()
             .app_data(shared.clone())
+            .wrap(from_fn(tell_of_the_end))
             .service(transfers::create)
     };
     let address = env::var("BIND_ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
@@ -52,6 +60,21 @@ async fn main() -> Result<(), BoxDynError> {
     // A request whose client has gone is still executing: let it end.
     idempotency.drained().await;
     Ok(())
+}
+
+/// Actix ends the connection of a client that asks for another protocol (`Connection: Upgrade`) and does not say
+/// so. The client's next request on it would get no answer, and the client would not know its outcome.
+async fn tell_of_the_end<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let ends = request.head().connection_type() == ConnectionType::Upgrade;
+    let mut response = next.call(request).await?;
+    if ends {
+        let head = response.response_mut().head_mut();
+        head.set_connection_type(ConnectionType::Close);
+    }
+    Ok(response)
 }
 
 /// Deletes expired keys, on a connection of its own: a long sweep takes none from requests. An

@@ -41,6 +41,11 @@ async fn fifty_racers_have_one_effect() {
 }
 
 #[tokio::test]
+async fn a_request_for_another_protocol_is_answered_and_told_that_the_connection_ends() {
+    endpoint::answers_upgrades(TRANSFERS, true).await;
+}
+
+#[tokio::test]
 async fn expired_keys_are_swept() {
     endpoint::sweeps_expired_keys(TRANSFERS).await;
 }

@@ -41,6 +41,11 @@ async fn fifty_racers_have_one_effect() {
 }
 
 #[tokio::test]
+async fn a_request_for_another_protocol_is_answered() {
+    endpoint::answers_upgrades(BOOKINGS, false).await;
+}
+
+#[tokio::test]
 async fn expired_keys_are_swept() {
     endpoint::sweeps_expired_keys(BOOKINGS).await;
 }

@@ -231,6 +231,20 @@ pub async fn has_one_effect_for_fifty_racers(endpoint: Endpoint) {
     assert_eq!((service.effects().await, service.keys().await), (1, 1));
 }
 
+/// A request that asks for another protocol is answered. `says_close` tells whether the reply says that the
+/// connection ends.
+pub async fn answers_upgrades(endpoint: Endpoint, says_close: bool) {
+    let service = endpoint.start().await;
+    let Endpoint { path, body, .. } = endpoint;
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: key-1\r\n{{upgrade}}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    crate::answers_upgrades(service.program.address, &request, 201, says_close).await;
+    assert_eq!(service.effects().await, 1);
+}
+
 /// An expired key is deleted when the program starts.
 pub async fn sweeps_expired_keys(endpoint: Endpoint) {
     let service = endpoint.start().await;

@@ -23,7 +23,12 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::OnceCell,
+    time::{Instant, timeout},
+};
 
 /// A wait for a condition that takes longer fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -102,6 +107,48 @@ impl Drop for Program {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Sends `request`, which has a line `{upgrade}` among its headers, twice on one connection for each way to ask
+/// for another protocol. Each is answered with `status` as if it did not ask (RFC 9110, section 7.8).
+/// `says_close` tells whether the first reply says that the connection ends, and then it does.
+pub async fn answers_upgrades(address: SocketAddr, request: &str, status: u16, says_close: bool) {
+    for upgrade in [
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+        "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n",
+        "Connection: keep-alive\r\nConnection: upgrade\r\n",
+    ] {
+        let mut socket = tokio::io::BufReader::new(TcpStream::connect(address).await.unwrap());
+        let request = request.replace("{upgrade}\r\n", upgrade);
+        for _ in 0..if says_close { 1 } else { 2 } {
+            socket.write_all(request.as_bytes()).await.unwrap();
+            let reading = timeout(PATIENCE, reply_head(&mut socket));
+            let head = reading.await.expect("a reply");
+            let expected = format!("http/1.1 {status} ");
+            assert!(head.starts_with(&expected), "{request}{head}");
+            assert!(!head.contains("upgrade"), "{request}{head}");
+            assert_eq!(head.contains("connection: close"), says_close, "{head}");
+        }
+        if says_close {
+            let ended = timeout(PATIENCE, socket.read(&mut [0])).await;
+            assert_eq!(ended.expect("the end").unwrap(), 0);
+        }
+    }
+}
+
+/// The head of a reply in lower case. Its body is read, too.
+async fn reply_head(socket: &mut tokio::io::BufReader<TcpStream>) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(socket.read_line(&mut head).await.unwrap(), 0, "{head}");
+    }
+    let head = head.to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    socket.read_exact(&mut body).await.unwrap();
+    head
 }
 
 /// Polls until `condition` holds.

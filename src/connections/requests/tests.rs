@@ -17,7 +17,7 @@ fn requests_of(pieces: &[&[u8]], room: usize) -> Result<Vec<Vec<u8>>, HeadTooLar
     for piece in pieces {
         held.extend_from_slice(piece);
         loop {
-            let count = requests.take(&held, room)?;
+            let count = requests.take(&mut held, room)?;
             assert!(count <= room);
             seen.last_mut().unwrap().extend(held.drain(..count));
             if requests.is_whole() {
@@ -109,21 +109,22 @@ proptest! {
 #[test]
 fn a_head_passes_when_it_is_whole_and_a_body_as_it_comes() {
     let mut requests = Requests::default();
+    let take =
+        |requests: &mut Requests, bytes: &[u8]| requests.take(&mut bytes.to_vec(), usize::MAX);
     let (head, body) = SIZED.split_at(SIZED.len() - 5);
     for length in 0..head.len() {
-        assert_eq!(requests.take(&head[..length], usize::MAX), Ok(0));
+        assert_eq!(take(&mut requests, &head[..length]), Ok(0));
         assert!(requests.is_in_head());
     }
-    assert_eq!(requests.take(head, usize::MAX), Ok(head.len()));
+    assert_eq!(take(&mut requests, head), Ok(head.len()));
     assert!(!requests.is_in_head() && !requests.is_whole());
-    assert_eq!(requests.take(&body[..2], usize::MAX), Ok(2));
+    assert_eq!(take(&mut requests, &body[..2]), Ok(2));
     // The next request waits.
-    let rest = [&body[2..], PLAIN].concat();
-    assert_eq!(requests.take(&rest, usize::MAX), Ok(3));
+    assert_eq!(take(&mut requests, &[&body[2..], PLAIN].concat()), Ok(3));
     assert!(requests.is_whole());
-    assert_eq!(requests.take(PLAIN, usize::MAX), Ok(0));
+    assert_eq!(take(&mut requests, PLAIN), Ok(0));
     requests.begin_next();
-    assert_eq!(requests.take(PLAIN, usize::MAX), Ok(PLAIN.len()));
+    assert_eq!(take(&mut requests, PLAIN), Ok(PLAIN.len()));
 }
 
 /// Actix refuses these, or closes the connection after its reply.
@@ -143,7 +144,6 @@ fn what_is_strange_passes_as_it_is() {
         "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
         "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "GET / HTTP/1.1\r\nUpgrade: WebSocket\r\n\r\n",
         "CONNECT x:1 HTTP/1.1\r\n\r\n",
     ] {
         let stream = [head.as_bytes(), PLAIN, PLAIN].concat();
@@ -152,6 +152,49 @@ fn what_is_strange_passes_as_it_is() {
             Ok(vec![stream.clone()]),
             "{head}"
         );
+    }
+}
+
+/// The length stays, and so do other headers and options.
+#[test]
+fn no_head_asks_for_another_protocol() {
+    for (sent, passed) in [
+        ("Upgrade: h2c", "Upgrade:    "),
+        ("uPGRADE:websocket", "uPGRADE:         "),
+        ("Upgrade: a, b\r\nUpgrade: c", "Upgrade:     \r\nUpgrade:  "),
+        ("Upgrade:", "Upgrade:"),
+        ("Connection: Upgrade", "Connection:        "),
+        ("CONNECTION:\tupgrade \t", "CONNECTION:\t        \t"),
+        (
+            "Connection: keep-alive, Upgrade, HTTP2-Settings",
+            "Connection: keep-alive,        , HTTP2-Settings",
+        ),
+        (
+            "Connection: close\r\nConnection: ,upgrade,Upgrade",
+            "Connection: close\r\nConnection: ,       ,       ",
+        ),
+        ("Connection: upgrades", "Connection: upgrades"),
+        ("X-Upgrade: h2c", "X-Upgrade: h2c"),
+        (
+            "Upgrade-Insecure-Requests: 1",
+            "Upgrade-Insecure-Requests: 1",
+        ),
+    ] {
+        for version in ["1.0", "1.1"] {
+            let request = |headers: &str| {
+                let body = "Upgrade: h2c\r\n";
+                let length = body.len();
+                format!(
+                    "PUT /Upgrade: HTTP/{version}\r\n{headers}\r\nContent-Length: {length}\r\n\r\n{body}"
+                )
+            };
+            let (sent, passed) = (request(sent), request(passed));
+            let bytes: Vec<&[u8]> = sent.as_bytes().chunks(1).collect();
+            for pieces in [vec![sent.as_bytes()], bytes] {
+                let requests = requests_of(&pieces, usize::MAX).unwrap();
+                assert_eq!(requests, [passed.as_bytes()], "{sent}");
+            }
+        }
     }
 }
 

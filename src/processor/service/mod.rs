@@ -11,16 +11,14 @@ mod ledger;
 mod listing;
 mod pages;
 
-use std::{
-    any::Any, net::Shutdown, net::TcpListener, os::fd::AsFd, sync::Arc, sync::LazyLock,
-    time::Duration,
-};
+use std::{net::TcpListener, sync::Arc, sync::LazyLock, thread, time::Duration};
 
 use actix_web::{
-    App, HttpRequest, HttpResponse, HttpServer,
-    dev::Extensions,
+    App, Error, HttpRequest, HttpResponse,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
     http::StatusCode,
-    rt::net::TcpStream,
+    middleware::{Next, from_fn},
     web::{self, Bytes, Data, PayloadConfig},
 };
 use chrono::{DateTime, Utc};
@@ -40,7 +38,11 @@ use super::{
     wire::{Message, NOT_AFTER, Status},
 };
 use crate::{
-    config::Config,
+    config::{Config, ConnectionTimeouts, WORKERS_MAX},
+    connections::{
+        self, NoReply,
+        capacity::{Files, connections_per_worker},
+    },
     database::{APPLICATION_MIGRATIONS_TABLE, Database, MigrationSet, Schema},
     domain::{
         money::AMOUNT_MAX,
@@ -115,11 +117,12 @@ pub async fn serve(
     };
     let faults = processor.faults.clone();
     let data = Data::new(processor);
-    let mut server = HttpServer::new(move || {
+    let app = move || {
         App::new()
             .app_data(data.clone())
             .app_data(PayloadConfig::new(BODY_LIMIT))
             .wrap(TracingLogger::<RequestSpan>::new())
+            .wrap(from_fn(boxed))
             .route("/operations/{key}", web::put().to(put))
             .route("/operations/{key}", web::get().to(look_up))
             .route("/ledger", web::get().to(pages::list_ledger))
@@ -127,15 +130,8 @@ pub async fn serve(
             .route("/faults", web::post().to(pages::set_fault))
             .route("/faults", web::delete().to(pages::reset_faults))
             .route("/readyz", web::get().to(pages::readyz))
-    })
-    .keep_alive(KEEP_ALIVE)
-    .on_connect(keep_wire)
-    .shutdown_timeout(config.drain_timeout.as_secs().max(1))
-    .disable_signals();
-    if let Some(workers) = config.workers {
-        server = server.workers(workers);
-    }
-    let server = server.listen(listener)?.run();
+    };
+    let server = connections::server(listener, app, connection_settings(config))?;
     let handle = server.handle();
     let mut server = tokio::spawn(server);
 
@@ -149,16 +145,30 @@ pub async fn serve(
     Ok(server.await.map_err(std::io::Error::other)??)
 }
 
-/// The connection itself, beside the HTTP that goes over it, to end it without a reply.
-struct Wire(std::net::TcpStream);
+/// Connections take replies of one type.
+async fn boxed<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    Ok(next.call(request).await?.map_into_boxed_body())
+}
 
-/// Keeps a second handle of each connection. A connection for which there is none (no file
-/// descriptors left) can't be dropped on request, and works otherwise.
-fn keep_wire(connection: &dyn Any, extensions: &mut Extensions) {
-    if let Some(stream) = connection.downcast_ref::<TcpStream>()
-        && let Ok(handle) = stream.as_fd().try_clone_to_owned()
-    {
-        extensions.insert(Wire(handle.into()));
+fn connection_settings(config: &Config) -> connections::Settings {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    let workers = config.workers.unwrap_or_else(cores).min(WORKERS_MAX);
+    connections::Settings {
+        timeouts: ConnectionTimeouts {
+            keep_alive: KEEP_ALIVE,
+            ..config.connections
+        },
+        workers,
+        connections_per_worker: connections_per_worker(&Files {
+            workers,
+            database_connections: config.pool_connections,
+            webhook_sends: 0,
+            calls_processor: false,
+        }),
+        drain_timeout: config.drain_timeout,
     }
 }
 
@@ -171,10 +181,7 @@ async fn put(
 ) -> HttpResponse {
     let key = key.into_inner();
     let (Some(instruction), Some(not_after)) = (decode(&body), not_after(&request)) else {
-        return send(
-            &request,
-            Outgoing::Message(Message::new(key, Status::Invalid)),
-        );
+        return send(Outgoing::Message(Message::new(key, Status::Invalid)));
     };
     let this = processor.get_ref().clone();
     // In a task of its own: a disconnect must not cancel the execution. Networks behave like this,
@@ -185,17 +192,12 @@ async fn put(
     let outgoing = task
         .await
         .unwrap_or_else(|_| Outgoing::Message(Message::new(key, Status::Unknown)));
-    send(&request, outgoing)
+    send(outgoing)
 }
 
 /// `GET /operations/{key}`: looks an operation up, and executes nothing.
-async fn look_up(
-    processor: Data<Processor>,
-    request: HttpRequest,
-    key: web::Path<Uuid>,
-) -> HttpResponse {
-    let outgoing = processor.answer_look_up(key.into_inner()).await;
-    send(&request, outgoing)
+async fn look_up(processor: Data<Processor>, key: web::Path<Uuid>) -> HttpResponse {
+    send(processor.answer_look_up(key.into_inner()).await)
 }
 
 impl Processor {
@@ -363,7 +365,7 @@ fn not_after(request: &HttpRequest) -> Option<DateTime<Utc>> {
     Some(time.to_utc())
 }
 
-fn send(request: &HttpRequest, outgoing: Outgoing) -> HttpResponse {
+fn send(outgoing: Outgoing) -> HttpResponse {
     match outgoing {
         Outgoing::Message(message) => {
             let status = StatusCode::from_u16(message.status.http())
@@ -371,12 +373,9 @@ fn send(request: &HttpRequest, outgoing: Outgoing) -> HttpResponse {
             HttpResponse::build(status).json(message)
         }
         Outgoing::Drop => {
-            if let Some(Wire(stream)) = request.conn_data::<Wire>() {
-                // Fails if the client has closed it already, which has the same effect.
-                let _ = stream.shutdown(Shutdown::Both);
-            }
-            // This reply is never sent.
-            HttpResponse::InternalServerError().finish()
+            let mut unsent = HttpResponse::InternalServerError().finish();
+            unsent.extensions_mut().insert(NoReply);
+            unsent
         }
     }
 }

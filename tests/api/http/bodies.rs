@@ -266,7 +266,7 @@ async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
 
         let (first, second) = body.split_at(40_000);
         let request = format!(
-            "POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\nConnection: close\r\n\
+            "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\nConnection: close\r\n\
              Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n\
              {:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
             first.len(),
@@ -285,7 +285,7 @@ async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
 /// The request for a charge in chunks, up to its body.
 fn chunked_charge(method: &str, path: &str) -> String {
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\
          Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
 }

@@ -12,3 +12,4 @@ mod protective_headers;
 mod rate_limit;
 mod requests;
 mod routes;
+mod upgrades;

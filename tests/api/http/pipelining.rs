@@ -139,7 +139,8 @@ async fn a_client_that_expects_100_sends_its_body_after_it() {
     let server = TestServer::start().await;
     let mut connection = Connection::open(&server.client).await;
     for key in ["key-1", "key-2"] {
-        let expecting = charge_request(key).replace("Host: x", "Host: x\r\nExpect: 100-continue");
+        let expecting = charge_request(key)
+            .replace("Host: localhost", "Host: localhost\r\nExpect: 100-continue");
         let (head, body) = expecting.split_at(expecting.find("\r\n\r\n").unwrap() + 4);
         connection.send(head).await;
         assert_eq!(connection.head().await, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -183,11 +184,11 @@ async fn what_is_malformed_is_refused_and_ends_the_connection() {
         ("GET /livez HTTP/1.1\r\n\r\n", ""),
         ("GET /livez\r\n\r\n", ""),
         (
-            "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n",
+            "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\n",
             "x",
         ),
         (
-            "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\
+            "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\
              Transfer-Encoding: chunked\r\n\r\n",
             "1\r\nx\r\n0\r\n\r\n",
         ),

@@ -187,7 +187,7 @@ fn assert_text_is_protected(reply: &str) {
 #[tokio::test]
 async fn a_redirect_has_them() {
     let server = TestServer::start().await;
-    let request = b"GET /swagger-ui HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET /swagger-ui HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let reply = send_raw(&server.client, request).await;
     assert!(reply.starts_with("HTTP/1.1 308 "), "{reply}");
     assert_text_is_protected(&reply);

@@ -94,8 +94,9 @@ async fn unusual_but_well_formed_requests_get_the_envelope_too() {
         ("GET /idempotency-keys/%", 401, "api_key_missing"),
     ];
     for (line, status, code) in heads {
-        let request =
-            format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
         let reply = send_raw(&server.client, request.as_bytes()).await;
         assert!(
             reply.starts_with(&format!("HTTP/1.1 {status} ")),

@@ -16,7 +16,7 @@ const LINE_CHARS_MAX: usize = 2_000;
 /// Sends a request with `head` and without a body, and awaits its reply's status line.
 async fn send(client: &Client, head: &str) -> String {
     let head = format!(
-        "{head}\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {API_KEY}\r\n\r\n"
+        "{head}\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {API_KEY}\r\n\r\n"
     );
     let reply = send_raw(client, head.as_bytes()).await;
     reply.lines().next().unwrap_or_default().to_owned()

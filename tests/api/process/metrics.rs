@@ -137,7 +137,7 @@ impl World {
         assert_eq!(client.get("/nowhere").await.status, 404);
         assert_eq!(client.get("/v1/charges?limit=3").await.status, 200);
         let strange = format!(
-            "BREW /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {API_KEY}\r\n\r\n"
+            "BREW /charges HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {API_KEY}\r\n\r\n"
         );
         assert!(
             send_raw(client, strange.as_bytes())

@@ -71,7 +71,7 @@ async fn a_charge_its_replay_and_a_reuse_of_its_key_can_be_told_apart() {
         .unwrap();
     let body = charge().to_string();
     let request = format!(
-        "POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: key-3\r\n\
+        "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: key-3\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );

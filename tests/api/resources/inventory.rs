@@ -274,8 +274,7 @@ async fn what_no_item_could_have_is_no_sku() {
     }
     assert_eq!(levels(&server.database).await, 0);
     // What looks like an encoding and is none stands for itself, and is decoded once.
-    let head =
-        "PUT /inventory/%%300 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: k";
+    let head = "PUT /inventory/%%300 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nIdempotency-Key: k";
     let authorization = format!("Authorization: Bearer {}", crate::support::harness::API_KEY);
     let request = format!(
         "{head}\r\n{authorization}\r\nContent-Type: {FORM}\r\nContent-Length: 10\r\n\r\nquantity=1"

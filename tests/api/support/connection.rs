@@ -1,5 +1,7 @@
 //! One connection, and what is on it.
 
+use std::net::SocketAddr;
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -8,6 +10,17 @@ use tokio::{
 
 use super::harness::{API_KEY, Client, PATIENCE};
 
+/// Headers that ask for another protocol: of Java's client, Apache's for Java, a common configuration of nginx,
+/// a browser, and the forms that are harder to read.
+pub const UPGRADES: [&str; 6] = [
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n",
+    "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n",
+    "Upgrade: \r\nConnection: upgrade\r\n",
+    "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n",
+    "Upgrade: h2c, websocket\r\nupgrade: WebSocket\r\n",
+    "connection: keep-alive\r\nconnection: ,UPGRADE ,\tupgrade\r\nUpgrade: h2c\r\n",
+];
+
 /// A request with an API key, as it is on the wire.
 pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = match body.len() {
@@ -15,7 +28,7 @@ pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
         length => format!("Content-Length: {length}\r\n"),
     };
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\n{headers}\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n{headers}\
          {length}\r\n{body}"
     )
 }
@@ -28,7 +41,11 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(client: &Client) -> Self {
-        Self::over(TcpStream::connect(client.address).await.unwrap())
+        Self::open_to(client.address).await
+    }
+
+    pub async fn open_to(address: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(address).await.unwrap())
     }
 
     pub fn over(socket: TcpStream) -> Self {

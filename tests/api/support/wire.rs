@@ -48,7 +48,9 @@ pub async fn send_slowly(client: &Client, path: &str, headers: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(client.address)
         .await
         .unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n{headers}\r\n{{");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n{headers}\r\n{{"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut reply = Vec::new();
     let read = async {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use example_test_support::{Program, empty_database, http_client};
+use example_test_support::{Program, answers_upgrades, empty_database, http_client};
 
 use crate::support::{SECRET, charge_succeeded, deliver, effects, now, signature};
 
@@ -22,6 +22,12 @@ async fn it_receives_until_sigterm_and_ends_with_exit_code_0() {
     assert_eq!(status, 200);
     let pool = webhook_receiver::connect(&database_url).await.unwrap();
     assert_eq!(effects(&pool).await, (1, 2000));
+    let length = body.len();
+    let request = format!(
+        "POST /webhooks HTTP/1.1\r\nHost: localhost\r\n{{upgrade}}\r\nStripe-Signature: {signed}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    answers_upgrades(program.address, &request, 200, false).await;
     assert_eq!(program.terminate().await, Some(0));
 }
 
