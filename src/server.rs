@@ -21,12 +21,18 @@ use crate::{
     connections::{
         self,
         capacity::{Files, connections_per_worker},
+        hosts::Hosts,
     },
     console::{self, Console},
     database::{Database, ReadError},
     http::{
-        self, App, api_keys::ApiKeys, faults::Faults, middleware::outermost,
-        openapi::ServedDocument, rate_limit::RateLimit, readiness::Readiness,
+        self, App,
+        api_keys::ApiKeys,
+        faults::Faults,
+        middleware::{allowed_host, outermost},
+        openapi::ServedDocument,
+        rate_limit::RateLimit,
+        readiness::Readiness,
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases,
@@ -141,6 +147,7 @@ pub async fn serve(
         batches,
         replay_cache,
         api_keys: ApiKeys::of(database.clone()),
+        hosts: Hosts::of(listeners.api.local_addr()?, &config.allowed_hosts),
         readiness: Readiness::of(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),
         database: database.clone(),
@@ -415,7 +422,8 @@ fn http_server(
     let console = match config.console {
         false => None,
         true => Some(web::Data::new(
-            Console::new(listener.local_addr()?).map_err(std::io::Error::other)?,
+            Console::new(listener.local_addr()?, &config.own_host())
+                .map_err(std::io::Error::other)?,
         )),
     };
     let app = move || {
@@ -423,6 +431,7 @@ fn http_server(
             .app_data(data.clone())
             .app_data(Routes::new(metrics.clone()))
             .app_data(document.clone())
+            .wrap(from_fn(allowed_host))
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))
             .configure(|services| {

@@ -61,6 +61,10 @@ error_codes! {
         "The body could not be decoded as its media type says. Numbers are integers within \
          ±(2^53−1), members are unique, nesting is at most 32 deep.";
     ParameterMissing = "parameter_missing", 400, InvalidRequest:
+    HostNotAllowed = "host_not_allowed", 400, InvalidRequest:
+        "The request names another host than this server's, in its Host header. On a loopback address, a server \
+         takes localhost, 127.0.0.1 and [::1]: a page of another site could reach it through a browser under a \
+         name of its own. Its operator can allow more hosts with ALLOWED_HOSTS.";
         "A required parameter is absent or empty.";
     ParameterInvalid = "parameter_invalid", 400, InvalidRequest:
         "A parameter has the wrong type, form or range.";

@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
     } else {
         config.bind_address
     });
-    match ask(address) {
+    match ask(address, &config.own_host()) {
         Ok(reply) if reply.starts_with("HTTP/1.1 200 ") => Ok(()),
         Ok(reply) => {
             let status = reply.lines().next().unwrap_or_default();
@@ -51,10 +51,11 @@ fn from_here(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// What `/readyz` answers; its first line decides.
-fn ask(address: SocketAddr) -> std::io::Result<String> {
+fn ask(address: SocketAddr, host: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
     Ok(String::from_utf8_lossy(&reply).into_owned())

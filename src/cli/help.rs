@@ -38,6 +38,7 @@ const SIMULATOR_ONLY: &[&str] = &[
 
 /// What the simulator shares with the API.
 const SIMULATOR_TOO: &[&str] = &[
+    "ALLOWED_HOSTS",
     "PROCESSOR_KEY_WINDOW",
     "PG_BIN_DIR",
     "POOL_CONNECTIONS",
@@ -69,7 +70,9 @@ fn reads(command: &str, variable: &str) -> bool {
         }
         "keys" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
         "operations" => variable == "IDEMPOTENCY_TTL" || is_in(&[DATABASE, PROCESSOR_CALLS, LOGS]),
-        "healthcheck" => ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS"].contains(&variable),
+        "healthcheck" => {
+            ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS", "ALLOWED_HOSTS"].contains(&variable)
+        }
         // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two. The
         // others print what was compiled in.
         _ => false,

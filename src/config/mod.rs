@@ -8,6 +8,7 @@ mod batch;
 mod connections;
 mod database;
 mod faults;
+mod hosts;
 mod in_progress;
 mod log;
 mod names;
@@ -26,12 +27,15 @@ use std::{
     time::Duration,
 };
 
+use url::Host;
+
 use self::{processor::Calls, source::Source};
 use crate::idempotency::InProgressLimits;
 
 pub use self::{
     connections::ConnectionTimeouts,
     database::{DEFAULT_DEV_API_KEY, DatabaseLocation},
+    hosts::parse_host,
     log::Log,
     processor::{ProcessorConfig, ProcessorService},
     retention::Retention,
@@ -50,6 +54,8 @@ pub const WORKERS_MAX: usize = 512;
 pub struct Config {
     /// `BIND_ADDRESS`
     pub bind_address: SocketAddr,
+    /// `ALLOWED_HOSTS`
+    pub allowed_hosts: Vec<Host>,
     /// `METRICS_ADDRESS`; `None` serves and counts none.
     pub metrics_address: Option<SocketAddr>,
     /// `DATABASE_URL` or `DATA_DIR`
@@ -121,6 +127,12 @@ impl Config {
         self.pool_connections + self.batch_connections.unwrap_or(0)
     }
 
+    /// A host that a server takes, for requests from its own machine.
+    pub fn own_host(&self) -> String {
+        let listed = self.allowed_hosts.first();
+        listed.map_or_else(|| "localhost".to_owned(), Host::to_string)
+    }
+
     /// Reads every variable before it gives up, so that every error is recorded.
     fn read(
         lookup: &dyn Fn(&str) -> Option<String>,
@@ -129,6 +141,7 @@ impl Config {
         let source = Source::new(lookup);
         names::check(&source, names);
         let bind_address = source.address("BIND_ADDRESS");
+        let allowed_hosts = hosts::allowed(&source);
         let metrics_address = source.optional_address("METRICS_ADDRESS");
         let database = database::location(&source);
         let dev_api_key = database::dev_api_key(&source, database.as_ref());
@@ -167,6 +180,7 @@ impl Config {
         let all = || {
             Some(Self {
                 bind_address: bind_address?,
+                allowed_hosts: allowed_hosts?,
                 metrics_address: metrics_address?,
                 database: database?,
                 dev_api_key: dev_api_key?,
@@ -270,6 +284,17 @@ mod tests {
     }
 
     #[test]
+    fn a_request_from_the_own_machine_names_a_host_that_is_allowed() {
+        let own_host = |allowed| {
+            let config = config(&[("ALLOWED_HOSTS", allowed)]).unwrap();
+            config.own_host()
+        };
+        assert_eq!(own_host(""), "localhost");
+        assert_eq!(own_host("[2001:DB8::1], localhost"), "[2001:db8::1]");
+        assert_eq!(own_host("Pay.Example.com."), "pay.example.com");
+    }
+
+    #[test]
     fn the_defaults_are_a_valid_configuration() {
         let config = config(&[]).unwrap();
         assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
@@ -337,6 +362,11 @@ mod tests {
             ("BIND_ADDRESS", "localhost"),
             ("BIND_ADDRESS", "localhost:http"),
             ("BIND_ADDRESS", "example.com:8080"),
+            ("ALLOWED_HOSTS", "pay.example.com:443"),
+            ("ALLOWED_HOSTS", "https://pay.example.com"),
+            ("ALLOWED_HOSTS", "*.example.com"),
+            ("ALLOWED_HOSTS", "2001:db8::1"),
+            ("ALLOWED_HOSTS", "pay.example.com,"),
             ("METRICS_ADDRESS", "9090"),
             ("DATABASE_URL", "mysql://x"),
             ("DEV_API_KEY", "secret"),

@@ -34,6 +34,13 @@ pub const VARIABLES: &[Variable] = &[
         "Address and port to listen on; localhost is 127.0.0.1.",
     ),
     variable(
+        "ALLOWED_HOSTS",
+        None,
+        "The hosts by which clients call the server, such as pay.example.com,10.0.0.7: names or IP addresses \
+         without ports. Any other Host header is 400. Where the server listens on loopback, localhost, names \
+         below it, 127.0.0.0/8 and [::1] count, too. Unset elsewhere: every host.",
+    ),
+    variable(
         "METRICS_ADDRESS",
         None,
         "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. Who reaches it \

@@ -10,6 +10,7 @@
 pub mod capacity;
 mod chunked;
 mod deadline;
+pub mod hosts;
 mod replies;
 mod requests;
 mod stream;

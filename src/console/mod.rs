@@ -34,11 +34,11 @@ pub struct Console {
 }
 
 impl Console {
-    /// For the server that listens on `address`.
-    pub fn new(address: SocketAddr) -> Result<Self, PlaygroundError> {
+    /// For the server that listens on `address` and takes requests to `host`.
+    pub fn new(address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
         Ok(Self {
             sessions: Sessions::default(),
-            playground: Playground::new(address)?,
+            playground: Playground::new(address, host)?,
         })
     }
 }

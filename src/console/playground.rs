@@ -47,15 +47,16 @@ const RACER_WAIT: &str = "wait=10";
 #[derive(Debug)]
 pub(super) struct Playground {
     http: reqwest::Client,
+    host: String,
     charges: String,
     free: Semaphore,
 }
 
 impl Playground {
-    /// For the server that listens on `address`.
-    pub(super) fn new(address: SocketAddr) -> Result<Self, PlaygroundError> {
+    /// For the server that listens on `address` and takes requests to `host`.
+    pub(super) fn new(address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
         // What listens everywhere listens on loopback.
-        let host = match address.ip() {
+        let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
@@ -67,7 +68,8 @@ impl Playground {
             .build()?;
         Ok(Self {
             http,
-            charges: format!("http://{}/charges", SocketAddr::new(host, address.port())),
+            host: host.to_owned(),
+            charges: format!("http://{}/charges", SocketAddr::new(ip, address.port())),
             free: Semaphore::new(ACTIONS_MAX),
         })
     }
@@ -258,6 +260,7 @@ impl Playground {
         let mut request = self
             .http
             .post(&self.charges)
+            .header("host", &self.host)
             .bearer_auth(api_key)
             .header("content-type", "application/json")
             .header("idempotency-key", key)

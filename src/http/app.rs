@@ -11,6 +11,7 @@ use super::{
 use crate::{
     commands::{CheckoutPhases, Creation, Mode, NetworkPhases, SlowLane},
     config::Timeouts,
+    connections::hosts::Hosts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, FailureKind, Idempotency, ReplayCache},
@@ -30,6 +31,8 @@ pub struct App {
     pub database: Database,
     /// Finds the account of an API key.
     pub api_keys: ApiKeys,
+    /// By which names clients may call this server.
+    pub hosts: Hosts,
     /// What is known of the database, for probes.
     pub readiness: Readiness,
     /// Limits how often an account may call.

@@ -66,7 +66,8 @@ impl Kind {
 
     /// What every endpoint of this kind answers.
     fn has(self, code: ErrorCode) -> bool {
-        (self != Self::Open && AUTHENTICATED.contains(&code))
+        code == ErrorCode::HostNotAllowed
+            || (self != Self::Open && AUTHENTICATED.contains(&code))
             || (self.is_mutating() && MUTATING.contains(&code))
             || (self == Self::Charging && code.error_type() == ErrorType::Card)
     }

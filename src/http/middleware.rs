@@ -14,13 +14,15 @@ use actix_web::{
         header::{HeaderMap, HeaderName, HeaderValue},
     },
     middleware::Next,
+    web,
 };
 use card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{error::HttpError, protective_headers, request_log};
+use super::{app::App, error::HttpError, protective_headers, request_log};
 use crate::{
+    api::error::{ApiError, ErrorCode},
     domain::{ids::RequestId, logged_request::LoggedOutcome},
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},
@@ -31,6 +33,18 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Longest wait that a client can ask for: proxies commonly give up after 60 s.
 const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Refuses a request to another host, before anything looks at it.
+pub async fn allowed_host<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let app = request.app_data::<web::Data<App>>();
+    if app.is_some_and(|app| !app.hosts.take(request.head())) {
+        return Err(HttpError::from(ApiError::explained(ErrorCode::HostNotAllowed)).into());
+    }
+    next.call(request).await
+}
 
 /// Wraps everything, routing included.
 pub async fn outermost<B: MessageBody + 'static>(

@@ -491,6 +491,7 @@ pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<
         .build()
         .ok()?
         .post(format!("http://{address}/faults"))
+        .header("content-type", "application/json")
         .body(json!({"fault": fault, "count": count}).to_string());
     request.send().await.ok()?;
     Some(())

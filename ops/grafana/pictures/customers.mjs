@@ -88,7 +88,8 @@ export async function buy({ replicas, processor }, apiKey, seconds) {
   const silence = async () => {
     await pause(seconds * 500);
     const fault = { fault: 'drop_after', count: 150 };
-    await fetch(`${processor}/faults`, { method: 'POST', body: JSON.stringify(fault) });
+    const headers = { 'Content-Type': 'application/json' };
+    await fetch(`${processor}/faults`, { method: 'POST', headers, body: JSON.stringify(fault) });
     await pause(seconds * 100);
     await fetch(`${processor}/faults`, { method: 'DELETE' });
   };

@@ -14,14 +14,15 @@ mod pages;
 use std::{net::TcpListener, sync::Arc, sync::LazyLock, thread, time::Duration};
 
 use actix_web::{
-    App, Error, HttpRequest, HttpResponse,
+    App, Error, HttpMessage, HttpRequest, HttpResponse,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
-    http::StatusCode,
+    http::{Method, StatusCode},
     middleware::{Next, from_fn},
     web::{self, Bytes, Data, PayloadConfig},
 };
 use chrono::{DateTime, Utc};
+use serde_json::json;
 use sqlx::migrate::Migrator;
 use tokio::runtime::Handle;
 use tracing::Instrument;
@@ -42,6 +43,7 @@ use crate::{
     connections::{
         self, NoReply,
         capacity::{Files, connections_per_worker},
+        hosts::Hosts,
     },
     database::{APPLICATION_MIGRATIONS_TABLE, Database, MigrationSet, Schema},
     domain::{
@@ -117,12 +119,14 @@ pub async fn serve(
     };
     let faults = processor.faults.clone();
     let data = Data::new(processor);
+    let hosts = Data::new(Hosts::of(listener.local_addr()?, &config.allowed_hosts));
     let app = move || {
         App::new()
             .app_data(data.clone())
             .app_data(PayloadConfig::new(BODY_LIMIT))
             .wrap(TracingLogger::<RequestSpan>::new())
-            .wrap(from_fn(boxed))
+            .app_data(hosts.clone())
+            .wrap(from_fn(guarded))
             .route("/operations/{key}", web::put().to(put))
             .route("/operations/{key}", web::get().to(look_up))
             .route("/ledger", web::get().to(pages::list_ledger))
@@ -145,12 +149,31 @@ pub async fn serve(
     Ok(server.await.map_err(std::io::Error::other)??)
 }
 
-/// Connections take replies of one type.
-async fn boxed<B: MessageBody + 'static>(
+/// Refuses what a page of another site can make a browser send, because there is no sign-in here. For JSON, and
+/// for PUT and DELETE, a browser asks first, and this server does not answer that.
+async fn guarded<B: MessageBody + 'static>(
+    hosts: Data<Hosts>,
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    Ok(next.call(request).await?.map_into_boxed_body())
+    let refusal = |status, code: &str, message: &str| {
+        HttpResponse::build(status).json(json!({"error": {"code": code, "message": message}}))
+    };
+    let refused = if !hosts.take(request.head()) {
+        let message =
+            "The Host header names another host. ALLOWED_HOSTS of this server allows more.";
+        refusal(StatusCode::BAD_REQUEST, "host_not_allowed", message)
+    } else if request.method() == Method::POST
+        && !request
+            .content_type()
+            .eq_ignore_ascii_case("application/json")
+    {
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        refusal(status, "unsupported_media_type", "Send application/json.")
+    } else {
+        return Ok(next.call(request).await?.map_into_boxed_body());
+    };
+    Ok(request.into_response(refused))
 }
 
 fn connection_settings(config: &Config) -> connections::Settings {

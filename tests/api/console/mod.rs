@@ -5,4 +5,4 @@ mod pages;
 mod request_log;
 mod sign_in;
 mod story;
-mod visit;
+pub mod visit;

@@ -12,6 +12,7 @@ pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");
 /// A browser.
 pub struct Visit {
     address: SocketAddr,
+    host: String,
     http: reqwest::Client,
     pub cookie: Option<String>,
 }
@@ -31,9 +32,20 @@ impl Visit {
         visit
     }
 
+    /// Signed in at a server that is reached by the name `host`.
+    pub async fn begin_under(client: &Client, host: &str) -> Self {
+        let mut visit = Self {
+            host: host.to_owned(),
+            ..Self::signed_out(client)
+        };
+        assert_eq!(visit.sign_in(API_KEY).await.status, 303);
+        visit
+    }
+
     pub fn signed_out(client: &Client) -> Self {
         Self {
             address: client.address,
+            host: client.address.to_string(),
             http: http_client_builder().unwrap().build().unwrap(),
             cookie: None,
         }
@@ -52,6 +64,7 @@ impl Visit {
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let url = format!("http://{}{path}", self.address);
         let request = self.http.request(method, url);
+        let request = request.header("host", &self.host);
         match &self.cookie {
             Some(cookie) => request.header("cookie", cookie),
             None => request,
@@ -71,7 +84,7 @@ impl Visit {
 
     /// A form, as one of the console's pages sends it.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let origin = format!("http://{}", self.address);
+        let origin = format!("http://{}", self.host);
         Answer::of(self.form(path, fields).header("origin", origin)).await
     }
 

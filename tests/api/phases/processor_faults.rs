@@ -146,7 +146,7 @@ async fn a_client_that_goes_away_undoes_nothing() {
     let mut client = TcpStream::connect(processor.address).await.unwrap();
     let length = body.len();
     let request = format!(
-        "PUT /operations/{key} HTTP/1.1\r\nhost: processor\r\ncontent-length: {length}\r\n\r\n{body}"
+        "PUT /operations/{key} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     client.write_all(request.as_bytes()).await.unwrap();
     processor.delays(1).await;

@@ -258,7 +258,8 @@ async fn send_everything(watched: &Watched) {
     }
     let stranger = client.with_api_key("sk_test_canary_of_a_stranger");
     assert_eq!(post(&stranger, "/charges", KEY, &body).await.status, 401);
-    let head = "CANARY /canary?canary HTTP/1.1\r\nHost: canary\r\nConnection: close\r\n\r\n";
+    let head =
+        "CANARY /canary?canary HTTP/1.1\r\nHost: canary.localhost\r\nConnection: close\r\n\r\n";
     send_raw(client, head.as_bytes()).await;
     send_raw(client, b"GET /canary canary\r\ncanary\r\n\r\n").await;
 }

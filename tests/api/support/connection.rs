@@ -10,10 +10,10 @@ use tokio::{
 
 use super::harness::{API_KEY, Client, PATIENCE};
 
-/// Headers that ask for another protocol: of Java's client, Apache's for Java, a common configuration of nginx,
-/// a browser, and the forms that are harder to read.
+/// Headers that ask for another protocol: of Java's client, Apache's for Java, a common configuration of
+/// nginx, a browser, and the forms that are harder to read.
 pub const UPGRADES: [&str; 6] = [
-    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n",
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n",
     "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n",
     "Upgrade: \r\nConnection: upgrade\r\n",
     "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n",

@@ -265,6 +265,8 @@ impl<'a> Banner<'a> {
         let line = lines.into_iter().find(|line| line.starts_with(beginning));
         let line = line.unwrap_or_else(|| panic!("the banner has no line {beginning:?}"));
         let url = line.rsplit("http://").next().unwrap();
+        // Of a server that listens on every address.
+        let url = url.replace("localhost", "127.0.0.1");
         let address = url.trim().trim_end_matches("/metrics").parse();
         address.unwrap_or_else(|_| panic!("no address in the banner: {line:?}"))
     }
