@@ -13,7 +13,7 @@ const MAX_PARAM_CHARS: usize = 100;
 
 /// Longest member name written to a reply, in characters. Forty is the limit that
 /// payment APIs commonly set on metadata keys; no name of this API comes near it.
-const MAX_NAME_CHARS: usize = 40;
+pub(super) const MAX_NAME_CHARS: usize = 40;
 
 /// One step from a container to what it contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     error::{ApiError, ErrorCode},
-    param_path::{ParamPath, Step},
+    param_path::{MAX_NAME_CHARS, ParamPath, Step},
 };
 use crate::domain::{
     change::Change,
@@ -380,6 +380,9 @@ impl<'a> Fields<'a> {
     }
 
     /// The known parameter that `unknown` is probably a misspelling of.
+        if unknown.len() > MAX_NAME_CHARS {
+            return None;
+        }
     fn similar(&self, unknown: &str) -> Option<&'static str> {
         let likeness = |known: &str| strsim::jaro_winkler(known, unknown);
         let known = self.read.iter().copied();

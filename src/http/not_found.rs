@@ -39,12 +39,12 @@ fn methods(item: &PathItem) -> String {
     names.join(", ")
 }
 
-/// How alike a path must be to a route that is worth naming, from 0 to 1.
-const LIKENESS_MIN: f64 = 0.6;
+/// How many letters of so many may differ between a path and a route that is worth naming.
+const UNLIKE_MAX: (usize, usize) = (2, 5);
 
-/// Longest path that is compared, in bytes. The time grows with the square of the length: a path of
-/// 16 kB takes more than eight seconds, and strangers may send one.
-const COMPARED_MAX_BYTES: usize = 200;
+/// Longest path that is compared, in bytes; routes are shorter. The time grows with the square of the length,
+/// and strangers may send any path.
+const COMPARED_MAX_BYTES: usize = 64;
 
 /// 404. The message names the nearest route by its pattern: the path may hold anything.
 pub(super) async fn route_not_found(request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -60,26 +60,63 @@ pub(super) async fn route_not_found(request: HttpRequest) -> Result<HttpResponse
 }
 
 fn nearest(path: &str) -> Option<&'static KnownRoute> {
-    if path.len() > COMPARED_MAX_BYTES {
-        return None;
-    }
-    let scored = KNOWN_ROUTES
-        .iter()
-        .map(|route| (likeness(path, &route.pattern), route));
-    let likely = scored.filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
-    let best = likely.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.map(|(_, route)| route)
+    let distances = candidates(path).filter_map(|candidate| {
+        let letters = candidate.letters;
+        let distances = candidate
+            .constants
+            .iter()
+            .map(|(given, known)| strsim::damerau_levenshtein(given, known));
+        let distance: usize = distances.sum();
+        is_near(distance, letters).then_some((distance, letters, candidate.route))
+    });
+    // The shares of letters that differ, without fractions.
+    let nearest =
+        distances.min_by(|(one, of, _), (other, of_other, _)| (one * of_other).cmp(&(other * of)));
+    nearest.map(|(_, _, route)| route)
 }
 
-/// How alike a path is to a route. A segment that stands for a name is like every other.
-fn likeness(path: &str, pattern: &str) -> f64 {
-    let mut given = path.split('/');
-    let filled = pattern.split('/').map(|segment| match given.next() {
-        Some(any) if segment.starts_with('{') && !any.is_empty() => any,
-        Some(_) | None => segment,
-    });
-    let filled: Vec<_> = filled.collect();
-    strsim::normalized_damerau_levenshtein(path, &filled.join("/"))
+fn is_near(distance: usize, letters: usize) -> bool {
+    let (unlike, of) = UNLIKE_MAX;
+    distance * of <= letters * unlike
+}
+
+/// A route that a path is compared with, letter by letter.
+struct Candidate<'a> {
+    route: &'static KnownRoute,
+    /// What the path has where the route has constants. A segment that stands for a name is like every other.
+    constants: Vec<(&'a str, &'static str)>,
+    /// Letters of the longer one of each two.
+    letters: usize,
+}
+
+/// The routes with as many segments as the path whose lengths alone don't make them unlike it.
+fn candidates(path: &str) -> impl Iterator<Item = Candidate<'_>> {
+    let path = path.trim_start_matches('/').trim_end_matches('/');
+    let is_short = path.len() <= COMPARED_MAX_BYTES;
+    let routes = KNOWN_ROUTES.iter().filter(move |_| is_short);
+    routes.filter_map(move |route| {
+        let pattern = route.pattern.trim_start_matches('/');
+        if path.split('/').count() != pattern.split('/').count() {
+            return None;
+        }
+        let segments = path.split('/').zip(pattern.split('/'));
+        let constants: Vec<_> = segments
+            .filter(|(_, known)| !known.starts_with('{'))
+            .collect();
+        let sum = |of: fn(usize, usize) -> usize| -> usize {
+            constants
+                .iter()
+                .map(|(given, known)| of(given.len(), known.len()))
+                .sum()
+        };
+        let letters = sum(usize::max);
+        let least = sum(usize::abs_diff);
+        is_near(least, letters).then_some(Candidate {
+            route,
+            constants,
+            letters,
+        })
+    })
 }
 
 #[cfg(test)]
@@ -109,5 +146,20 @@ mod tests {
     fn a_long_path_is_like_no_route() {
         let path = format!("/charge/{}", "x".repeat(60_000));
         assert!(nearest(&path).is_none());
+    }
+
+    /// A client without an API key may send any.
+    #[test]
+    fn no_path_is_worth_many_comparisons() {
+        let mut most = 0;
+        for segments in 1..=8 {
+            for length in 1..=COMPARED_MAX_BYTES {
+                let path = format!("/{}", "x".repeat(length)).repeat(segments);
+                let compared = candidates(&path).flat_map(|candidate| candidate.constants);
+                let letters = compared.map(|(given, known)| given.len() * known.len());
+                most = letters.sum::<usize>().max(most);
+            }
+        }
+        assert!((500..1_500).contains(&most), "{most} pairs of letters");
     }
 }
