@@ -56,15 +56,16 @@ error_codes! {
          before the first attempt, and send the same key with every retry.";
     IdempotencyKeyInvalid = "idempotency_key_invalid", 400, InvalidRequest:
         "The Idempotency-Key header is not one key of 1 to 255 bytes of visible ASCII without \
-         quotes, backslashes and commas, or it was sent twice.";
+         quotes, backslashes and commas, it was sent twice, or it is undefined, null, None, nil or NaN, which \
+         only a mistake in a program sends.";
     BodyInvalid = "body_invalid", 400, InvalidRequest:
         "The body could not be decoded as its media type says. Numbers are integers within \
          ±(2^53−1), members are unique, nesting is at most 32 deep.";
-    ParameterMissing = "parameter_missing", 400, InvalidRequest:
     HostNotAllowed = "host_not_allowed", 400, InvalidRequest:
         "The request names another host than this server's, in its Host header. On a loopback address, a server \
          takes localhost, 127.0.0.1 and [::1]: a page of another site could reach it through a browser under a \
          name of its own. Its operator can allow more hosts with ALLOWED_HOSTS.";
+    ParameterMissing = "parameter_missing", 400, InvalidRequest:
         "A required parameter is absent or empty.";
     ParameterInvalid = "parameter_invalid", 400, InvalidRequest:
         "A parameter has the wrong type, form or range.";
@@ -126,7 +127,7 @@ error_codes! {
          encoding.";
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
         "The key belongs to another request: other parameters, another endpoint or another \
-         encoding. (400 under /v1.) Use a new key for a new operation.";
+         encoding. Use a new key for a new operation.";
     RateLimited = "rate_limited", 429, RateLimit:
         "The account sends more requests than its limit allows. Nothing was done and no key was \
          claimed: retry with the same key after Retry-After.";

@@ -172,40 +172,38 @@ impl<'a> Fields<'a> {
         name: &'static str,
         range: RangeInclusive<i64>,
     ) -> Result<Option<i64>, ApiError> {
-        let Some(value) = self.take(name) else {
-            return Ok(None);
-        };
-        let number = match (self.encoding, value) {
+        match self.number(name) {
+            None => Ok(None),
+            Some(Some(number)) if range.contains(&number) => Ok(Some(number)),
+            Some(_) => {
+                let (least, most) = (range.start(), range.end());
+                Err(self.invalid(name, format!("Must be an integer from {least} to {most}.")))
+            }
+        }
+    }
+
+    /// A value that is there, as an integer if it is one.
+    fn number(&mut self, name: &'static str) -> Option<Option<i64>> {
+        Some(match (self.encoding, self.take(name)?) {
             (Encoding::Json, Value::Number(number)) => number.as_i64(),
             (Encoding::Form, Value::String(text)) => canonical_integer(text),
             _ => None,
-        };
-        match number {
-            Some(number) if range.contains(&number) => Ok(Some(number)),
-            Some(_) => Err(self.invalid(
-                name,
-                format!(
-                    "Must be an integer from {} to {}.",
-                    range.start(),
-                    range.end()
-                ),
-            )),
-            None => Err(self.invalid(name, "Must be an integer.")),
-        }
+        })
     }
 
     /// An amount in minor units, from `smallest` to [`AMOUNT_MAX`].
     pub fn amount(&mut self, name: &'static str, smallest: i64) -> Result<Option<i64>, ApiError> {
-        let amount = self.integer(name, i64::MIN..=i64::MAX)?;
-        match amount {
-            Some(amount) if amount < smallest => Err(self.invalid(
-                name,
-                format!("Must be at least {smallest}, in minor units."),
-            )),
-            Some(amount) if amount > AMOUNT_MAX => {
+        match self.number(name) {
+            None => Ok(None),
+            Some(Some(amount)) if amount > AMOUNT_MAX => {
                 Err(ApiError::explained(ErrorCode::AmountTooLarge).with_param(self.param(name)))
             }
-            amount => Ok(amount),
+            Some(Some(amount)) if amount >= smallest => Ok(Some(amount)),
+            Some(_) => {
+                let message =
+                    format!("Must be an integer from {smallest} to {AMOUNT_MAX}, in minor units.");
+                Err(self.invalid(name, message))
+            }
         }
     }
 
@@ -379,11 +377,12 @@ impl<'a> Fields<'a> {
         Err(ApiError::new(ErrorCode::ParameterUnknown, message).with_param(param))
     }
 
-    /// The known parameter that `unknown` is probably a misspelling of.
+    /// The known parameter that `unknown` is probably a misspelling of. A long name is none: to compare it takes
+    /// time, and no known name is long.
+    fn similar(&self, unknown: &str) -> Option<&'static str> {
         if unknown.len() > MAX_NAME_CHARS {
             return None;
         }
-    fn similar(&self, unknown: &str) -> Option<&'static str> {
         let likeness = |known: &str| strsim::jaro_winkler(known, unknown);
         let known = self.read.iter().copied();
         known

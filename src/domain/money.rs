@@ -24,8 +24,10 @@ impl Currency {
     /// codes, funds, metals, test codes and superseded currencies.
     pub fn parse(code: &str) -> Option<Self> {
         let Self(currency) = Self::of_stored(code)?;
-        let is_money =
-            !currency.is_fund() && !currency.is_special() && currency.is_superseded().is_none();
+        // ISO 4217 lists VES beside VED for the bolívar, and the crate takes it for superseded.
+        let is_in_use =
+            currency == iso_currency::Currency::VES || currency.is_superseded().is_none();
+        let is_money = !currency.is_fund() && !currency.is_special() && is_in_use;
         is_money.then_some(Self(currency))
     }
 
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn currencies_that_people_pay_with_are_known_in_any_case() {
-        for code in ["usd", "USD", "eUr", "jpy", "chf"] {
+        for code in ["usd", "USD", "eUr", "jpy", "chf", "ves", "ved"] {
             let currency = Currency::parse(code).map(|currency| currency.to_string());
             assert_eq!(currency, Some(code.to_lowercase()));
         }
@@ -98,7 +100,7 @@ mod tests {
     #[test]
     fn funds_metals_test_codes_superseded_and_unknown_ones_are_refused() {
         for code in [
-            "xau", "xxx", "xts", "che", "uyi", "zzz", "", "us", "usdx", "€€", "dem",
+            "xau", "xxx", "xts", "che", "uyi", "zzz", "", "us", "usdx", "€€", "dem", "vef",
         ] {
             assert_eq!(Currency::parse(code), None, "{code}");
         }

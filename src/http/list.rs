@@ -142,7 +142,7 @@ pub(super) const AN_OBJECT: &str = "the id of an object";
 /// A cursor must name an object of the caller's own; `what` says how it names one.
 fn unknown_cursor(name: &str, what: &str) -> ApiError {
     let message = format!("Must be {what} in this list.");
-    ApiError::new(ErrorCode::ParameterInvalid, message).with_param(name.to_owned())
+    ApiError::about(ErrorCode::ParameterInvalid, Some(name.to_owned()), &message)
 }
 
 /// The reply with one page of the list at `path`. `listed` is `None` where the cursor names nothing,

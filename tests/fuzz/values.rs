@@ -23,7 +23,8 @@ use crate::{fuzz, mutation::mutated};
 /// The contract's rule about keys, written once more.
 fn is_key(bare: &[u8]) -> bool {
     let allowed = |byte: &u8| (0x21..=0x7e).contains(byte) && !b"\"\\,".contains(byte);
-    (1..=255).contains(&bare.len()) && bare.iter().all(allowed)
+    let mistakes: [&[u8]; 5] = [b"undefined", b"null", b"None", b"nil", b"NaN"];
+    (1..=255).contains(&bare.len()) && bare.iter().all(allowed) && !mistakes.contains(&bare)
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::fmt;
 pub const KEY_MAX_BYTES: usize = 255;
 
 /// A key that a client chose for one operation: 1 to 255 bytes of visible ASCII without `"`, `\`
-/// and `,`.
+/// and `,`, which are not `undefined`, `null`, `None`, `nil` or `NaN`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
@@ -35,7 +35,17 @@ pub enum KeyError {
          quotes, backslashes and commas. A UUID is a good key."
     )]
     ForbiddenByte,
+    /// One of [`MISTAKES`].
+    #[error(
+        "The idempotency key is what a program writes for a value that is not there, such as \
+         undefined or null. A UUID, made before the first attempt, is a good key."
+    )]
+    Mistake,
 }
+
+/// What programs write for a value that is not there. Operations that have nothing in common would share it as
+/// their key.
+const MISTAKES: [&[u8]; 5] = [b"undefined", b"null", b"None", b"nil", b"NaN"];
 
 impl IdempotencyKey {
     /// Reads a header value: bare, or one structured-field string (RFC 8941, section 3.3.3)
@@ -54,6 +64,9 @@ impl IdempotencyKey {
         }
         if !bare.iter().copied().all(is_allowed) {
             return Err(KeyError::ForbiddenByte);
+        }
+        if MISTAKES.contains(&bare) {
+            return Err(KeyError::Mistake);
         }
         Ok(Self(bare.iter().copied().map(char::from).collect()))
     }
@@ -129,6 +142,20 @@ mod tests {
             IdempotencyKey::reserved(&too_long).unwrap_err(),
             KeyError::TooLong
         );
+    }
+
+    #[test]
+    fn what_only_a_mistake_sends_is_no_key() {
+        for mistake in MISTAKES {
+            let quoted = [b"\"".as_slice(), mistake, b"\""].concat();
+            for value in [mistake, &quoted] {
+                let error = IdempotencyKey::parse(value).unwrap_err();
+                assert_eq!(error, KeyError::Mistake, "{value:?}");
+            }
+        }
+        for key in ["Undefined", "null-1", "none", "0"] {
+            assert!(IdempotencyKey::parse(key.as_bytes()).is_ok(), "{key}");
+        }
     }
 
     #[test]

@@ -55,10 +55,14 @@ pub fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
         (Ok(text), None) => text.parse().map_err(|_| unsupported())?,
         (Ok(_) | Err(_), _) => return Err(unsupported()),
     };
-    if media_type
-        .get_param(mime::CHARSET)
-        .is_some_and(|charset| charset != mime::UTF_8)
-    {
+    // utf8 is a label of UTF-8 too, in the Encoding Standard.
+    let is_utf_8 = |charset: mime::Name<'_>| {
+        let charset = charset.as_str();
+        ["utf-8", "utf8"]
+            .iter()
+            .any(|label| charset.eq_ignore_ascii_case(label))
+    };
+    if !media_type.get_param(mime::CHARSET).is_none_or(is_utf_8) {
         return Err(unsupported());
     }
     match media_type.essence_str() {

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use maud::html;
 
 use super::layout::page;
-use crate::api::error::ErrorCode;
+use crate::api::{dialect::Dialect, error::ErrorCode};
 
 /// The page, made from the one table of codes.
 pub(in crate::http) async fn show() -> HttpResponse {
@@ -20,7 +20,15 @@ pub(in crate::http) async fn show() -> HttpResponse {
         }
         @for code in ErrorCode::ALL {
             h2 id=(code.as_str()) { (code.as_str()) }
-            p { small { (code.status()) " · " (code.error_type().as_str()) } }
+            p {
+                small {
+                    (code.status())
+                    @if *code == ErrorCode::IdempotencyKeyReused {
+                        ", under /v1 " (Dialect::Stripe.key_reused_status())
+                    }
+                    " · " (code.error_type().as_str())
+                }
+            }
             p { (code.explanation()) }
         }
         p { a href="/" { "charge-once" } }

@@ -3,7 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, TestServer};
+use crate::support::{
+    harness::{Answer, TestServer},
+    wire::FORM,
+};
 
 fn message(answer: &Answer) -> String {
     let message = answer.json()["error"]["message"].take();
@@ -29,7 +32,11 @@ async fn a_message_names_the_parameter_and_not_its_value() {
         ),
         (
             with("amount", json!("secret-value")),
-            "Invalid parameter: amount. Must be an integer.",
+            "Invalid parameter: amount. Must be an integer from 1 to 99999999, in minor units.",
+        ),
+        (
+            with("amount", json!(-5)),
+            "Invalid parameter: amount. Must be an integer from 1 to 99999999, in minor units.",
         ),
         (with("amount", json!(null)), "Missing parameter: amount."),
         (
@@ -49,11 +56,34 @@ async fn a_message_names_the_parameter_and_not_its_value() {
         assert!(message.starts_with(expected), "{message}");
         assert!(!message.contains("secret"), "{message}");
     }
-    let listed = server.client.get("/charges?limit=secret-value").await;
-    assert_eq!(
-        message(&listed),
-        "Invalid parameter: limit. Must be an integer."
-    );
+    for (query, expected) in [
+        (
+            "limit=secret-value",
+            "limit. Must be an integer from 1 to 100.",
+        ),
+        ("limit=-5", "limit. Must be an integer from 1 to 100."),
+        (
+            "starting_after=secret-value",
+            "starting_after. Must be the id of an object in this list.",
+        ),
+        (
+            "ending_before=ch_00000000000000000000000000",
+            "ending_before. Must be the id of an object in this list.",
+        ),
+    ] {
+        let listed = server.client.get(&format!("/charges?{query}")).await;
+        assert_eq!(message(&listed), format!("Invalid parameter: {expected}"));
+    }
+    let form = "amount=-5&currency=usd";
+    let negative = server
+        .client
+        .post_raw("/charges", "key-form", FORM, form.as_bytes());
+    assert!(message(&negative.await).starts_with(cases[2].1));
+    for path in ["/charges", "/v1/charges"] {
+        let reused = server.client.post(path, "key-0", &json!({})).await;
+        assert_eq!(reused.code(), "idempotency_key_reused");
+        assert!(!message(&reused).contains("/v1"), "{}", message(&reused));
+    }
     let unknown = server.client.get("/charges?page=secret-value").await;
     assert_eq!(message(&unknown), "Unknown parameter: page.");
 }

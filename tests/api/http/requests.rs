@@ -82,6 +82,8 @@ async fn other_media_types_charsets_and_content_encodings_are_415() {
         (&[(kind, JSON)], &json),
         (&[(kind, "application/json;charset=UTF-8")], &json),
         (&[(kind, "application/json; charset=\"utf-8\"")], &json),
+        (&[(kind, "application/json; charset=UTF8")], &json),
+        (&[(kind, "application/json; charset=\"utf8\"")], &json),
         (&[(kind, FORM)], form),
         (
             &[(kind, "application/x-www-form-urlencoded; charset=utf-8")],
@@ -98,6 +100,7 @@ async fn other_media_types_charsets_and_content_encodings_are_415() {
         (&[(kind, "text/plain")], &json),
         (&[(kind, "multipart/form-data; boundary=x")], form),
         (&[(kind, "application/json; charset=latin1")], &json),
+        (&[(kind, "application/json; charset=utf-16")], &json),
         (
             &[(
                 kind,

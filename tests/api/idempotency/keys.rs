@@ -77,6 +77,18 @@ async fn every_byte_that_is_not_allowed_in_a_key_is_refused_and_stores_nothing()
 }
 
 #[tokio::test]
+async fn a_key_that_only_a_mistake_sends_is_refused_and_stores_nothing() {
+    let server = TestServer::start().await;
+    for mistake in ["undefined", "null", "None", "nil", "NaN", "\"null\""] {
+        let answer = charge_with_key_bytes(&server, mistake.as_bytes()).await;
+        assert_eq!(answer.status, 400, "{mistake}");
+        assert_eq!(answer.code(), "idempotency_key_invalid", "{mistake}");
+        assert_eq!(answer.header("idempotency-key"), None, "{mistake}");
+    }
+    assert_nothing_stored(&server.database, "no key was valid").await;
+}
+
+#[tokio::test]
 async fn every_allowed_byte_is_a_key_by_itself_and_all_are_different_keys() {
     let server = TestServer::start().await;
     let allowed: Vec<u8> = (0..=0xff).filter(|byte| is_allowed(*byte)).collect();
