@@ -1,4 +1,4 @@
--- The migration before says that idempotency_leases_by_recovery goes. It stays: a reconciler that finds nothing
+-- `phases/0004_leases_by_account.sql` says that idempotency_leases_by_recovery goes. It stays: a reconciler that finds nothing
 -- to do looks once a second, and so do metrics, for what is due first of all accounts.
 SET LOCAL lock_timeout = '2s';
 
