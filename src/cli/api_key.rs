@@ -5,13 +5,13 @@
 use std::io::IsTerminal;
 
 use serde_json::{Value, json};
-use sqlx::Connection;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::{BoxError, print, say, session};
 use crate::{
     commands::new_api_key,
-    config::Config,
+    config::{Config, DEFAULT_DEV_API_KEY},
     database::Database,
     domain::{api_key::last4, ids::AccountId},
     store::{
@@ -133,29 +133,40 @@ pub enum AccountsError {
 /// be shown again.
 pub async fn create_key(database: &Database, name: &str) -> Result<String, AccountsError> {
     let key = new_api_key();
-    store_key(database, name, &key).await?;
+    let mut connection = database.connect_aside().await?;
+    let mut tx = connection.begin().await?;
+    let account = ensure_account(&mut tx, name).await?;
+    // A random key is new.
+    store::api_keys::insert(&mut tx, &hash(&key), account, last4(&key)).await?;
+    tx.commit().await?;
+    connection.close().await?;
     Ok(key)
 }
 
-/// Makes sure that `key` belongs to the account `dev`.
+/// Makes sure that `key`, and no other that came from `DEV_API_KEY`, is valid for the account `dev`.
 pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
-    store_key(database, DEV_ACCOUNT, key).await
-}
-
-async fn store_key(database: &Database, name: &str, key: &str) -> Result<(), AccountsError> {
-    let hash = hash(key);
+    let (current, public) = (hash(key), hash(DEFAULT_DEV_API_KEY));
     let mut connection = database.connect_aside().await?;
     let mut tx = connection.begin().await?;
-    store::api_keys::insert_account(&mut tx, Uuid::now_v7(), name).await?;
-    let account = store::api_keys::find_account_by_name(&mut tx, name).await?;
-    if !store::api_keys::insert(&mut tx, &hash, account, last4(key)).await? {
-        let owner = store::api_keys::find_account(&mut tx, &hash).await?;
-        if owner.is_none_or(|owner| owner.id.0 != account) {
-            return Err(AccountsError::KeyTaken);
-        }
+    let account = ensure_account(&mut tx, DEV_ACCOUNT).await?;
+    if !store::api_keys::take_up_dev_key(&mut tx, &current, account, last4(key)).await? {
+        return Err(AccountsError::KeyTaken);
     }
+    let revoked =
+        store::api_keys::revoke_former_dev_keys(&mut tx, account, &current, &public).await?;
     tx.commit().await?;
+    if revoked > 0 {
+        tracing::warn!(
+            revoked,
+            "DEV_API_KEY has another value: the key before it is revoked"
+        );
+    }
     Ok(connection.close().await?)
+}
+
+async fn ensure_account(tx: &mut PgConnection, name: &str) -> Result<Uuid, sqlx::Error> {
+    store::api_keys::insert_account(tx, Uuid::now_v7(), name).await?;
+    store::api_keys::find_account_by_name(tx, name).await
 }
 
 /// The account with this name, or else with this id, for the option `--account`.

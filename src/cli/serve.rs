@@ -4,13 +4,14 @@ use std::net::{SocketAddr, TcpListener};
 
 use super::{BoxError, api_key, listen, print, reachable, session};
 use crate::{
-    config::{Config, DEFAULT_DEV_API_KEY, DatabaseLocation},
+    config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
     database::SCHEMA,
     server::{self, Listeners},
 };
 
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config::from_env()?;
+    refuse_public_key_for_strangers(&config)?;
     let listeners = Listeners {
         api: listen("BIND_ADDRESS", config.bind_address)?,
         metrics: match config.metrics_address {
@@ -30,7 +31,23 @@ pub(super) fn run() -> Result<(), BoxError> {
     session::serve(&config, &config.database, SCHEMA, work)
 }
 
-/// What a person needs to make the first charge.
+/// Everyone knows the default key, so it is served beyond this machine only where that is wanted.
+fn refuse_public_key_for_strangers(config: &Config) -> Result<(), ConfigError> {
+    let is_public = config.dev_api_key.as_deref() == Some(DEFAULT_DEV_API_KEY);
+    let is_local = config.bind_address.ip().to_canonical().is_loopback();
+    if !is_public || is_local || config.allow_public_dev_key {
+        return Ok(());
+    }
+    Err(ConfigError::Value {
+        variable: "ALLOW_PUBLIC_DEV_KEY",
+        expected: format!(
+            "true where BIND_ADDRESS is more than this machine's and the API key is {DEFAULT_DEV_API_KEY}, which \
+             everyone knows. Better set DEV_API_KEY to a key of your own, or BIND_ADDRESS to 127.0.0.1:8080"
+        ),
+    })
+}
+
+/// What a person needs to make the first charge. It ends up in logs, so it shows no key but the public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {
     let url = reachable(address);
     let mut text = format!(
@@ -40,19 +57,21 @@ fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> 
     if let Some(scraped) = scraped {
         text.push_str(&format!("  Metrics     {}/metrics\n", reachable(scraped)));
     }
-    let shared = matches!(config.database, DatabaseLocation::Url(_));
-    match &config.dev_api_key {
-        // One that was chosen for a shared database is a secret, and this ends up in logs.
-        Some(key) if shared && key != DEFAULT_DEV_API_KEY => {
-            text.push_str("  API key     the one in DEV_API_KEY\n");
+    let (shown, key) = match config.dev_api_key.as_deref() {
+        Some(DEFAULT_DEV_API_KEY) => (DEFAULT_DEV_API_KEY, DEFAULT_DEV_API_KEY),
+        Some(_) => ("the one in DEV_API_KEY", "$DEV_API_KEY"),
+        None => {
+            text.push_str(
+                "  API key     make one with: charge-once api-key create --account NAME\n",
+            );
+            return text;
         }
-        Some(key) => text.push_str(&format!(
-            "  API key     {key}\n\nCharge a test card; run it twice and it still charges once:\n\n\
-             curl -i {url}/charges -H 'Authorization: Bearer {key}' \
-             -H 'Idempotency-Key: my-first-charge' -H 'Content-Type: application/json' \
-             -d '{{\"amount\":2000,\"currency\":\"usd\",\"source\":\"tok_visa\"}}'\n"
-        )),
-        None => text.push_str("  API key     make one with: charge-once api-key create\n"),
-    }
+    };
+    text.push_str(&format!(
+        "  API key     {shown}\n\nCharge a test card; run it twice and it still charges once:\n\n\
+         curl -i {url}/charges -H \"Authorization: Bearer {key}\" \
+         -H 'Idempotency-Key: my-first-charge' -H 'Content-Type: application/json' \
+         -d '{{\"amount\":2000,\"currency\":\"usd\",\"source\":\"tok_visa\"}}'\n"
+    ));
     text
 }

@@ -62,6 +62,8 @@ pub struct Config {
     pub database: DatabaseLocation,
     /// The dev account's key, if there is to be one.
     pub dev_api_key: Option<String>,
+    /// `ALLOW_PUBLIC_DEV_KEY`
+    pub allow_public_dev_key: bool,
     /// `IDEMPOTENCY_TTL`
     pub idempotency_ttl: Duration,
     /// `IDEMPOTENCY_LEASE`
@@ -145,6 +147,7 @@ impl Config {
         let metrics_address = source.optional_address("METRICS_ADDRESS");
         let database = database::location(&source);
         let dev_api_key = database::dev_api_key(&source, database.as_ref());
+        let allow_public_dev_key = source.truth("ALLOW_PUBLIC_DEV_KEY");
         let idempotency_ttl = timeouts::idempotency_ttl(&source);
         let expiry_sweep_interval = source.duration("EXPIRY_SWEEP_INTERVAL");
         let retention = Retention::read(&source);
@@ -184,6 +187,7 @@ impl Config {
                 metrics_address: metrics_address?,
                 database: database?,
                 dev_api_key: dev_api_key?,
+                allow_public_dev_key: allow_public_dev_key?,
                 idempotency_ttl: idempotency_ttl?,
                 lease: calls?.lease,
                 processor: processor?,
@@ -370,6 +374,7 @@ mod tests {
             ("METRICS_ADDRESS", "9090"),
             ("DATABASE_URL", "mysql://x"),
             ("DEV_API_KEY", "secret"),
+            ("ALLOW_PUBLIC_DEV_KEY", "yes"),
             ("IDEMPOTENCY_TTL", "a day"),
             ("IDEMPOTENCY_TTL", "59s"),
             ("IDEMPOTENCY_TTL", "500d"),

@@ -66,8 +66,15 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "DEV_API_KEY",
         None,
-        "An API key for the account dev: sk_test_ and at least 8 more characters. Unset: \
-         sk_test_charge_once_dev with the private PostgreSQL, none with DATABASE_URL.",
+        "An API key for the account dev: sk_test_ and at least 8 more characters. Another value revokes the \
+         key of the value before. Unset: sk_test_charge_once_dev with the private PostgreSQL, none with \
+         DATABASE_URL.",
+    ),
+    variable(
+        "ALLOW_PUBLIC_DEV_KEY",
+        Some("false"),
+        "Allows the public key sk_test_charge_once_dev where BIND_ADDRESS is more than this machine's: true or \
+         false. Where strangers reach the server, they can use it.",
     ),
     variable(
         "IDEMPOTENCY_TTL",

@@ -130,6 +130,55 @@ pub async fn insert(
     Ok(inserted.rows_affected() == 1)
 }
 
+/// Makes a key the one of DEV_API_KEY: adds it, or takes up the account's own again. `false`: it is another
+/// account's, or a person revoked it. Locks its row.
+pub async fn take_up_dev_key(
+    connection: &mut PgConnection,
+    hash: &[u8],
+    account_id: Uuid,
+    last4: &str,
+) -> Result<bool, sqlx::Error> {
+    let taken_up = sqlx::query!(
+        r#"
+        INSERT INTO api_keys (hash, account_id, last4, from_dev_api_key)
+        VALUES ($1, $2, $3, true)
+        ON CONFLICT (hash) DO UPDATE
+           SET from_dev_api_key = true, revoked_at = NULL
+         WHERE api_keys.account_id = EXCLUDED.account_id
+           AND (api_keys.from_dev_api_key OR api_keys.revoked_at IS NULL)
+        "#,
+        hash,
+        account_id,
+        last4,
+    )
+    .execute(connection)
+    .await?;
+    Ok(taken_up.rows_affected() == 1)
+}
+
+/// Revokes the account's keys that came from DEV_API_KEY, but the `current` one. `public` came from there even
+/// if no mark says so. Returns how many. Locks their rows.
+pub async fn revoke_former_dev_keys(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    current: &[u8],
+    public: &[u8],
+) -> Result<u64, sqlx::Error> {
+    let revoked = sqlx::query!(
+        r#"
+        UPDATE api_keys SET revoked_at = now(), from_dev_api_key = true
+         WHERE account_id = $1 AND hash <> $2 AND revoked_at IS NULL
+           AND (from_dev_api_key OR hash = $3)
+        "#,
+        account_id,
+        current,
+        public,
+    )
+    .execute(connection)
+    .await?;
+    Ok(revoked.rows_affected())
+}
+
 /// All keys, oldest first, but those of closed test accounts. Takes no lock.
 pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
@@ -146,10 +195,13 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Er
     .await
 }
 
-/// Revokes a key. `false`: there is none, or it was revoked before. Locks its row.
+/// Revokes a key for good. `false`: there is none, or it was revoked before. Locks its row.
 pub async fn revoke(connection: &mut PgConnection, hash: &[u8]) -> Result<bool, sqlx::Error> {
     let revoked = sqlx::query!(
-        "UPDATE api_keys SET revoked_at = now() WHERE hash = $1 AND revoked_at IS NULL",
+        r#"
+        UPDATE api_keys SET revoked_at = now(), from_dev_api_key = false
+         WHERE hash = $1 AND revoked_at IS NULL
+        "#,
         hash,
     )
     .execute(connection)

@@ -269,7 +269,7 @@ fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<()
 /// Whether users other than the owner could put something else in the place of what is in a folder.
 fn is_writable_for_others(folder: &Metadata, is_data_dir: bool) -> bool {
     const STICKY: u32 = 0o1000;
-    // Where each user has a group of its own, new folders may be open to it: that is nobody else.
+    // Where each user has a group of its own, new folders may be open to it: that is no one else.
     let is_own_group = folder.gid() == getegid().as_raw() && !is_data_dir;
     let others = if is_own_group { 0o002 } else { 0o022 };
     let is_sticky = folder.mode() & STICKY != 0 && !is_data_dir;
@@ -352,6 +352,7 @@ mod tests {
             return Ok(());
         }
         let scratch = tempfile::tempdir()?;
+        std::fs::set_permissions(scratch.path(), Permissions::from_mode(0o700))?;
         let requested = scratch.path().join("data");
         std::fs::create_dir(&requested)?;
         let victim = scratch.path().join("victim");

@@ -1,5 +1,6 @@
 //! The program: its command line, its configuration and its databases.
 
+mod dev_api_key;
 mod first_use;
 // The locales of glibc are made from sources.
 #[cfg(target_os = "linux")]

@@ -281,11 +281,16 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
         text(
             &Command::new("sh")
                 .args(["-c", curl])
+                .env("DEV_API_KEY", API_KEY)
                 .output()
                 .unwrap()
                 .stdout,
         )
     };
+    assert!(
+        !banner.contains(API_KEY),
+        "a key of one's own is a secret: {banner}"
+    );
     let first = pasted();
     assert!(first.starts_with("HTTP/1.1 201"), "{first}");
     assert!(!first.to_lowercase().contains("idempotent-replayed"));

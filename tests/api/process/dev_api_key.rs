@@ -1,0 +1,88 @@
+//! The key of `DEV_API_KEY`: one is valid at a time, and the public one stays on this machine.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use charge_once::{
+    cli::api_key::{AccountsError, ensure_dev_key, revoke_key},
+    config::DEFAULT_DEV_API_KEY,
+};
+
+use crate::support::{
+    harness::{API_KEY, ServerProcess, TestDatabase},
+    program::{printed_by, program, run, text},
+};
+
+#[tokio::test]
+async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_other() {
+    let database = TestDatabase::create().await;
+    let connected = database.connect(&[]).await;
+    let variables = [("DATABASE_URL", database.url.as_str())];
+    let made = printed_by(&["api-key", "create", "--account", "dev"], &variables);
+    ensure_dev_key(&connected, DEFAULT_DEV_API_KEY)
+        .await
+        .unwrap();
+    // As an earlier release left it.
+    sqlx::query("UPDATE api_keys SET from_dev_api_key = false WHERE revoked_at IS NULL")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    ensure_dev_key(&connected, "sk_test_of_last_week")
+        .await
+        .unwrap();
+    // The harness's key, which was revoked in between, comes back with its variable.
+    let server = ServerProcess::start(&database, &[("DEV_API_KEY", API_KEY)]);
+    for (key, status) in [
+        (API_KEY, 200),
+        (made.lines().next().unwrap(), 200),
+        (DEFAULT_DEV_API_KEY, 401),
+        ("sk_test_of_last_week", 401),
+    ] {
+        let client = server.client.with_api_key(key);
+        assert_eq!(client.get("/charges").await.status, status, "{key}");
+    }
+
+    // What a person revokes stays revoked.
+    assert!(revoke_key(&connected, API_KEY).await.unwrap());
+    let refused = ensure_dev_key(&connected, API_KEY).await;
+    assert!(
+        matches!(refused, Err(AccountsError::KeyTaken)),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
+    let database = TestDatabase::create().await;
+    let everywhere = ("BIND_ADDRESS", "0.0.0.0:0");
+    let public = ("DEV_API_KEY", DEFAULT_DEV_API_KEY);
+    let url = ("DATABASE_URL", database.url.as_str());
+    let refused = run(&["serve"], &[everywhere, public, url]);
+    let complaint = text(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(
+        complaint.contains("ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS"),
+        "{complaint}"
+    );
+
+    let allowed = ("ALLOW_PUBLIC_DEV_KEY", "true");
+    for variables in [
+        &[everywhere, public, allowed][..],
+        // A key of one's own needs no permission, and neither does this machine.
+        &[everywhere, ("DEV_API_KEY", API_KEY)],
+        &[("BIND_ADDRESS", "127.0.0.1:0"), public],
+    ] {
+        let mut child = program(&["serve"], &[variables, &[url]].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut banner = String::new();
+        let mut printed = BufReader::new(child.stdout.as_mut().unwrap());
+        printed.read_line(&mut banner).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(banner.starts_with("charge-once "), "{variables:?}");
+    }
+}
