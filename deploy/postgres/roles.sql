@@ -2,16 +2,19 @@
 --
 --   charge_once_migrator  owns the schema: `charge-once migrate`
 --   charge_once_app       reads and writes rows, and changes no table: `charge-once serve`, `api-key`
---   charge_once_sweeper   removes rows, and inserts none: `charge-once sweep`
---   charge_once_reader    reads: `charge-once check`, `keys list`, `sweep --dry-run`, and the statements of
---                         docs/runbook.md. It writes one row, the result of a check
+--   charge_once_sweeper   removes keys and rows that are kept for a while, and inserts none: `charge-once sweep`. It
+--                         leaves the test accounts that ended to the servers, because they have charges
+--   charge_once_reader    reads all but secrets and stored replies: `charge-once check`, `keys list`,
+--                         `sweep --dry-run`, and the statements of docs/runbook.md. It writes one row, the result
+--                         of a check
 --
 -- Run it in the database of charge-once, as a role that may create roles, with psql 15 or later:
 --
 --   psql --set ON_ERROR_STOP=1 --file deploy/postgres/roles.sql postgres://…
 --
--- It can be run again at any time. Run it before the first migration, or else hand over what another
--- role has made: REASSIGN OWNED BY that_role TO charge_once_migrator.
+-- It can be run again at any time. Run it again after each upgrade: rights are those of the tables and columns that
+-- are named here. Run it before the first migration, or else hand over what another role has made:
+-- REASSIGN OWNED BY that_role TO charge_once_migrator.
 --
 -- Passwords come from the environment, and are left alone where a variable is unset.
 \getenv migrator_password CHARGE_ONCE_MIGRATOR_PASSWORD
@@ -38,6 +41,9 @@ ALTER ROLE charge_once_sweeper PASSWORD :'sweeper_password';
 ALTER ROLE charge_once_reader PASSWORD :'reader_password';
 \endif
 
+-- All or nothing: a run that fails leaves the rights that were there, and servers that run miss none meanwhile.
+BEGIN;
+
 -- PostgreSQL lets every role connect to every database and make temporary tables there.
 SELECT format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database()),
        format('GRANT CONNECT ON DATABASE %I TO charge_once_migrator, charge_once_app,
@@ -47,28 +53,75 @@ REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO charge_once_migrator;
 GRANT USAGE ON SCHEMA public TO charge_once_app, charge_once_sweeper, charge_once_reader;
 
--- Tables that a later migration makes get the same rights as those of today. To set the default rights
--- of a role takes membership in it, which a superuser needs not.
+-- To set the default rights of a role takes membership in it, which a superuser needs not.
 SELECT 'GRANT charge_once_migrator TO CURRENT_USER'
  WHERE NOT pg_has_role(current_user, 'charge_once_migrator', 'MEMBER')
 \gexec
 ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
+    REVOKE ALL ON TABLES FROM charge_once_app, charge_once_sweeper, charge_once_reader;
+-- A server works with the tables of a later migration before this file is run again.
+ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO charge_once_app;
--- Locking a row takes the right to update it.
-ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
-    GRANT SELECT, UPDATE, DELETE ON TABLES TO charge_once_sweeper;
-ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
-    GRANT SELECT ON TABLES TO charge_once_reader;
 
--- The tables that are there already.
-GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO charge_once_app;
-GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO charge_once_sweeper;
-GRANT SELECT ON ALL TABLES IN SCHEMA public TO charge_once_reader;
+-- This takes the rights to single columns, too.
+REVOKE ALL ON ALL TABLES IN SCHEMA public FROM charge_once_app, charge_once_sweeper, charge_once_reader;
 
--- The result of a check, which the servers show among their metrics.
-SELECT 'GRANT INSERT, UPDATE ON last_check TO charge_once_reader'
- WHERE to_regclass('public.last_check') IS NOT NULL
+-- A right without columns is one to the whole table. `but` is for all columns but these. To lock a row takes the
+-- right to update one column of it: where a role only locks and deletes, that is one that decides nothing.
+-- Tables and columns that aren't there yet are passed over.
+WITH rights (role, tables, verb, columns, but) AS (
+    VALUES
+    -- Who may call is added, and ended; no key is changed into another one.
+    ('app', '{accounts,api_keys}', 'INSERT', NULL, NULL),
+    ('app', '{accounts}', 'UPDATE', '{closed_at}', NULL),
+    ('app', '{api_keys}', 'UPDATE', '{revoked_at,from_dev_api_key}', NULL),
+    -- What was told and what a person decided stays as it was written.
+    ('app', '{events,manual_resolutions,request_log}', 'INSERT, DELETE', NULL, NULL),
+    ('app', '{events}', 'UPDATE', '{traceparent}', NULL),
+    ('app', '{request_log}', 'UPDATE', '{path}', NULL),
+    -- The steps of a checkout go with it.
+    ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
+    ('app', '{charges,checkouts,idempotency_keys,idempotency_leases,inventory,operations,orders,refunds,
+              webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
+    ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,events,idempotency_keys,idempotency_leases,
+              inventory,last_check,manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,
+              webhook_endpoints,_sqlx_migrations,idempotency_migrations}', 'SELECT', NULL, NULL),
+
+    ('sweeper', '{_sqlx_migrations,idempotency_migrations}', 'SELECT', NULL, NULL),
+    ('sweeper', '{accounts}', 'SELECT', '{id,closed_at}', NULL),
+    ('sweeper', '{idempotency_keys}', 'SELECT', '{ctid,account_id,key,status,expires_at}', NULL),
+    ('sweeper', '{idempotency_keys}', 'UPDATE', '{expires_at}', NULL),
+    ('sweeper', '{events,request_log}', 'SELECT', '{account_id,id,created_at}', NULL),
+    ('sweeper', '{events}', 'UPDATE', '{traceparent}', NULL),
+    ('sweeper', '{request_log}', 'UPDATE', '{path}', NULL),
+    ('sweeper', '{operations}', 'SELECT', '{account_id,id,checkout_id,created_at,completed_at}', NULL),
+    ('sweeper', '{operations}', 'UPDATE', '{request_id}', NULL),
+    ('sweeper', '{webhook_deliveries}', 'SELECT', '{account_id,event_id,status}', NULL),
+    ('sweeper', '{checkouts}', 'SELECT', '{account_id,id,status}', NULL),
+    ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
+
+    ('reader', '{accounts,charges,checkout_steps,checkouts,events,idempotency_leases,inventory,last_check,
+                 manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,_sqlx_migrations,
+                 idempotency_migrations}', 'SELECT', NULL, NULL),
+    ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),
+    ('reader', '{idempotency_keys}', 'SELECT', NULL, '{headers,body}'),
+    ('reader', '{webhook_endpoints}', 'SELECT', NULL, '{secret}'),
+    -- The result of a check, which the servers show among their metrics.
+    ('reader', '{last_check}', 'INSERT, UPDATE', NULL, NULL)
+)
+SELECT format('GRANT %s%s ON %s TO charge_once_%s', verb,
+              ' (' || string_agg(quote_ident(attname), ', ') || ')', relation, role)
+  FROM rights
+ CROSS JOIN unnest(tables::text[]) AS name
+ CROSS JOIN to_regclass('public.' || name) AS relation
+  LEFT JOIN pg_attribute
+    ON attrelid = relation AND NOT attisdropped
+   AND (attname = ANY (columns::text[]) OR attnum > 0 AND attname <> ALL (but::text[]))
+ WHERE relation IS NOT NULL AND (attname IS NOT NULL OR coalesce(columns, but) IS NULL)
+ GROUP BY role, relation, verb, columns, but
 \gexec
+
+COMMIT;
 
 -- PostgreSQL hides from a role what sessions of other roles do. A person who looks for the session that
 -- holds a lock, as docs/runbook.md says, must see all of them. That shows statements of every database of
@@ -86,10 +139,3 @@ EXCEPTION
             USING HINT = 'An administrator may run: GRANT pg_read_all_stats TO charge_once_reader';
 END
 $$;
-
--- Which migrations are applied is written by the migrator alone. Run this file again after the first
--- migration, so that these tables are there.
-SELECT format('REVOKE INSERT, UPDATE, DELETE ON %I FROM charge_once_app, charge_once_sweeper', tablename)
-  FROM pg_tables
- WHERE schemaname = 'public' AND tablename IN ('_sqlx_migrations', 'idempotency_migrations')
-\gexec

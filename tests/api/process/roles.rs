@@ -67,10 +67,12 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     assert!(printed_by(&["check"], &variables(&reader)).contains("invariants hold."));
     let recorded = "SELECT count(*) FROM last_check WHERE violations = 0";
     assert_eq!(database.count(recorded).await, 1);
-    // The sweeper may not insert it, and still learns the result.
-    let forget = sqlx::raw_sql("DELETE FROM last_check");
+    // A role that may not insert it still learns the result.
+    let forget = sqlx::raw_sql(
+        "DELETE FROM last_check; REVOKE INSERT, UPDATE ON last_check FROM charge_once_reader",
+    );
     forget.execute(&database.pool).await.unwrap();
-    let output = run(&["check"], &variables(&sweeper));
+    let output = run(&["check"], &variables(&reader));
     let complaint = text(&output.stderr);
     assert!(output.status.success(), "{complaint}");
     assert!(
@@ -81,8 +83,14 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     printed_by(&["keys", "list", "--in-flight"], &variables(&reader));
     printed_by(&["sweep", "--dry-run"], &variables(&reader));
     database.expire_records().await;
-    let swept = printed_by(&["sweep"], &variables(&sweeper));
-    assert!(!swept.contains("Removed 0 expired"), "{swept}");
+    let swept = run(&["sweep"], &variables(&sweeper));
+    let (told, complaint) = (text(&swept.stdout), text(&swept.stderr));
+    assert!(swept.status.success(), "{complaint}");
+    assert!(!told.contains("Removed 0 expired"), "{told}");
+    assert!(
+        complaint.contains("test accounts that ended are left to the servers"),
+        "{complaint}"
+    );
 
     let denied = Some("42501".to_owned());
     for (url, statement) in [
@@ -102,6 +110,11 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
             "INSERT INTO accounts (id, name) VALUES (gen_random_uuid(), 'x')",
         ),
         (&sweeper, "DROP TABLE events"),
+        (&sweeper, "DELETE FROM charges"),
+        (&sweeper, "UPDATE api_keys SET hash = hash"),
+        (&app, "UPDATE api_keys SET hash = hash"),
+        (&reader, "SELECT secret FROM webhook_endpoints"),
+        (&reader, "SELECT body FROM idempotency_keys"),
         (&reader, "DELETE FROM events"),
         (&reader, "UPDATE accounts SET name = 'x'"),
         (&reader, "DELETE FROM last_check"),
@@ -112,6 +125,96 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     let complaint = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("permission denied"), "{complaint}");
+}
+
+/// All rights of the roles that own nothing: a right without columns is one to the whole table.
+const RIGHTS: &str = "\
+app _sqlx_migrations: SELECT
+app accounts: SELECT, INSERT, UPDATE (closed_at)
+app api_keys: SELECT, INSERT, UPDATE (revoked_at from_dev_api_key)
+app charges: SELECT, INSERT, UPDATE, DELETE
+app checkout_steps: SELECT, INSERT, UPDATE
+app checkouts: SELECT, INSERT, UPDATE, DELETE
+app events: SELECT, INSERT, UPDATE (traceparent), DELETE
+app idempotency_keys: SELECT, INSERT, UPDATE, DELETE
+app idempotency_leases: SELECT, INSERT, UPDATE, DELETE
+app idempotency_migrations: SELECT
+app inventory: SELECT, INSERT, UPDATE, DELETE
+app last_check: SELECT, INSERT, UPDATE
+app manual_resolutions: SELECT, INSERT, DELETE
+app operations: SELECT, INSERT, UPDATE, DELETE
+app orders: SELECT, INSERT, UPDATE, DELETE
+app refunds: SELECT, INSERT, UPDATE, DELETE
+app request_log: SELECT, INSERT, UPDATE (path), DELETE
+app webhook_deliveries: SELECT, INSERT, UPDATE, DELETE
+app webhook_endpoints: SELECT, INSERT, UPDATE, DELETE
+reader _sqlx_migrations: SELECT
+reader accounts: SELECT
+reader api_keys: SELECT (account_id last4 created_at revoked_at from_dev_api_key)
+reader charges: SELECT
+reader checkout_steps: SELECT
+reader checkouts: SELECT
+reader events: SELECT
+reader idempotency_keys: SELECT (account_id key fingerprint_version fingerprint method path request_id label \
+created_at expires_at status resource_id)
+reader idempotency_leases: SELECT
+reader idempotency_migrations: SELECT
+reader inventory: SELECT
+reader last_check: SELECT, INSERT, UPDATE
+reader manual_resolutions: SELECT
+reader operations: SELECT
+reader orders: SELECT
+reader refunds: SELECT
+reader request_log: SELECT
+reader webhook_deliveries: SELECT
+reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
+disabled canceled_at)
+sweeper _sqlx_migrations: SELECT
+sweeper accounts: SELECT (id closed_at)
+sweeper checkouts: SELECT (account_id id status)
+sweeper events: SELECT (account_id id created_at), UPDATE (traceparent), DELETE
+sweeper idempotency_keys: SELECT (ctid account_id key expires_at status), UPDATE (expires_at), DELETE
+sweeper idempotency_migrations: SELECT
+sweeper operations: SELECT (account_id id checkout_id created_at completed_at), UPDATE (request_id), DELETE
+sweeper request_log: SELECT (account_id id created_at), UPDATE (path), DELETE
+sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE";
+
+#[tokio::test]
+async fn each_role_has_these_rights_to_each_table_and_no_other() {
+    let database = prepared().await;
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT role || ' ' || relname || ': ' || string_agg(verb || columns, ', ' ORDER BY position)
+           FROM unnest(ARRAY['app', 'sweeper', 'reader']) AS role
+          CROSS JOIN (SELECT oid, relname FROM pg_class
+                       WHERE relnamespace = 'public'::regnamespace
+                         AND relkind IN ('r', 'p', 'v', 'm', 'f')) AS tables
+          CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER'])
+                WITH ORDINALITY AS verbs (verb, position)
+          CROSS JOIN LATERAL (
+             SELECT CASE
+                 WHEN has_table_privilege('charge_once_' || role, oid, verb) THEN ''
+                 WHEN verb IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') THEN (
+                     SELECT ' (' || string_agg(attname, ' ' ORDER BY attnum) || ')'
+                       FROM pg_attribute
+                      WHERE attrelid = oid AND NOT attisdropped
+                        AND has_column_privilege('charge_once_' || role, oid, attnum, verb))
+             END AS columns) AS allowed
+          WHERE columns IS NOT NULL
+          GROUP BY role, relname
+          ORDER BY role || ' ' || relname COLLATE \"C\"",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap();
+    for line in &found {
+        assert!(
+            RIGHTS.lines().any(|right| right == line),
+            "more than it needs: {line}"
+        );
+    }
+    for right in RIGHTS.lines() {
+        assert!(found.iter().any(|line| line == right), "missing: {right}");
+    }
 }
 
 /// PostgreSQL checks the rights of a statement when it explains it.
