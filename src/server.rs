@@ -146,7 +146,7 @@ pub async fn serve(
         idempotency: idempotency.clone(),
         batches,
         replay_cache,
-        api_keys: ApiKeys::of(database.clone()),
+        api_keys: ApiKeys::of(database.clone(), config.rate_limit),
         hosts: Hosts::of(listeners.api.local_addr()?, &config.allowed_hosts),
         readiness: Readiness::of(database.clone()),
         rate_limit: RateLimit::new(config.rate_limit),

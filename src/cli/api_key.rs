@@ -32,7 +32,7 @@ pub enum Command {
     /// Makes a key and shows it, once.
     Create {
         /// The account of the key; it is created if it doesn't exist.
-        #[arg(long, default_value = DEV_ACCOUNT)]
+        #[arg(long)]
         account: String,
     },
     /// Lists all keys, without their secret parts.
@@ -92,7 +92,7 @@ async fn list(database: &Database, json: bool) -> Result<(), BoxError> {
         return print(&json!({"api_keys": keys}).to_string());
     }
     if keys.is_empty() {
-        say("there are no API keys; make one with: charge-once api-key create");
+        say("there are no API keys; make one with: charge-once api-key create --account NAME");
     }
     for key in keys {
         let state = key

@@ -196,7 +196,8 @@ pub const VARIABLES: &[Variable] = &[
         "RATE_LIMIT",
         Some("1000"),
         "Requests per second, and per burst, that each process accepts from one account. \
-         Beyond it the reply is 429. 0 means no limit.",
+         Beyond it the reply is 429. 0 means no limit, neither for accounts nor for API keys that don't \
+         exist: those are 429 beyond 20 per second from one address.",
     ),
     variable(
         "IN_PROGRESS_LIMIT",

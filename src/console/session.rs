@@ -4,16 +4,20 @@
 //! API key, because the playground sends requests with it; nothing writes it anywhere.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use crate::domain::ids::AccountId;
+
 /// How long a session lasts: a working day.
 pub(super) const LASTS: Duration = Duration::from_secs(12 * 3600);
 
-/// Sessions at once. With one more, the one that ends first ends now.
+/// Sessions at once. With one more, one ends now: of the account that has most of them, the one that ends first. So
+/// no account ends another one's by signing in again and again.
 const SESSIONS_MAX: usize = 1000;
 
 /// What a browser knows a session by: 256 random bits.
@@ -43,25 +47,24 @@ impl Token {
 pub(super) struct Sessions(Mutex<HashMap<Token, Session>>);
 
 struct Session {
+    account: AccountId,
     api_key: Arc<str>,
     ends: Instant,
 }
 
 impl Sessions {
     /// Begins a session at `now`.
-    pub(super) fn begin(&self, api_key: &str, now: Instant) -> Token {
+    pub(super) fn begin(&self, account: AccountId, api_key: &str, now: Instant) -> Token {
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX {
             sessions.retain(|_, session| session.ends > now);
         }
         if sessions.len() >= SESSIONS_MAX {
-            let first = sessions.iter().min_by_key(|(_, session)| session.ends);
-            if let Some(first) = first.map(|(token, _)| *token) {
-                sessions.remove(&first);
-            }
+            end_one(&mut sessions);
         }
         let token = Token::fresh();
         let session = Session {
+            account,
             api_key: Arc::from(api_key),
             ends: now + LASTS,
         };
@@ -90,6 +93,20 @@ impl Sessions {
     }
 }
 
+/// Ends the first session of the account that has most of them.
+fn end_one(sessions: &mut HashMap<Token, Session>) {
+    let mut counts: HashMap<AccountId, usize> = HashMap::new();
+    for session in sessions.values() {
+        *counts.entry(session.account).or_default() += 1;
+    }
+    let first = sessions
+        .iter()
+        .max_by_key(|(_, session)| (counts.get(&session.account), Reverse(session.ends)));
+    if let Some(first) = first.map(|(token, _)| *token) {
+        sessions.remove(&first);
+    }
+}
+
 /// Without tokens and keys.
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,14 +116,17 @@ impl fmt::Debug for Sessions {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     const KEY: &str = "sk_test_12345678";
+    const ACCOUNT: AccountId = AccountId(Uuid::nil());
 
     #[test]
     fn a_session_lasts_twelve_hours_and_not_longer() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let token = sessions.begin(KEY, now);
+        let token = sessions.begin(ACCOUNT, KEY, now);
         let last = now + LASTS - Duration::from_millis(1);
         assert_eq!(sessions.api_key(token, last).as_deref(), Some(KEY));
         assert_eq!(sessions.api_key(token, now + LASTS), None);
@@ -116,24 +136,27 @@ mod tests {
     #[test]
     fn a_session_that_was_ended_is_unknown_and_others_go_on() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let (one, other) = (sessions.begin(KEY, now), sessions.begin(KEY, now));
+        let begin = || sessions.begin(ACCOUNT, KEY, now);
+        let (one, other) = (begin(), begin());
         sessions.end(one);
         assert_eq!(sessions.api_key(one, now), None);
         assert!(sessions.api_key(other, now).is_some());
     }
 
     #[test]
-    fn with_one_too_many_the_oldest_session_ends() {
+    fn with_one_too_many_the_oldest_session_of_the_account_with_most_ends() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let oldest = sessions.begin(KEY, now);
+        let another_s = sessions.begin(AccountId(Uuid::max()), KEY, now);
         let later = now + Duration::from_secs(1);
-        let second = sessions.begin(KEY, later);
-        for _ in 0..SESSIONS_MAX - 1 {
-            sessions.begin(KEY, later + Duration::from_secs(1));
+        let oldest = sessions.begin(ACCOUNT, KEY, later);
+        let second = sessions.begin(ACCOUNT, KEY, later + Duration::from_secs(1));
+        for _ in 0..SESSIONS_MAX - 2 {
+            sessions.begin(ACCOUNT, KEY, later + Duration::from_secs(2));
         }
         assert_eq!(sessions.lock().len(), SESSIONS_MAX);
         assert_eq!(sessions.api_key(oldest, later), None);
         assert!(sessions.api_key(second, later).is_some());
+        assert!(sessions.api_key(another_s, later).is_some());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::http::{
     App,
-    request::{authenticate, query_value},
+    request::{authenticate, client_of, query_value},
 };
 
 /// Where a session begins.
@@ -60,13 +60,19 @@ pub(super) async fn show(request: HttpRequest) -> HttpResponse {
 pub(super) async fn sign_in(
     app: web::Data<App>,
     console: web::Data<Console>,
+    request: HttpRequest,
     form: Form,
 ) -> HttpResponse {
     let (api_key, next) = (form.field("api_key"), next(form.field(NEXT)));
-    if let Err(error) = authenticate(&app, api_key).await {
-        return page(error.status_code(), Some(error.message()), next);
+    let account = match authenticate(&app, api_key, client_of(&request)).await {
+        Ok(account) => account.id,
+        Err(error) => return page(error.status_code(), Some(error.message()), next),
+    };
+    // The browser forgets the token of its session before.
+    if let Some(former) = token(request.headers()) {
+        console.sessions.end(former);
     }
-    let token = console.sessions.begin(api_key, Instant::now());
+    let token = console.sessions.begin(account, api_key, Instant::now());
     let cookie = cookie(&token.reveal(), LASTS.as_secs());
     let mut response = layout::redirect(next.unwrap_or(START));
     layout::add_header(&mut response, SET_COOKIE, &cookie);

@@ -16,7 +16,10 @@ use futures_util::future::LocalBoxFuture;
 use super::{Console, error::ConsoleError, session::Token, sign_in};
 use crate::{
     domain::ids::AccountId,
-    http::{App, request::authenticate},
+    http::{
+        App,
+        request::{authenticate, client_of},
+    },
 };
 
 /// The cookie of a session.
@@ -50,7 +53,7 @@ impl FromRequest for Visitor {
                 .sessions
                 .api_key(token, Instant::now())
                 .ok_or(ConsoleError::SignIn)?;
-            let account = authenticate(app, &api_key).await?;
+            let account = authenticate(app, &api_key, client_of(&request)).await?;
             let faults = app.faults.as_ref();
             Ok(Self {
                 account: account.id,

@@ -25,9 +25,50 @@ pub fn has_shape(text: &str) -> bool {
     })
 }
 
+/// How secrets begin that people paste into the wrong place: API keys of this service and of Stripe's, and the
+/// secrets of webhooks.
+const SECRET_PREFIXES: [&str; 5] = [PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_"];
+
+/// Whether a text holds what may be an API key or another secret.
+pub fn holds_secret(text: &str) -> bool {
+    let is_long = |rest: &str| {
+        let mut rest = rest.bytes();
+        let is_of_a_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        rest.by_ref()
+            .take(REST_MIN)
+            .filter(|byte| is_of_a_key(*byte))
+            .count()
+            == REST_MIN
+    };
+    SECRET_PREFIXES.iter().any(|prefix| {
+        let mut places = text.match_indices(prefix);
+        places.any(|(start, _)| text.get(start + prefix.len()..).is_some_and(is_long))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_found_anywhere_in_a_text() {
+        for text in [
+            "/charges/sk_test_12345678",
+            "/v1/refunds/xsk_live_12345678/y",
+            "sk_test_/sk_test_charge_once_dev",
+            "whsec_0123abcd",
+        ] {
+            assert!(holds_secret(text), "{text}");
+        }
+        for text in [
+            "",
+            "/charges/ch_12345678",
+            "/inventory/sk_test_mug",
+            "sk_test_é2345678",
+        ] {
+            assert!(!holds_secret(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_key_is_told_by_its_last_four_characters() {

@@ -5,13 +5,13 @@
 //! a test account that has ended. However many keys strangers try, a key that is known to be an
 //! account's never waits for their look-ups.
 
-use std::time::Duration;
+use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
 
-use super::{error::HttpError, unknown_api_keys::UnknownApiKeys};
+use super::{error::HttpError, failed_keys::FailedKeys, unknown_api_keys::UnknownApiKeys};
 use crate::{
     api::error::{ApiError, ErrorCode},
     database::Database,
@@ -42,12 +42,15 @@ pub struct ApiKeys {
     refused: Cache<[u8; 32], ()>,
     known: Cache<[u8; 32], Account>,
     unknown: UnknownApiKeys,
+    failed: FailedKeys,
 }
 
 impl ApiKeys {
-    /// Keys are looked up in `database`. Panics outside a Tokio runtime.
-    pub fn of(database: Database) -> Self {
+    /// Keys are looked up in `database`. Where accounts have no `rate_limit`, neither has who comes with keys
+    /// that are no one's. Panics outside a Tokio runtime.
+    pub fn of(database: Database, rate_limit: Option<NonZeroU32>) -> Self {
         Self {
+            failed: FailedKeys::new(rate_limit),
             unknown: UnknownApiKeys::of(database.clone()),
             database,
             remembered: Cache::builder()
@@ -67,34 +70,51 @@ impl ApiKeys {
 
     /// The account that a request speaks for, by `Authorization: Bearer` (RFC 6750) or Basic (RFC
     /// 7617) with the key as the user name and an empty password.
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Account, HttpError> {
-        self.account_of(&key_of(headers)?).await
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        client: Option<IpAddr>,
+    ) -> Result<Account, HttpError> {
+        self.account_of(&key_of(headers)?, client).await
     }
 
-    /// The account that an API key speaks for, wherever it was given.
-    pub async fn account_of(&self, key: &str) -> Result<Account, HttpError> {
+    /// The account that an API key speaks for, wherever it was given. `client` is who sent it.
+    pub async fn account_of(
+        &self,
+        key: &str,
+        client: Option<IpAddr>,
+    ) -> Result<Account, HttpError> {
+        let found = self.find(key, client).await?;
+        found.ok_or_else(|| self.failed.failed(client))
+    }
+
+    async fn find(&self, key: &str, client: Option<IpAddr>) -> Result<Option<Account>, HttpError> {
         if !api_key::has_shape(key) {
-            return Err(invalid());
+            return Ok(None);
         }
         let hash = store::api_keys::hash(key);
         if let Some(account) = self.remembered.get(&hash) {
-            return Ok(account);
+            return Ok(Some(account));
         }
         if self.refused.contains_key(&hash) {
-            return Err(invalid());
+            return Ok(None);
         }
         let looked_up = match self.known.get(&hash) {
             Some(account) => self.look_up_again(account, hash).await,
-            None => self.unknown.find_account(hash).await,
+            None => {
+                self.failed.check(client)?;
+                self.unknown.find_account(hash).await
+            }
         };
-        let Some(account) = looked_up.map_err(HttpError::failed_without_key)? else {
+        let found = looked_up.map_err(HttpError::failed_without_key)?;
+        if let Some(account) = found {
+            self.remembered.insert(hash, account);
+            self.known.insert(hash, account);
+        } else {
             self.known.invalidate(&hash);
             self.refused.insert(hash, ());
-            return Err(invalid());
-        };
-        self.remembered.insert(hash, account);
-        self.known.insert(hash, account);
-        Ok(account)
+        }
+        Ok(found)
     }
 
     /// Looks a key up that was `account`'s a while ago, with the account's share of the pool.

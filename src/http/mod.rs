@@ -11,6 +11,7 @@ pub mod checkouts;
 pub mod error;
 mod error_responses;
 pub mod events;
+mod failed_keys;
 pub mod faults;
 pub mod health;
 pub mod idempotency_keys;

@@ -1,9 +1,10 @@
-//! How often an account may ask.
+//! How often an account may ask, or anyone else who is told apart by a key.
 //!
 //! Promise: one account's flood is answered with 429 before it costs more than the look-up of its
 //! API key, and no other account meets its limit. Memory and counting are the process's own.
 
 use std::{
+    hash::Hash,
     num::NonZeroU32,
     sync::{
         Arc,
@@ -19,21 +20,20 @@ use crate::{
     domain::ids::AccountId,
 };
 
-/// After this many requests the accounts that are back at their whole limit are forgotten. Only a
-/// valid API key gets an account here, so no more than these, and those that asked within the last
-/// second, are ever remembered: some tens of bytes each.
+/// After this many requests those who are back at their whole limit are forgotten. So no more than these, and those
+/// that asked within the last second, are ever remembered: some tens of bytes each.
 const FORGET_EVERY: usize = 10_000;
 
-/// Counts the requests of each account. Cheap to clone; all clones share the counts.
+/// Counts the requests of each account, or of each `K`. Cheap to clone; all clones share the counts.
 #[derive(Clone)]
-pub struct RateLimit(Option<Arc<Counts>>);
+pub struct RateLimit<K: Hash + Eq + Clone = AccountId>(Option<Arc<Counts<K>>>);
 
-struct Counts {
-    limiter: DefaultKeyedRateLimiter<AccountId>,
+struct Counts<K: Hash + Eq + Clone> {
+    limiter: DefaultKeyedRateLimiter<K>,
     checked: AtomicUsize,
 }
 
-impl RateLimit {
+impl<K: Hash + Eq + Clone> RateLimit<K> {
     /// So many requests in a second, and as many in a burst; `None` limits nothing.
     pub fn new(per_second: Option<NonZeroU32>) -> Self {
         Self(per_second.map(|per_second| {
@@ -44,19 +44,26 @@ impl RateLimit {
         }))
     }
 
-    /// Counts a request of `account`, or refuses it. A refused request is not counted, so a client
-    /// that keeps asking is served again as soon as one that waits.
-    pub fn check(&self, account: AccountId) -> Result<(), HttpError> {
+    /// Counts one of `who`, unless that is beyond the limit. What is beyond it is not counted, so who
+    /// keeps asking is served again as soon as one that waits.
+    pub(super) fn has_room(&self, who: K) -> bool {
         let Some(counts) = &self.0 else {
-            return Ok(());
+            return true;
         };
         if counts.checked.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             counts.limiter.retain_recent();
         }
-        counts
-            .limiter
-            .check_key(&account)
-            .map_err(|_| ApiError::explained(ErrorCode::RateLimited).into())
+        counts.limiter.check_key(&who).is_ok()
+    }
+}
+
+impl RateLimit {
+    /// Counts a request of `account`, or refuses it.
+    pub fn check(&self, account: AccountId) -> Result<(), HttpError> {
+        if self.has_room(account) {
+            return Ok(());
+        }
+        Err(ApiError::explained(ErrorCode::RateLimited).into())
     }
 }
 

@@ -4,7 +4,7 @@
 //! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
 //! type, size and time, idempotency key, workflow, card numbers. Nothing that fails here is stored.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, net::IpAddr, time::Duration};
 
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
@@ -33,6 +33,7 @@ use crate::{
     commands::Origin,
     domain::{
         account::Account,
+        api_key::holds_secret,
         ids::{AccountId, RequestId},
         order::ITEM_TEXT_MAX_CHARS,
     },
@@ -54,7 +55,8 @@ pub struct Caller {
 /// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the work too
 /// little time.
 async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Account, HttpError> {
-    let look_up = app.api_keys.authenticate(request.headers());
+    let client = client_of(request);
+    let look_up = app.api_keys.authenticate(request.headers(), client);
     let account = tokio::time::timeout_at(until, look_up)
         .await
         .map_err(|_| too_slow())??;
@@ -193,7 +195,7 @@ impl MutatingRequest {
                 key,
                 fingerprint,
                 method: request.method().to_string(),
-                path: path(request).to_owned(),
+                path: stored_path(request, &decoded_path),
                 label: workflow.as_ref().map(WorkflowName::to_label),
                 request_id,
                 wait: preferred_wait(headers).unwrap_or(match dialect {
@@ -229,13 +231,22 @@ fn testing(
 }
 
 /// The account that an API key speaks for, if it may ask now: for pages that are no requests to the API.
-pub async fn authenticate(app: &App, api_key: &str) -> Result<Account, HttpError> {
-    let look_up = app.api_keys.account_of(api_key);
+pub async fn authenticate(
+    app: &App,
+    api_key: &str,
+    client: Option<IpAddr>,
+) -> Result<Account, HttpError> {
+    let look_up = app.api_keys.account_of(api_key, client);
     let account = tokio::time::timeout_at(before_work(app), look_up)
         .await
         .map_err(|_| too_slow())??;
     app.rate_limit.check(account.id)?;
     Ok(account)
+}
+
+/// Who sends a request: the other end of the connection. Behind a proxy, that is the proxy.
+pub fn client_of(request: &HttpRequest) -> Option<IpAddr> {
+    request.peer_addr().map(|address| address.ip())
 }
 
 fn too_slow() -> HttpError {
@@ -370,6 +381,14 @@ impl<'a> Identity<'a> {
 /// The path as the router understood it: `/charge%73` is `/charges`, to the fingerprint too.
 fn path(request: &HttpRequest) -> &str {
     request.match_info().as_str()
+}
+
+/// What key look-ups show of the path: without the API key that a client has put there.
+fn stored_path(request: &HttpRequest, decoded: &str) -> String {
+    if holds_secret(decoded) {
+        return request.match_pattern().unwrap_or_default();
+    }
+    path(request).to_owned()
 }
 
 /// The same without any percent-encoding, or `None` if it can't be stored: it is too long, or no

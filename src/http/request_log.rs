@@ -1,8 +1,8 @@
 //! What a request leaves in the request log.
 //!
 //! Promise: only authenticated requests are logged, an idempotency key only after its check for card
-//! numbers, and never a body, a query, or a path that may hold a card number. A client that leaves before
-//! its reply is logged as well.
+//! numbers, and never a body, a query, or a path that may hold a card number or an API key. A client that leaves
+//! before its reply is logged as well.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -21,6 +21,7 @@ use super::app::App;
 use crate::{
     api::error::ErrorCode,
     domain::{
+        api_key::holds_secret,
         ids::{AccountId, RequestId},
         logged_request::{LoggedOutcome, LoggedRequest},
     },
@@ -92,7 +93,7 @@ pub(super) fn has_key(request: &HttpRequest, key: &IdempotencyKey) {
 /// A path is sent in ASCII, but for what some clients leave unencoded, so it holds no NUL.
 fn loggable(path: &str) -> Option<String> {
     let decoded = percent_decode_str(path).decode_utf8_lossy();
-    if holds_card_number(path) || holds_card_number(&decoded) {
+    if holds_card_number(path) || holds_card_number(&decoded) || holds_secret(&decoded) {
         return None;
     }
     let end = path.floor_char_boundary(PATH_MAX_BYTES);

@@ -11,6 +11,7 @@ use serde_json::json;
 use sqlx::Row;
 use tokio::time::Instant;
 
+use super::visit::Visit;
 use crate::support::{
     harness::{
         API_KEY, Answer, FORGETFUL, PATIENT, TestDatabase, TestServer, another_charge, charge,
@@ -170,6 +171,30 @@ async fn strangers_bodies_queries_and_card_numbers_leave_nothing_in_it() {
         "{held}"
     );
     assert!(held.contains("GET /charges/{id} - - 404 read"), "{held}");
+}
+
+#[tokio::test]
+async fn an_api_key_in_a_path_is_neither_kept_nor_shown() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    for (key, id) in [
+        ("key-1", "sk_test_pasted_here"),
+        ("key-2", "sk%5Ftest%5Fpasted_here"),
+    ] {
+        let path = format!("/charges/{id}/capture");
+        assert_eq!(client.post(&path, key, &json!({})).await.status, 404);
+        assert_eq!(client.get(&format!("/charges/{id}")).await.status, 404);
+    }
+    log_holds(&server.database, 4).await;
+    let kept = "SELECT count(*) FROM (SELECT path FROM request_log UNION ALL SELECT path FROM idempotency_keys) AS kept
+                 WHERE path ILIKE '%pasted%'";
+    assert_eq!(server.database.count(kept).await, 0);
+    let visit = Visit::begin(&server).await;
+    for page in ["/console", "/console/keys/key-1", "/console/keys/key-2"] {
+        let page = visit.page(page).await;
+        assert!(page.contains("/charges/{id}/capture"), "{page}");
+        assert!(!page.contains("pasted"), "{page}");
+    }
 }
 
 #[tokio::test]

@@ -172,6 +172,20 @@ async fn who_signs_out_or_has_no_token_of_this_process_sees_nothing() {
 }
 
 #[tokio::test]
+async fn who_signs_in_again_leaves_no_session_behind() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let mut visit = Visit::begin(&server).await;
+    let former = visit.cookie.clone();
+    assert_eq!(visit.sign_in("sk_test_stranger_1").await.status, 401);
+    assert_eq!(visit.get("/console").await.status, 200);
+    assert_eq!(visit.sign_in(API_KEY).await.status, 303);
+    assert_eq!(visit.get("/console").await.status, 200);
+    assert_ne!(visit.cookie, former);
+    visit.cookie = former;
+    assert_eq!(visit.get("/console").await.status, 303);
+}
+
+#[tokio::test]
 async fn a_revoked_key_s_session_shows_nothing_within_seconds() {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let visit = Visit::begin(&server).await;

@@ -8,7 +8,7 @@ use reqwest::Method;
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, Client, PATIENCE, TestServer},
+    harness::{Answer, Client, PATIENCE, TestServer, eventually},
 };
 
 /// One request per second, and bursts of one.
@@ -112,7 +112,7 @@ async fn the_api_key_is_checked_before_the_rate_and_the_rate_before_the_media_ty
             .await
     };
     until_limited(415, async |_| post_text(client).await).await;
-    // However many come without a valid key, none of them is counted or limited.
+    // Who comes without a valid key doesn't count toward an account's limit, and has another one.
     let stranger = client.with_api_key("sk_test_nobody_at_all");
     for _ in 0..5 {
         assert_eq!(post_text(&stranger).await.code(), "api_key_invalid");
@@ -121,6 +121,34 @@ async fn the_api_key_is_checked_before_the_rate_and_the_rate_before_the_media_ty
         let nowhere = Answer::of(client.request(Method::POST, "/nothing")).await;
         assert_eq!(nowhere.code(), "route_not_found");
     }
+}
+
+#[tokio::test]
+async fn keys_that_do_not_exist_are_limited_by_the_client_s_address() {
+    let server = TestServer::start().await;
+    assert_eq!(server.client.get("/charges").await.status, 200);
+    let guess = async |count: usize| {
+        let stranger = format!("sk_test_stranger_{count}");
+        server.client.with_api_key(&stranger).get("/charges").await
+    };
+    // Many at a time: one after the other may be slower than the limit.
+    let (_, limited) = until_limited(401, async |round| {
+        let guesses = (0..30).map(|number| guess(30 * round + number));
+        let answers = futures_util::future::join_all(guesses).await;
+        let limited = answers.iter().position(|answer| answer.status == 429);
+        answers.into_iter().nth(limited.unwrap_or(0)).unwrap()
+    })
+    .await;
+    assert_eq!(limited.code(), "rate_limited");
+    assert_eq!(limited.header("retry-after"), Some("1"));
+    let message = limited.json()["error"]["message"].to_string();
+    assert!(message.contains("came from this address"), "{message}");
+    // An account that is known is served meanwhile.
+    assert_eq!(server.client.get("/charges").await.status, 200);
+    eventually("a key is looked up again", || async {
+        guess(usize::MAX).await.status == 401
+    })
+    .await;
 }
 
 #[tokio::test]

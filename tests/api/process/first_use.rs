@@ -79,7 +79,7 @@ fn a_command_where_no_server_has_run_refuses_and_makes_nothing() {
     let id = uuid::Uuid::nil().to_string();
     for arguments in [
         &["api-key", "list"][..],
-        &["api-key", "create"],
+        &["api-key", "create", "--account", "shop"],
         &["operations", "list"],
         &["operations", "resolve", &id, "done", "--by", "Ada"],
         &["keys", "list", "--in-flight"],
@@ -93,6 +93,16 @@ fn a_command_where_no_server_has_run_refuses_and_makes_nothing() {
         assert!(complaint.contains("DATABASE_URL"), "{complaint}");
         assert!(!Path::new(&data_dir).exists(), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_key_is_made_only_for_an_account_that_is_named() {
+    let output = run(&["api-key", "create"], &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("--account <ACCOUNT>"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -143,6 +153,25 @@ async fn an_unreachable_database_is_told_at_once() {
     assert_eq!(server.try_wait().unwrap(), None, "it still waits");
     signal(&server, Signal::SIGTERM);
     assert_eq!(exit_code(&mut server).await, Some(0));
+}
+
+#[tokio::test]
+async fn what_is_printed_can_not_take_over_the_terminal() {
+    let database = TestDatabase::create().await;
+    let variables = [("DATABASE_URL", database.url.as_str())];
+    let name = "shop\u{1b}[31m\u{9b}2J";
+    printed_by(&["api-key", "create", "--account", name], &variables);
+    let list = printed_by(&["api-key", "list"], &variables);
+    assert!(list.contains(r"shop\u001b[31m\u009b2J"), "{list:?}");
+    let json = printed_by(&["api-key", "list", "--json"], &variables);
+    assert!(!json.contains(['\u{1b}', '\u{9b}']), "{json:?}");
+    let keys: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(keys["api_keys"][1]["account"], name);
+    let complaint = complaint_of(
+        &["keys", "show", "--account", "\u{9b}2J", "key-1"],
+        &variables,
+    );
+    assert!(!complaint.contains('\u{9b}'), "{complaint:?}");
 }
 
 #[tokio::test]
