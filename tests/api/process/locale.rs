@@ -71,7 +71,7 @@ impl Cluster {
         let postgres = EmbeddedPostgres::start(settings).await.unwrap();
         let url = postgres.url();
         let pool = PgPool::connect_lazy(&url).unwrap();
-        let database = TestDatabase { url, pool };
+        let database = TestDatabase::elsewhere(url, pool);
         ensure_dev_key(&database.connect(&[]).await, API_KEY)
             .await
             .unwrap();

@@ -103,7 +103,7 @@ async fn database_in(folder: &Path) -> (TestDatabase, EmbeddedPostgres, PathBuf)
     let (postgres, program) = start_in(folder).await;
     let url = postgres.url();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
-    let database = TestDatabase { url, pool };
+    let database = TestDatabase::elsewhere(url, pool);
     let migrated = database.connect(&[]).await;
     ensure_dev_key(&migrated, API_KEY).await.unwrap();
     migrated.pool().close().await;
