@@ -169,15 +169,8 @@ pub async fn serve(
         scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
     let scraped = scraped.transpose()?;
     let delivery = Delivery::new(database.clone(), config, metrics.clone())?;
-    let stopped = is_stopping.clone();
-    let webhooks = supervisor.spawn("webhooks", move || delivery.clone().run(stopped.clone()));
-    let sweep = {
-        let (config, metrics) = (config.clone(), metrics.clone());
-        supervisor.spawn("expiry_sweep", move || {
-            let (config, metrics) = (config.clone(), metrics.clone());
-            workers::expiry_sweep::run(database.clone(), config, metrics, is_stopping.clone())
-        })
-    };
+    let webhooks = deliver(delivery, &supervisor, &is_stopping);
+    let sweep = sweep(&database, config, &metrics, &supervisor, &is_stopping);
 
     let server = http_server(listeners.api, app, metrics, config)?;
     let handle = server.handle();
@@ -393,6 +386,30 @@ fn reconcilers(
         workers::reconciler::run(checkouts.clone(), stopping.clone())
     }));
     reconcilers
+}
+
+fn deliver(
+    delivery: Delivery,
+    supervisor: &Supervisor,
+    stopping: &watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let stopping = stopping.clone();
+    supervisor.spawn("webhooks", move || delivery.clone().run(stopping.clone()))
+}
+
+fn sweep(
+    database: &Database,
+    config: &Config,
+    metrics: &Metrics,
+    supervisor: &Supervisor,
+    stopping: &watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let (database, config) = (database.clone(), config.clone());
+    let (metrics, stopping) = (metrics.clone(), stopping.clone());
+    supervisor.spawn("expiry_sweep", move || {
+        let (database, config) = (database.clone(), config.clone());
+        workers::expiry_sweep::run(database, config, metrics.clone(), stopping.clone())
+    })
 }
 
 /// Sets up the HTTP server with its limits and layers, the outermost layer last.

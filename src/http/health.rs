@@ -34,14 +34,12 @@ errors! {
 )]
 pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, HttpError> {
     match not_ready(&app).await {
-        None => {
-            let mut told = json!({"status": "ready"});
-            let failing = app.failing_workers.names();
-            if !failing.is_empty() {
-                told["failing_workers"] = failing.into();
-            }
-            Ok(HttpResponse::Ok().json(told))
-        }
+        None => Ok(
+            HttpResponse::Ok().json(match &*app.failing_workers.names() {
+                [] => json!({"status": "ready"}),
+                failing => json!({"status": "ready", "failing_workers": failing}),
+            }),
+        ),
         Some(reason) => Err(ApiError::new(ErrorCode::ServiceUnavailable, reason).into()),
     }
 }

@@ -174,12 +174,9 @@ mod tests {
             let times = counted.fetch_add(1, Ordering::SeqCst);
             let mut stopping = is_stopping.clone();
             async move {
-                match times {
-                    0 => panic!("a defect, on purpose"),
-                    1 => {}
-                    _ => {
-                        let _ = stopping.wait_for(|stopping| *stopping).await;
-                    }
+                assert!(times > 0, "a defect, on purpose");
+                if times > 1 {
+                    let _ = stopping.wait_for(|stopping| *stopping).await;
                 }
             }
         });
