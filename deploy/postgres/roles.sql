@@ -2,19 +2,19 @@
 --
 --   charge_once_migrator  owns the schema: `charge-once migrate`
 --   charge_once_app       reads and writes rows, and changes no table: `charge-once serve`, `api-key`
---   charge_once_sweeper   removes keys and rows that are kept for a while, and inserts none: `charge-once sweep`. It
---                         leaves the test accounts that ended to the servers, because they have charges
+--   charge_once_sweeper   removes keys and rows that are kept for a while, and inserts none: `charge-once
+--                         sweep`. It leaves test accounts that ended to the servers: they have charges
 --   charge_once_reader    reads all but secrets and stored replies: `charge-once check`, `keys list`,
---                         `sweep --dry-run`, and the statements of docs/runbook.md. It writes one row, the result
---                         of a check
+--                         `sweep --dry-run`, and the statements of docs/runbook.md. It writes one row, the
+--                         result of a check
 --
 -- Run it in the database of charge-once, as a role that may create roles, with psql 15 or later:
 --
 --   psql --set ON_ERROR_STOP=1 --file deploy/postgres/roles.sql postgres://…
 --
--- It can be run again at any time. Run it again after each upgrade: rights are those of the tables and columns that
--- are named here. Run it before the first migration, or else hand over what another role has made:
--- REASSIGN OWNED BY that_role TO charge_once_migrator.
+-- It can be run again at any time. Run it again after each upgrade: rights are those of the tables and
+-- columns that are named here. Run it before the first migration, or else hand over what another role has
+-- made: REASSIGN OWNED BY that_role TO charge_once_migrator.
 --
 -- Passwords come from the environment, and are left alone where a variable is unset.
 \getenv migrator_password CHARGE_ONCE_MIGRATOR_PASSWORD
@@ -41,7 +41,8 @@ ALTER ROLE charge_once_sweeper PASSWORD :'sweeper_password';
 ALTER ROLE charge_once_reader PASSWORD :'reader_password';
 \endif
 
--- All or nothing: a run that fails leaves the rights that were there, and servers that run miss none meanwhile.
+-- All or nothing: a run that fails leaves the rights that were there, and servers that run miss none
+-- meanwhile.
 BEGIN;
 
 -- PostgreSQL lets every role connect to every database and make temporary tables there.
@@ -66,9 +67,9 @@ ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
 -- This takes the rights to single columns, too.
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM charge_once_app, charge_once_sweeper, charge_once_reader;
 
--- A right without columns is one to the whole table. `but` is for all columns but these. To lock a row takes the
--- right to update one column of it: where a role only locks and deletes, that is one that decides nothing.
--- Tables and columns that aren't there yet are passed over.
+-- A right without columns is one to the whole table. `but` is for all columns but these. To lock a row
+-- takes the right to update one column of it: where a role only locks and deletes, that is one that decides
+-- nothing. Tables and columns that aren't there yet are passed over.
 WITH rights (role, tables, verb, columns, but) AS (
     VALUES
     -- Who may call is added, and ended; no key is changed into another one.

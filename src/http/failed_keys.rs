@@ -1,8 +1,8 @@
 //! How often a client may come with API keys that are no one's.
 //!
-//! Promise: from one address, so many are refused with 401 in a second, and the rest with 429 before they are looked
-//! up. A key that is known to be an account's is never among them, wherever it comes from. Memory and counting are
-//! the process's own.
+//! Promise: from one address, so many are refused with 401 in a second, and the rest with 429 before they
+//! are looked up. A key that is known to be an account's is never among them, wherever it comes from.
+//! Memory and counting are the process's own.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -15,10 +15,12 @@ use moka::sync::Cache;
 use super::{error::HttpError, rate_limit::RateLimit};
 use crate::api::error::{ApiError, ErrorCode};
 
-/// Failures in a second, and in a burst. A client with a wrong setting stays below; who guesses keys gets nowhere.
+/// Failures in a second, and in a burst. A client with a wrong setting stays below; who guesses keys gets
+/// nowhere.
 const FAILURES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
-/// How long no unknown key of an address is looked up once it has failed too often: as long as `Retry-After` says.
+/// How long no unknown key of an address is looked up once it has failed too often: as long as
+/// `Retry-After` says.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Addresses that are in a pause. Who has more of them than this is not held up by it.

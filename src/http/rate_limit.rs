@@ -20,8 +20,8 @@ use crate::{
     domain::ids::AccountId,
 };
 
-/// After this many requests those who are back at their whole limit are forgotten. So no more than these, and those
-/// that asked within the last second, are ever remembered: some tens of bytes each.
+/// After this many requests those who are back at their whole limit are forgotten. So no more than these,
+/// and those that asked within the last second, are ever remembered: some tens of bytes each.
 const FORGET_EVERY: usize = 10_000;
 
 /// Counts the requests of each account, or of each `K`. Cheap to clone; all clones share the counts.

@@ -186,7 +186,9 @@ async fn an_api_key_in_a_path_is_neither_kept_nor_shown() {
         assert_eq!(client.get(&format!("/charges/{id}")).await.status, 404);
     }
     log_holds(&server.database, 4).await;
-    let kept = "SELECT count(*) FROM (SELECT path FROM request_log UNION ALL SELECT path FROM idempotency_keys) AS kept
+    let kept = "SELECT count(*)
+                  FROM (SELECT path FROM request_log
+                        UNION ALL SELECT path FROM idempotency_keys) AS kept
                  WHERE path ILIKE '%pasted%'";
     assert_eq!(server.database.count(kept).await, 0);
     let visit = Visit::begin(&server).await;

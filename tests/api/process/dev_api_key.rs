@@ -12,7 +12,7 @@ use charge_once::{
 
 use crate::support::{
     harness::{API_KEY, ServerProcess, TestDatabase},
-    program::{printed_by, program, run, text},
+    program::{printed_by, program, text},
 };
 
 #[tokio::test]
@@ -53,19 +53,31 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     );
 }
 
+/// The first line that a server prints, if it starts, and what it says if it doesn't.
+fn start_and_end(variables: &[(&str, &str)]) -> (String, String) {
+    let mut child = program(&["serve"], variables)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut banner = String::new();
+    let mut printed = BufReader::new(child.stdout.as_mut().unwrap());
+    printed.read_line(&mut banner).unwrap();
+    child.kill().unwrap();
+    let said = child.wait_with_output().unwrap().stderr;
+    (banner, text(&said))
+}
+
 #[tokio::test]
 async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
     let database = TestDatabase::create().await;
     let everywhere = ("BIND_ADDRESS", "0.0.0.0:0");
     let public = ("DEV_API_KEY", DEFAULT_DEV_API_KEY);
     let url = ("DATABASE_URL", database.url.as_str());
-    let refused = run(&["serve"], &[everywhere, public, url]);
-    let complaint = text(&refused.stderr);
-    assert!(!refused.status.success());
-    assert!(
-        complaint.contains("ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS"),
-        "{complaint}"
-    );
+    let (banner, complaint) = start_and_end(&[everywhere, public, url]);
+    assert_eq!(banner, "");
+    let remedy = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
+    assert!(complaint.contains(remedy), "{complaint}");
 
     let allowed = ("ALLOW_PUBLIC_DEV_KEY", "true");
     for variables in [
@@ -74,15 +86,10 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
         &[everywhere, ("DEV_API_KEY", API_KEY)],
         &[("BIND_ADDRESS", "127.0.0.1:0"), public],
     ] {
-        let mut child = program(&["serve"], &[variables, &[url]].concat())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut banner = String::new();
-        let mut printed = BufReader::new(child.stdout.as_mut().unwrap());
-        printed.read_line(&mut banner).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(banner.starts_with("charge-once "), "{variables:?}");
+        let (banner, complaint) = start_and_end(&[variables, &[url]].concat());
+        assert!(
+            banner.starts_with("charge-once "),
+            "{variables:?}: {complaint}"
+        );
     }
 }
