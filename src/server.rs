@@ -274,7 +274,13 @@ fn serve_metrics(
         let (database, metrics) = (database.clone(), metrics.clone());
         workers::database_metrics::run(database, metrics, deadline, stopping.clone())
     });
-    let server = scrape::server(listener, scrape, config.connections, config.drain_timeout)?;
+    let server = scrape::server(
+        listener,
+        scrape,
+        &config.allowed_hosts,
+        config.connections,
+        config.drain_timeout,
+    )?;
     let handle = server.handle();
     tokio::spawn(server);
     Ok(handle)

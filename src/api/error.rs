@@ -129,8 +129,8 @@ error_codes! {
         "The key belongs to another request: other parameters, another endpoint or another \
          encoding. Use a new key for a new operation.";
     RateLimited = "rate_limited", 429, RateLimit:
-        "The account sends more requests than its limit allows. Nothing was done and no key was \
-         claimed: retry with the same key after Retry-After.";
+        "The account sends more requests than its limit allows, or one address sends API keys that don't exist. \
+         Nothing was done and no key was claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
         "A defect of the service. The request was not executed to its end, or it is not known \
          whether it was: retry with the same key.";

@@ -164,6 +164,14 @@ pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), Accoun
     Ok(connection.close().await?)
 }
 
+/// Whether a request with `key` would be served.
+pub(super) async fn is_valid(database: &Database, key: &str) -> Result<bool, AccountsError> {
+    let mut connection = database.connect_aside().await?;
+    let found = store::api_keys::find_account(&mut connection, &hash(key)).await?;
+    connection.close().await?;
+    Ok(found.is_some())
+}
+
 async fn ensure_account(tx: &mut PgConnection, name: &str) -> Result<Uuid, sqlx::Error> {
     store::api_keys::insert_account(tx, Uuid::now_v7(), name).await?;
     store::api_keys::find_account_by_name(tx, name).await

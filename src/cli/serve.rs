@@ -11,7 +11,11 @@ use crate::{
 
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    refuse_public_key_for_strangers(&config)?;
+    let is_for_strangers =
+        !config.allow_public_dev_key && !config.bind_address.ip().to_canonical().is_loopback();
+    if is_for_strangers && config.dev_api_key.as_deref() == Some(DEFAULT_DEV_API_KEY) {
+        return Err(public_key_for_strangers().into());
+    }
     let listeners = Listeners {
         api: listen("BIND_ADDRESS", config.bind_address)?,
         metrics: match config.metrics_address {
@@ -23,6 +27,9 @@ pub(super) fn run() -> Result<(), BoxError> {
         if let Some(key) = &config.dev_api_key {
             api_key::ensure_dev_key(&database, key).await?;
         }
+        if is_for_strangers && api_key::is_valid(&database, DEFAULT_DEV_API_KEY).await? {
+            return Err(PUBLIC_KEY_IN_DATABASE.into());
+        }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
         let scraped = scraped.transpose()?;
         print(&banner(listeners.api.local_addr()?, scraped, &config))?;
@@ -32,20 +39,20 @@ pub(super) fn run() -> Result<(), BoxError> {
 }
 
 /// Everyone knows the default key, so it is served beyond this machine only where that is wanted.
-fn refuse_public_key_for_strangers(config: &Config) -> Result<(), ConfigError> {
-    let is_public = config.dev_api_key.as_deref() == Some(DEFAULT_DEV_API_KEY);
-    let is_local = config.bind_address.ip().to_canonical().is_loopback();
-    if !is_public || is_local || config.allow_public_dev_key {
-        return Ok(());
-    }
-    Err(ConfigError::Value {
+fn public_key_for_strangers() -> ConfigError {
+    ConfigError::Value {
         variable: "ALLOW_PUBLIC_DEV_KEY",
         expected: format!(
             "true where BIND_ADDRESS is more than this machine's and the API key is {DEFAULT_DEV_API_KEY}, which \
              everyone knows. Better set DEV_API_KEY to a key of your own, or BIND_ADDRESS to 127.0.0.1:8080"
         ),
-    })
+    }
 }
+
+/// An earlier start with another configuration has left the key there.
+const PUBLIC_KEY_IN_DATABASE: &str = "BIND_ADDRESS is more than this machine's, and the database has the API key sk_test_charge_once_dev, which \
+     everyone knows. Revoke it (echo sk_test_charge_once_dev | charge-once api-key revoke), or set \
+     ALLOW_PUBLIC_DEV_KEY=true";
 
 /// What a person needs to make the first charge. It ends up in logs, so it shows no key but the public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {

@@ -48,9 +48,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
         tell(&format!("Removed {keys} expired idempotency keys."))?;
         let closed = match sweep.test_accounts(Instant::now() + ROUND_MAX).await {
             Err(error) if is_not_permitted(&error) => {
-                say(
-                    "test accounts that ended are left to the servers: this role may not remove charges",
-                );
+                say(&format!(
+                    "test accounts that ended are left to the servers, because this role may not close them: {error}"
+                ));
                 Closed::default()
             }
             closed => closed?,
@@ -114,7 +114,16 @@ fn count(arguments: &Arguments) -> Result<(), BoxError> {
         let counting = aside::look(database, arguments.timeout, async |snapshot| {
             Ok(sweepable::count(snapshot, kept).await?)
         });
-        let counted = counting.await?;
+        let counted = counting.await.map_err(|error: BoxError| {
+            let cause = error.downcast_ref::<sqlx::Error>();
+            match cause.is_some_and(is_not_permitted) {
+                true => {
+                    format!("{error}: count with a role that reads it all, as charge_once_reader")
+                        .into()
+                }
+                false => error,
+            }
+        })?;
         if arguments.json {
             return print(&as_json(&counted));
         }

@@ -68,7 +68,7 @@ fn is_loopback(host: &Host) -> bool {
     match host {
         Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
         Host::Ipv4(ip) => ip.is_loopback(),
-        Host::Ipv6(ip) => ip.is_loopback(),
+        Host::Ipv6(ip) => ip.to_canonical().is_loopback(),
     }
 }
 
@@ -104,6 +104,7 @@ mod tests {
                 "127.255.0.3",
                 "[::1]",
                 "[::1]:8080",
+                "[::ffff:127.0.0.1]:8080",
             ] {
                 assert!(takes(address, &[], host), "{address}, {host}");
             }

@@ -84,11 +84,11 @@ impl ApiKeys {
         key: &str,
         client: Option<IpAddr>,
     ) -> Result<Account, HttpError> {
-        let found = self.find(key, client).await?;
+        let found = self.find(key).await?;
         found.ok_or_else(|| self.failed.failed(client))
     }
 
-    async fn find(&self, key: &str, client: Option<IpAddr>) -> Result<Option<Account>, HttpError> {
+    async fn find(&self, key: &str) -> Result<Option<Account>, HttpError> {
         if !api_key::has_shape(key) {
             return Ok(None);
         }
@@ -101,10 +101,7 @@ impl ApiKeys {
         }
         let looked_up = match self.known.get(&hash) {
             Some(account) => self.look_up_again(account, hash).await,
-            None => {
-                self.failed.check(client)?;
-                self.unknown.find_account(hash).await
-            }
+            None => self.unknown.find_account(hash).await,
         };
         let found = looked_up.map_err(HttpError::failed_without_key)?;
         if let Some(account) = found {

@@ -1,16 +1,13 @@
 //! How often a client may come with API keys that are no one's.
 //!
-//! Promise: from one address, so many are refused with 401 in a second, and the rest with 429 before they
-//! are looked up. A key that is known to be an account's is never among them, wherever it comes from.
-//! Memory and counting are the process's own.
+//! Promise: from one address, so many are refused with 401 in a second, and the rest with 429. An account's
+//! key is never among them, wherever it comes from: it is looked up first, and what look-ups cost is bounded
+//! apart (`unknown_api_keys`). Counting is the process's own.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    time::Duration,
 };
-
-use moka::sync::Cache;
 
 use super::{error::HttpError, rate_limit::RateLimit};
 use crate::api::error::{ApiError, ErrorCode};
@@ -19,50 +16,22 @@ use crate::api::error::{ApiError, ErrorCode};
 /// nowhere.
 const FAILURES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
-/// How long no unknown key of an address is looked up once it has failed too often: as long as
-/// `Retry-After` says.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Addresses that are in a pause. Who has more of them than this is not held up by it.
-const PAUSED_MAX: u64 = 10_000;
-
 /// Counts failures by the address of the client. Cheap to clone; all clones share the counts.
 #[derive(Clone)]
-pub(super) struct FailedKeys {
-    limit: RateLimit<IpAddr>,
-    paused: Cache<IpAddr, ()>,
-}
+pub(super) struct FailedKeys(RateLimit<IpAddr>);
 
 impl FailedKeys {
     /// `None` in `rate_limit`, which is no limit for accounts, is none here either.
     pub(super) fn new(rate_limit: Option<NonZeroU32>) -> Self {
-        Self {
-            limit: RateLimit::new(rate_limit.map(|_| FAILURES)),
-            paused: Cache::builder()
-                .max_capacity(PAUSED_MAX)
-                .time_to_live(PAUSE)
-                .build(),
-        }
-    }
-
-    /// Refuses a key that isn't known to be an account's, if its client has failed too often.
-    pub(super) fn check(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
-        match client {
-            Some(client) if self.paused.contains_key(&network(client)) => Err(too_many()),
-            Some(_) | None => Ok(()),
-        }
+        Self(RateLimit::new(rate_limit.map(|_| FAILURES)))
     }
 
     /// Counts a key that is no one's, and returns what its client is told.
     pub(super) fn failed(&self, client: Option<IpAddr>) -> HttpError {
-        let Some(client) = client.map(network) else {
-            return invalid();
-        };
-        if self.limit.has_room(client) {
-            return invalid();
+        match client.map(network) {
+            Some(client) if !self.0.has_room(client) => too_many(),
+            Some(_) | None => invalid(),
         }
-        self.paused.insert(client, ());
-        too_many()
     }
 }
 

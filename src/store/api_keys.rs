@@ -195,12 +195,13 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Er
     .await
 }
 
-/// Revokes a key for good. `false`: there is none, or it was revoked before. Locks its row.
+/// Revokes a key for good: one, too, that the next value of `DEV_API_KEY` had revoked until it is set again.
+/// `false`: there is none, or it was revoked before. Locks its row.
 pub async fn revoke(connection: &mut PgConnection, hash: &[u8]) -> Result<bool, sqlx::Error> {
     let revoked = sqlx::query!(
         r#"
-        UPDATE api_keys SET revoked_at = now(), from_dev_api_key = false
-         WHERE hash = $1 AND revoked_at IS NULL
+        UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()), from_dev_api_key = false
+         WHERE hash = $1 AND (revoked_at IS NULL OR from_dev_api_key)
         "#,
         hash,
     )

@@ -6,13 +6,14 @@
 use std::{io, net::TcpListener, time::Duration};
 
 use actix_server::Server;
-use actix_web::{App, HttpResponse, Route, guard, web};
+use actix_web::{App, HttpRequest, HttpResponse, Route, guard, web};
+use url::Host;
 
 use super::metrics::{Metrics, value};
 use crate::{
     commands::Creation,
     config::ConnectionTimeouts,
-    connections,
+    connections::{self, hosts::Hosts},
     database::Database,
     idempotency::{Batches, Idempotency, ReplayCache},
 };
@@ -69,9 +70,14 @@ impl Scrape {
 pub fn server(
     listener: TcpListener,
     scrape: Scrape,
+    allowed_hosts: &[Host],
     timeouts: ConnectionTimeouts,
     drain_timeout: Duration,
 ) -> io::Result<Server> {
+    // On another address a scraper may come by any: that of a pod.
+    let address = listener.local_addr()?;
+    let is_loopback = address.ip().to_canonical().is_loopback();
+    let hosts = Hosts::of(address, if is_loopback { allowed_hosts } else { &[] });
     let settings = connections::Settings {
         timeouts,
         workers: 1,
@@ -83,12 +89,22 @@ pub fn server(
         let route = Route::new().guard(guard::Any(guard::Get()).or(guard::Head()));
         App::new()
             .app_data(scrape.clone())
+            .app_data(web::Data::new(hosts.clone()))
             .service(web::resource("/metrics").route(route.to(show)))
     };
     connections::server(listener, app, settings)
 }
 
-async fn show(scrape: web::Data<Scrape>) -> HttpResponse {
+async fn show(
+    request: HttpRequest,
+    hosts: web::Data<Hosts>,
+    scrape: web::Data<Scrape>,
+) -> HttpResponse {
+    if !hosts.take(request.head()) {
+        return HttpResponse::BadRequest()
+            .content_type("text/plain; charset=utf-8")
+            .body("Host must be a name of this machine's loopback address, or one of ALLOWED_HOSTS.\n");
+    }
     HttpResponse::Ok()
         .content_type(CONTENT_TYPE)
         .insert_header(("cache-control", "no-store"))

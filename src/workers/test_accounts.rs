@@ -106,6 +106,7 @@ impl Closing {
                 Err(error) => {
                     self.failed += 1;
                     self.pass(account);
+                    sleep(began.elapsed() * self.rest).await;
                     return Ok(Some((AccountId(account.id), error)));
                 }
             }

@@ -169,6 +169,11 @@ pub enum Problem {
         /// The last thing that was missing.
         reason: String,
     },
+    /// It runs already, in another container that uses the same files.
+    RunsElsewhere {
+        /// The data directory.
+        data_dir: PathBuf,
+    },
     /// PostgreSQL ignored every request to shut down.
     NotStopped {
         /// The data directory.
@@ -366,6 +371,12 @@ impl Problem {
                  Look at {}, then start {caller} again.",
                 data_dir.display(),
                 log.display()
+            ),
+            Self::RunsElsewhere { data_dir } => write!(
+                f,
+                "PostgreSQL in {folder} ({}) runs in another container. Stop it there, then start \
+                 {caller} again.",
+                data_dir.display()
             ),
             Self::NotStopped {
                 data_dir,

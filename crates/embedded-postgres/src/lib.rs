@@ -301,11 +301,15 @@ enum Outcome {
 /// The PostgreSQL that runs in the data directory, if there is one.
 async fn find_running(dir: &Arc<DataDir>) -> Result<Option<Pid>, Problem> {
     let place = Arc::clone(dir);
-    off_thread(move || {
-        let listener = PidFile::read(&place).and_then(|file| file.listener(&place));
-        listener.filter(|pid| pid.as_raw() > 0)
-    })
-    .await
+    let listener =
+        off_thread(move || PidFile::read(&place).and_then(|file| file.listener(&place))).await?;
+    match listener {
+        // A second one on the same files would destroy them, and PostgreSQL's own guards don't reach so far.
+        Some(pid) if pid.as_raw() <= 0 => Err(Problem::RunsElsewhere {
+            data_dir: dir.path().to_owned(),
+        }),
+        listener => Ok(listener),
+    }
 }
 
 /// Starts PostgreSQL, creating its cluster first if there is none, and waits until it is ready.

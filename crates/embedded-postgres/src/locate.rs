@@ -269,8 +269,9 @@ fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<()
 /// Whether users other than the owner could put something else in the place of what is in a folder.
 fn is_writable_for_others(folder: &Metadata, is_data_dir: bool) -> bool {
     const STICKY: u32 = 0o1000;
-    // Where each user has a group of its own, new folders may be open to it: that is no one else.
-    let is_own_group = folder.gid() == getegid().as_raw() && !is_data_dir;
+    // Where each user has a group with the user's own number, new folders may be open to it: that is no one else.
+    let own = getegid().as_raw();
+    let is_own_group = folder.gid() == own && own == geteuid().as_raw();
     let others = if is_own_group { 0o002 } else { 0o022 };
     let is_sticky = folder.mode() & STICKY != 0 && !is_data_dir;
     !folder.is_symlink() && folder.mode() & others != 0 && !is_sticky

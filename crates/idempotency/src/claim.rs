@@ -105,20 +105,21 @@ pub(crate) const TABLE_IS_LOCKED: &str =
     "another session locks the whole table idempotency_keys, as a migration does";
 
 /// Whether another session has, or waits for, a lock on the whole table that no claim passes. A claim whose
-/// wait is over then says nothing about its key.
+/// wait is over then says nothing about its key. The connection must be in no transaction.
 pub(crate) async fn is_table_locked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"
-        SELECT EXISTS (
-            SELECT FROM pg_locks
-             WHERE locktype = 'relation' AND relation = 'idempotency_keys'::regclass
-               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-               AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
-                            'AccessExclusiveLock')) AS "exists!"
-        "#,
-    )
-    .fetch_one(connection)
-    .await
+    let lock_as_a_claim_does =
+        "BEGIN; LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; ROLLBACK";
+    match sqlx::raw_sql(lock_as_a_claim_does)
+        .execute(&mut *connection)
+        .await
+    {
+        Ok(_) => Ok(false),
+        Err(error) if sqlstate(&error).is_some_and(|code| code == "55P03") => {
+            sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+            Ok(true)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Inserts the record. `false`: a committed row has the key. Waits while an uncommitted one has it.

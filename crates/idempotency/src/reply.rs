@@ -160,10 +160,15 @@ impl Failure {
     }
 
     /// No transaction could be opened: nothing has been done, whatever the reason is. Another connection
-    /// may be alive.
+    /// may be alive, but not where the server's settings are the reason (22023, see `begin!`).
     pub(crate) fn of_begin(error: sqlx::Error) -> Self {
+        let is_refused = sqlstate(&error).is_some_and(|code| code == "22023");
         Self {
-            run_again: RunAgain::AtOnce,
+            run_again: if is_refused {
+                RunAgain::Never
+            } else {
+                RunAgain::AtOnce
+            },
             ..Self::unavailable(error)
         }
     }

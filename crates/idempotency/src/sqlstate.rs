@@ -10,7 +10,7 @@ use crate::{
 
 /// By code, or by class, which is the first two characters of a code.
 /// <https://www.postgresql.org/docs/current/errcodes-appendix.html>
-const MEANINGS: [(&str, FailureKind, RunAgain); 17] = [
+const MEANINGS: [(&str, FailureKind, RunAgain); 18] = [
     // lock_timeout.
     ("55P03", Busy, WhenUnlocked),
     // A serialization failure, and a deadlock's victim.
@@ -19,8 +19,9 @@ const MEANINGS: [(&str, FailureKind, RunAgain); 17] = [
     // "cached plan must not change result type", which a session that has prepared a statement says of it
     // until it ends, once a migration has changed a column; and BEGIN READ WRITE on a standby.
     ("0A000", Unavailable, InAnotherSession),
-    // A prepared statement is gone: a pooler gave the client another session.
+    // A prepared statement is gone, or exists already: a pooler gave the client another session.
     ("26000", Unavailable, InAnotherSession),
+    ("42P05", Unavailable, InAnotherSession),
     // The connection broke, as a pooler tells it.
     ("08", Unavailable, Never),
     // Read-only: a standby, or an old primary after a failover.

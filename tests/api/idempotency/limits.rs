@@ -235,7 +235,7 @@ async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up()
         per_account: 0,
         in_all: 0,
     }));
-    let duplicates = (0..4_000).map(|_| limited.run(request("A", Duration::ZERO), work.clone()));
+    let duplicates = (0..2_100).map(|_| limited.run(request("A", Duration::ZERO), work.clone()));
     for outcome in join_all(duplicates).await {
         assert_eq!(stored(outcome), (Arc::clone(&first), true));
     }

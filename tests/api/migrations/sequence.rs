@@ -183,6 +183,10 @@ const MENDS_THE_ORDER: &[(&str, &[Fault])] = &[
         "migrations/0033_events_sorted_by_bytes.sql",
         &[Fault::ChangesType],
     ),
+    (
+        "migrations/0034_manual_resolutions_sorted_by_bytes.sql",
+        &[Fault::ChangesType],
+    ),
 ];
 
 /// Folders whose migrations are applied in the order of their numbers.

@@ -44,13 +44,16 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
         assert_eq!(client.get("/charges").await.status, status, "{key}");
     }
 
-    // What a person revokes stays revoked.
-    assert!(revoke_key(&connected, API_KEY).await.unwrap());
-    let refused = ensure_dev_key(&connected, API_KEY).await;
-    assert!(
-        matches!(refused, Err(AccountsError::KeyTaken)),
-        "{refused:?}"
-    );
+    // What a person revokes stays revoked, also where another value had revoked it before.
+    for key in [API_KEY, "sk_test_of_last_week"] {
+        assert!(revoke_key(&connected, key).await.unwrap());
+        assert!(!revoke_key(&connected, key).await.unwrap());
+        let refused = ensure_dev_key(&connected, key).await;
+        assert!(
+            matches!(refused, Err(AccountsError::KeyTaken)),
+            "{key}: {refused:?}"
+        );
+    }
 }
 
 /// The first line that a server prints, if it starts, and what it says if it doesn't.
@@ -92,4 +95,9 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
             "{variables:?}: {complaint}"
         );
     }
+    // The last of them has left the key in the database.
+    let (banner, complaint) = start_and_end(&[everywhere, url]);
+    assert_eq!(banner, "");
+    let remedy = "charge-once api-key revoke";
+    assert!(complaint.contains(remedy), "{complaint}");
 }

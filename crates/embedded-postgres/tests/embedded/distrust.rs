@@ -27,7 +27,7 @@ async fn assert_untrusted(scratch: &Scratch, folder: &Path) -> Outcome {
 
 #[tokio::test]
 async fn a_folder_that_others_may_write_to_is_refused() -> Outcome {
-    for mode in [0o777, 0o1777, 0o720] {
+    for mode in [0o777, 0o1777, 0o702] {
         let scratch = Scratch::new()?;
         std::fs::create_dir(&scratch.data_dir)?;
         std::fs::set_permissions(&scratch.data_dir, Permissions::from_mode(mode))?;

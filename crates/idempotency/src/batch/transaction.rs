@@ -143,7 +143,11 @@ impl Batch {
                 }
                 return Some(detached.into());
             }
-            Ok(Err(error)) if is_rolled_back(&error) => return rolled_back(detached).await,
+            Ok(Err(error)) if is_rolled_back(&error) => {
+                // They need not wait for the rollback to run alone.
+                drop(won);
+                return rolled_back(detached).await;
+            }
             Ok(Err(error)) => Failure::of_commit(error),
             Err(_) => Failure::deadline(true),
         };

@@ -110,7 +110,12 @@ impl<E: ExternalEffect> Phases<E> {
                     RunAgain::WhenUnlocked => {
                         tracing::debug!(%operation, %cause, "the outcome waits for a row");
                     }
-                    RunAgain::AtOnce | RunAgain::InAnotherSession | RunAgain::Never => {
+                    run_again @ (RunAgain::AtOnce
+                    | RunAgain::InAnotherSession
+                    | RunAgain::Never) => {
+                        if run_again == RunAgain::InAnotherSession {
+                            self.idempotency.pool.close_idle();
+                        }
                         tracing::warn!(
                             %operation, %cause, "the outcome could not be written; trying again"
                         );
