@@ -96,7 +96,7 @@ fn every_type_of_event_is_described_as_a_webhook() {
 async fn the_committed_document_is_the_generated_and_the_served_one() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/openapi.json");
     let committed: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(committed, document(), "run `make openapi`");
+    assert_eq!(committed, document(), "run `make generate`");
     let server = TestServer::start().await;
     assert_eq!(server.client.get("/openapi.json").await.json(), committed);
 }

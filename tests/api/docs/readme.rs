@@ -172,7 +172,6 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
         ".github/",
         "examples/",
         "deploy/",
-        "ops/",
     ];
     for document in documents() {
         let prose = prose(&read(&document));

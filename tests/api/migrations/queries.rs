@@ -76,7 +76,7 @@ async fn every_committed_query_is_described_as_the_migrated_database_describes_i
         assert_eq!(
             committed.content["describe"],
             describe(committed.query(), &database.pool).await,
-            "{path}: run `make sqlx-prepare`"
+            "{path}: run `make generate`"
         );
         assert_eq!(committed.content["db_name"], json!("PostgreSQL"), "{path}");
     }
@@ -92,6 +92,6 @@ fn every_committed_query_is_compiled_into_the_program() {
         .collect();
     assert!(
         unused.is_empty(),
-        "run `make sqlx-prepare`: no query of the program has {unused:#?}"
+        "run `make generate`: no query of the program has {unused:#?}"
     );
 }

@@ -477,7 +477,7 @@ async fn told(prometheus: &Prometheus, state: &str) -> Vec<(String, String)> {
 
 // A second thread: the start of a process blocks the first one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it judges latencies, so it wants the machine for itself: make alert-test"]
+#[ignore = "it judges latencies, so it wants the machine for itself"]
 async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fault() {
     let mut trouble = Trouble::default();
     nothing_is_wrong(&mut trouble).await;

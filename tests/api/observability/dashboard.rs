@@ -151,7 +151,7 @@ impl Query {
 
 fn queries() -> Vec<Query> {
     let dashboard: Value =
-        serde_json::from_str(&read("ops/grafana/dashboards/charge-once.json")).unwrap();
+        serde_json::from_str(&read("deploy/grafana/dashboards/charge-once.json")).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {

@@ -24,7 +24,7 @@ fn promtool_finds_no_fault_in_the_configuration_and_the_rules() {
 #[test]
 fn each_alert_fires_at_its_threshold_and_not_before() {
     succeeds(&promtool(&["test", "rules", "tests/alerts.yml"]));
-    let tests = read("ops/prometheus/tests/alerts.yml");
+    let tests = read("deploy/prometheus/tests/alerts.yml");
     for alert in alerts() {
         assert!(tests.contains(&format!("- name: {alert}, ")), "{alert}");
         let fires = format!("alertname=\"{alert}\",job=\"charge-once\"");
@@ -42,10 +42,10 @@ fn rules_dashboard_and_runbook_name_metrics_that_exist() {
     // What a rule records has a colon before the metric's name.
     let named = Regex::new(r"(?:^|[^:\w])((?:charge_once|process)_\w+)").unwrap();
     for file in [
-        "ops/prometheus/rules.yml",
-        "ops/prometheus/alerts.yml",
-        "ops/prometheus/tests/alerts.yml",
-        "ops/grafana/dashboards/charge-once.json",
+        "deploy/prometheus/rules.yml",
+        "deploy/prometheus/alerts.yml",
+        "deploy/prometheus/tests/alerts.yml",
+        "deploy/grafana/dashboards/charge-once.json",
         "docs/runbook.md",
     ] {
         let mut text = read(file);
@@ -95,18 +95,18 @@ fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
     };
     let (_, home) = observability.split_once("HOME_DASHBOARD_PATH: ").unwrap();
     let home = at(home.lines().next().unwrap());
-    assert_eq!(home, "ops/grafana/dashboards/charge-once.json");
+    assert_eq!(home, "deploy/grafana/dashboards/charge-once.json");
     assert!(root().join(&home).is_file());
-    let provider = read("ops/grafana/provisioning/dashboards/charge-once.yml");
+    let provider = read("deploy/grafana/provisioning/dashboards/charge-once.yml");
     let (_, path) = provider.split_once("path: ").unwrap();
-    assert_eq!(at(path.trim()), "ops/grafana/dashboards");
+    assert_eq!(at(path.trim()), "deploy/grafana/dashboards");
 
-    let source = read("ops/grafana/provisioning/datasources/prometheus.yml");
+    let source = read("deploy/grafana/provisioning/datasources/prometheus.yml");
     assert!(source.contains("url: http://prometheus:9090\n"));
     let (service, _) = compose
         .split_once("METRICS_ADDRESS: 0.0.0.0:9090\n")
         .unwrap();
     assert!(service.rsplit("\n  ").any(|line| line == "charge-once:"));
-    let scraped = read("ops/prometheus/prometheus.yml");
+    let scraped = read("deploy/prometheus/prometheus.yml");
     assert!(scraped.contains("- names: [charge-once]\n") && scraped.contains("port: 9090\n"));
 }

@@ -152,7 +152,7 @@ async fn settings_that_pgbouncer_drops_or_refuses_are_named() {
     }
 }
 
-/// `make pgbouncer-test` runs the core suite so: it must not go past PgBouncer unnoticed.
+/// `scripts/test-again pgbouncer` runs the core suite so: it must not go past PgBouncer unnoticed.
 #[tokio::test]
 async fn servers_connect_through_pgbouncer_if_the_run_asks_for_that() {
     let server = TestServer::start().await;

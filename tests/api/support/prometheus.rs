@@ -25,7 +25,7 @@ const REMEDY: &str = "run scripts/install-prometheus, or on Debian `apt-get inst
 /// scrape has half a second.
 const INTERVAL: &str = "500ms";
 
-/// The files that `ops/prometheus/prometheus.yml` names.
+/// The files that `deploy/prometheus/prometheus.yml` names.
 const RULES: [&str; 2] = ["rules.yml", "alerts.yml"];
 
 /// Replicas under one name.
@@ -48,7 +48,7 @@ impl Prometheus {
     pub async fn start(jobs: &[Job], change: impl Fn(&str) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in RULES {
-            let rules = change(&read(format!("ops/prometheus/{name}")));
+            let rules = change(&read(format!("deploy/prometheus/{name}")));
             fs::write(folder.path().join(name), rules).unwrap();
         }
         let config = folder.path().join("prometheus.yml");
@@ -164,18 +164,18 @@ fn configuration(jobs: &[Job]) -> String {
     text
 }
 
-/// Runs promtool in `ops/prometheus`.
+/// Runs promtool in `deploy/prometheus`.
 pub fn promtool(arguments: &[&str]) -> Output {
     Command::new("promtool")
         .args(arguments)
-        .current_dir(root().join("ops/prometheus"))
+        .current_dir(root().join("deploy/prometheus"))
         .output()
         .unwrap_or_else(|error| panic!("promtool can't be run ({error}): {REMEDY}"))
 }
 
 /// The names of the committed alerts.
 pub fn alerts() -> Vec<String> {
-    let rules = read("ops/prometheus/alerts.yml");
+    let rules = read("deploy/prometheus/alerts.yml");
     let names = rules.lines().filter_map(|line| {
         let name = line.trim().strip_prefix("- alert: ")?;
         Some(name.to_owned())

@@ -1,4 +1,4 @@
-//! The table of `make scale`.
+//! The table of `crates/bench/measure scale`.
 
 use super::{Measured, operations::OPERATIONS};
 use crate::{

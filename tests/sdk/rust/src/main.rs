@@ -1,4 +1,4 @@
-//! Drives charge-once with async-stripe: `make sdk-test-rust`.
+//! Drives charge-once with async-stripe: `tests/sdk/run rust`.
 //!
 //! This SDK parses replies more strictly than the others: a member that it requires and that is
 //! missing, or has another type, is an error here.
