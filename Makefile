@@ -31,9 +31,9 @@ export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
 	@scripts/install-prometheus
-	cargo test --locked -- --skip idempotency::copied_crate
-	@# It compiles and tests the idempotency crate, which would keep the machine from the others.
-	cargo test --locked --test api -- idempotency::copied_crate
+	cargo test --locked -- --skip docs::copied_crates
+	@# They compile and test crates by themselves, which would keep the machine from the others.
+	cargo test --locked --test api -- docs::copied_crates
 
 .PHONY: check
 check: ## run everything that CI runs: a quarter of an hour once the dependencies are compiled

@@ -9,7 +9,6 @@
 //!
 //! | folder | what it does | what it must not do |
 //! |---|---|---|
-//! | [`connections`] | one request at a time, within deadlines | answer requests |
 //! | [`http`] | reads requests, renders replies | SQL |
 //! | [`console`] | pages for people, made of what an account did | SQL |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
@@ -19,6 +18,7 @@
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
 //!
+//! In front of [`http`], `crates/connections` lets one request pass at a time, within deadlines.
 //! On the other end of the network, `crates/client` keeps the client's half of the promise. It
 //! knows this crate by its replies only.
 //!
@@ -27,8 +27,6 @@
 pub mod cli;
 
 pub mod server;
-
-pub mod connections;
 
 pub mod http;
 

@@ -5,9 +5,14 @@
 
 use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
 
-use actix_server::ServerHandle;
-use actix_web::{App as ActixApp, middleware::from_fn, web};
+use actix_web::{
+    App as ActixApp,
+    dev::{Server, ServerHandle},
+    middleware::from_fn,
+    web,
+};
 use charge_once_client::transport::TlsError;
+use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -17,12 +22,7 @@ use tracing_actix_web::TracingLogger;
 
 use crate::{
     commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
-    config::{Config, WORKERS_MAX},
-    connections::{
-        self,
-        capacity::{Files, connections_per_worker},
-        hosts::Hosts,
-    },
+    config::Config,
     console::{self, Console},
     database::{Database, ReadError},
     http::{
@@ -424,18 +424,16 @@ fn http_server(
     app: App,
     metrics: Metrics,
     config: &Config,
-) -> std::io::Result<actix_server::Server> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = config.workers.unwrap_or_else(cores).min(WORKERS_MAX);
+) -> std::io::Result<Server> {
     let files = Files {
-        workers,
-        database_connections: config.database_connections(),
-        webhook_sends: SENDS_MAX,
-        calls_processor: config.processor.is_some(),
+        workers: config.workers,
+        shared: config.database_connections(),
+        background: SENDS_MAX,
+        per_request: u32::from(config.processor.is_some()),
     };
     let settings = connections::Settings {
         timeouts: config.connections,
-        workers,
+        workers: config.workers,
         connections_per_worker: connections_per_worker(&files),
         drain_timeout: config.drain_timeout,
     };

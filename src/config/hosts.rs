@@ -1,6 +1,6 @@
 //! By which names clients may call a server.
 
-use url::Host;
+use charge_once_connections::{Host, parse_host};
 
 use super::source::Source;
 
@@ -18,10 +18,4 @@ pub(super) fn allowed(source: &Source<'_>) -> Option<Vec<Host>> {
              pay.example.com,[2001:db8::1]",
         )
     })
-}
-
-/// A host as the `Host` header has it, without its port: a name, or an IP address. A dot at the end of a
-/// name means nothing.
-pub fn parse_host(text: &str) -> Option<Host> {
-    Host::parse(text.strip_suffix('.').unwrap_or(text)).ok()
 }

@@ -27,15 +27,13 @@ use std::{
     time::Duration,
 };
 
-use url::Host;
+use charge_once_connections::{ConnectionTimeouts, Host};
 
 use self::{processor::Calls, source::Source};
 use crate::idempotency::InProgressLimits;
 
 pub use self::{
-    connections::ConnectionTimeouts,
     database::{DEFAULT_DEV_API_KEY, DatabaseLocation},
-    hosts::parse_host,
     log::Log,
     processor::{ProcessorConfig, ProcessorService},
     retention::Retention,
@@ -45,9 +43,6 @@ pub use self::{
     variables::{VARIABLES, Variable, help_text, markdown_table},
     webhooks::Webhooks,
 };
-
-/// Most worker threads. Actix takes no more.
-pub const WORKERS_MAX: usize = 512;
 
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
@@ -92,8 +87,8 @@ pub struct Config {
     pub rate_limit: Option<NonZeroU32>,
     /// `IN_PROGRESS_LIMIT` and `IN_PROGRESS_LIMIT_PER_ACCOUNT`
     pub in_progress: InProgressLimits,
-    /// `WORKERS`; `None` is one for each core.
-    pub workers: Option<usize>,
+    /// `WORKERS`; 0 of it is one for each core.
+    pub workers: usize,
     /// `MIGRATE_ON_START`
     pub migrate_on_start: bool,
     /// `DRAIN_TIMEOUT`
@@ -159,7 +154,7 @@ impl Config {
         let timeouts = Timeouts::read(&source);
         let calls = Calls::read(&source, timeouts.as_ref());
         let processor = ProcessorConfig::read(&source, calls.as_ref());
-        let connections = ConnectionTimeouts::read(&source);
+        let connections = connections::timeouts(&source);
         let body_limit = source.number(
             "BODY_LIMIT",
             1024..=1_048_576,
@@ -171,7 +166,7 @@ impl Config {
             "a number of requests per second, 0 to 1000000",
         );
         let in_progress = in_progress::limits(&source, pool_connections);
-        let workers = source.number("WORKERS", 0..=WORKERS_MAX, "a number from 0 to 512");
+        let workers = connections::workers(&source);
         let migrate_on_start = source.truth("MIGRATE_ON_START");
         let drain_timeout = source.duration("DRAIN_TIMEOUT");
         let webhooks = Webhooks::read(&source);
@@ -202,7 +197,7 @@ impl Config {
                 body_limit: body_limit?,
                 rate_limit: NonZeroU32::new(rate_limit?),
                 in_progress: in_progress?,
-                workers: workers.map(|workers| (workers > 0).then_some(workers))?,
+                workers: workers?,
                 migrate_on_start: migrate_on_start?,
                 drain_timeout: drain_timeout?,
                 webhooks: webhooks?,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use charge_once_connections::Hosts;
 use tokio::sync::watch;
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
 use crate::{
     commands::{CheckoutPhases, Creation, Mode, NetworkPhases, SlowLane},
     config::Timeouts,
-    connections::hosts::Hosts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, FailureKind, Idempotency, ReplayCache},

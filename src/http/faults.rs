@@ -12,6 +12,7 @@ use std::{
 };
 
 use actix_web::{HttpResponse, http::header::HeaderMap};
+use charge_once_connections::NoReply;
 use moka::{policy::EvictionPolicy, sync::Cache};
 use tokio::{
     sync::watch,
@@ -21,7 +22,6 @@ use tokio::{
 use super::error::{FAULT, HttpError};
 use crate::{
     api::error::{ApiError, ErrorCode},
-    connections::NoReply,
     domain::{account::Account, ids::AccountId},
     idempotency::{FailureKind, IdempotencyKey},
 };

@@ -5,15 +5,12 @@
 
 use std::{io, net::TcpListener, time::Duration};
 
-use actix_server::Server;
-use actix_web::{App, HttpRequest, HttpResponse, Route, guard, web};
-use url::Host;
+use actix_web::{App, HttpRequest, HttpResponse, Route, dev::Server, guard, web};
+use charge_once_connections::{self as connections, ConnectionTimeouts, Host, Hosts};
 
 use super::metrics::{Metrics, value};
 use crate::{
     commands::Creation,
-    config::ConnectionTimeouts,
-    connections::{self, hosts::Hosts},
     database::Database,
     idempotency::{Batches, Idempotency, ReplayCache},
 };

@@ -11,7 +11,7 @@ mod ledger;
 mod listing;
 mod pages;
 
-use std::{net::TcpListener, sync::Arc, sync::LazyLock, thread, time::Duration};
+use std::{net::TcpListener, sync::Arc, sync::LazyLock, time::Duration};
 
 use actix_web::{
     App, Error, HttpMessage, HttpRequest, HttpResponse,
@@ -20,6 +20,9 @@ use actix_web::{
     http::{Method, StatusCode},
     middleware::{Next, from_fn},
     web::{self, Bytes, Data, PayloadConfig},
+};
+use charge_once_connections::{
+    self as connections, ConnectionTimeouts, Files, Hosts, NoReply, connections_per_worker,
 };
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -39,12 +42,7 @@ use super::{
     wire::{Message, NOT_AFTER, Status},
 };
 use crate::{
-    config::{Config, ConnectionTimeouts, WORKERS_MAX},
-    connections::{
-        self, NoReply,
-        capacity::{Files, connections_per_worker},
-        hosts::Hosts,
-    },
+    config::Config,
     database::{APPLICATION_MIGRATIONS_TABLE, Database, MigrationSet, Schema},
     domain::{
         money::AMOUNT_MAX,
@@ -177,19 +175,16 @@ async fn guarded<B: MessageBody + 'static>(
 }
 
 fn connection_settings(config: &Config) -> connections::Settings {
-    let cores = || thread::available_parallelism().map_or(1, usize::from);
-    let workers = config.workers.unwrap_or_else(cores).min(WORKERS_MAX);
     connections::Settings {
         timeouts: ConnectionTimeouts {
             keep_alive: KEEP_ALIVE,
             ..config.connections
         },
-        workers,
+        workers: config.workers,
         connections_per_worker: connections_per_worker(&Files {
-            workers,
-            database_connections: config.pool_connections,
-            webhook_sends: 0,
-            calls_processor: false,
+            workers: config.workers,
+            shared: config.pool_connections,
+            ..Files::default()
         }),
         drain_timeout: config.drain_timeout,
     }

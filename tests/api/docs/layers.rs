@@ -86,22 +86,6 @@ fn only_the_server_knows_the_console_and_the_console_has_no_sql() {
     );
 }
 
-/// It can be copied in front of any application for Actix.
-#[test]
-fn connections_know_nothing_of_what_is_asked_on_them() {
-    let above = [
-        "crate::http",
-        "crate::api",
-        "crate::commands",
-        "crate::idempotency",
-        "crate::store",
-        "crate::domain",
-        "crate::database",
-        "crate::server",
-    ];
-    assert_names_none_of("connections", &above);
-}
-
 #[test]
 fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
     assert_names_none_of(

@@ -1,5 +1,6 @@
 //! What is published about the service, and the shape of the code.
 
+mod copied_crates;
 mod documented_replies;
 mod documents;
 mod endpoint_places;

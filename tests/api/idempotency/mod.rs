@@ -1,6 +1,5 @@
 //! A key, its record, and what a retry meets.
 
-mod copied_crate;
 mod database_failures;
 mod disconnects;
 mod duplicates;

@@ -60,7 +60,9 @@ impl Shape {
         let file = folder.join(FILE);
         let text = fs::read_to_string(&file).with_context(|| {
             let folder = folder.display();
-            format!("{folder} holds no finished database; make one with `crates/bench/measure big-data`")
+            format!(
+                "{folder} holds no finished database; make one with `crates/bench/measure big-data`"
+            )
         })?;
         serde_json::from_str(&text).with_context(|| format!("{} can't be read", file.display()))
     }

@@ -27,7 +27,7 @@ use super::{
     replies::Replies,
     requests::{HEAD_MAX, HeadTooLarge, Requests, empty_lines},
 };
-use crate::config::ConnectionTimeouts;
+use crate::ConnectionTimeouts;
 
 /// How long bytes are read and dropped after a refusal, and after the reply to a broken body. Closing a socket
 /// with unread bytes resets it, and the client might never see what it was told. A client that has read its

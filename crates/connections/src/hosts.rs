@@ -8,8 +8,6 @@ use std::{net::SocketAddr, sync::Arc};
 use actix_web::{dev::RequestHead, http::header::HOST};
 use url::Host;
 
-use crate::config::parse_host;
-
 /// The names of a server. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Hosts {
@@ -49,6 +47,12 @@ impl Hosts {
     fn has(&self, host: &Host) -> bool {
         (self.listens_on_loopback && is_loopback(host)) || self.allowed.contains(host)
     }
+}
+
+/// A host as the `Host` header has it, without its port: a name, or an IP address. A dot at the end of a
+/// name means nothing.
+pub fn parse_host(text: &str) -> Option<Host> {
+    Host::parse(text.strip_suffix('.').unwrap_or(text)).ok()
 }
 
 fn without_port(text: &str) -> Option<&str> {

@@ -4,16 +4,23 @@
 //! and a request is answered before the next one on its connection is read.
 //!
 //! Actix's dispatcher parses requests and writes replies. Its timers end a slow first head and an idle
-//! connection, and nothing else, so they are off, and [`stream::Connection`] between the socket and
+//! connection, and nothing else, so they are off, and a `stream::Connection` between the socket and
 //! the dispatcher has its own.
 
-pub mod capacity;
+/// The example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;
+
+mod capacity;
 mod chunked;
 mod deadline;
-pub mod hosts;
+mod hosts;
 mod replies;
 mod requests;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, io, net::TcpListener, time::Duration};
 
@@ -29,16 +36,28 @@ use actix_web::{
     dev::{AppConfig, ServiceResponse},
     rt::net::TcpStream,
 };
+use replies::{OpenReply, Replies, ReplyBody};
+use stream::Connection;
 
-pub use self::replies::NoReply;
-use self::{
-    replies::{OpenReply, Replies, ReplyBody},
-    stream::Connection,
-};
-use crate::config::ConnectionTimeouts;
+pub use capacity::{Files, connections_per_worker};
+pub use hosts::{Hosts, parse_host};
+pub use replies::NoReply;
+pub use url::Host;
 
 /// How long the dispatcher waits for a client that it has told to close the connection.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// When a connection ends whose client does nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionTimeouts {
+    /// Between two requests.
+    pub keep_alive: Duration,
+    /// For the head of a request, from its first byte on; then 408. A new connection has as long until that
+    /// byte, and the rest of an unread body after the reply.
+    pub request_head: Duration,
+    /// For reading a reply, from the moment the connection is full.
+    pub reply: Duration,
+}
 
 /// How connections are served.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +66,14 @@ pub struct Settings {
     pub timeouts: ConnectionTimeouts,
     /// Worker threads; each runs an application of its own.
     pub workers: usize,
-    /// Beyond it, new connections wait in the kernel's backlog.
+    /// Beyond it, new connections wait in the kernel's backlog. See [`connections_per_worker`].
     pub connections_per_worker: usize,
     /// How long requests may take to finish after the server was asked to stop.
     pub drain_timeout: Duration,
 }
 
-/// Serves an application, as `actix_web::HttpServer` does, on connections with limits.
+/// Serves an application, as `actix_web::HttpServer` does, on connections with limits. It ends when it is
+/// told to by its handle; signals are up to the program.
 pub fn server<F, A, S>(listener: TcpListener, app: F, settings: Settings) -> io::Result<Server>
 where
     F: Fn() -> A + Send + Clone + 'static,
@@ -74,7 +94,7 @@ where
         .shutdown_timeout(settings.drain_timeout.as_secs().max(1))
         .disable_signals();
     let stopping = server.graceful_shutdown_signal();
-    let server = server.listen("charge-once", listener, move || {
+    let server = server.listen("http", listener, move || {
         let stopping = stopping.clone();
         let app = map_config(app(), |()| AppConfig::default());
         let app = apply_fn_factory(app, |request: Request, app: &S::Service| {

@@ -8,27 +8,27 @@ const PER_WORKER_MAX: u64 = 10_000;
 /// Below this many connections, a few idle clients keep the others out.
 const FEW: u64 = 1_000;
 
-/// Files beside connections: standard streams, logs, listeners, scrapes of metrics, probes of the database.
+/// Files that a program has anyway: standard streams, logs, listeners, connections for metrics and probes.
 const OTHER_FILES: u64 = 64;
 
 /// Files of a worker thread's event loop.
 const FILES_PER_WORKER: u64 = 8;
 
-/// Webhooks get at most one of so many files. Only a limit below 1,024 makes that felt: then clients
-/// and a backlog of webhooks compete for files.
-const WEBHOOK_SHARE: u64 = 4;
+/// Work beside requests counts with at most one of so many files. Only a low limit, such as 1,024, makes that
+/// felt: then clients compete with a backlog of that work for files.
+const BACKGROUND_SHARE: u64 = 4;
 
 /// What the process does with files, beside accepting connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Files {
     /// Worker threads.
     pub workers: usize,
-    /// Connections to the database that requests use.
-    pub database_connections: u32,
-    /// Most webhooks that are sent at a time.
-    pub webhook_sends: usize,
-    /// Whether a request may open a connection to the card processor.
-    pub calls_processor: bool,
+    /// Files that all requests share: the connections of a pool to the database.
+    pub shared: u32,
+    /// Most files of work beside requests.
+    pub background: usize,
+    /// Most files that one request opens for itself, such as a connection to another service.
+    pub per_request: u32,
 }
 
 /// Raises the limit on open files as far as the process may, and derives the most connections of each
@@ -71,10 +71,10 @@ fn workers(files: &Files) -> u64 {
 fn connections(file_limit: u64, files: &Files) -> u64 {
     let own = OTHER_FILES
         + FILES_PER_WORKER * workers(files)
-        + u64::from(files.database_connections)
-        + (files.webhook_sends as u64).min(file_limit / WEBHOOK_SHARE);
+        + u64::from(files.shared)
+        + (files.background as u64).min(file_limit / BACKGROUND_SHARE);
     let left = file_limit.saturating_sub(own);
-    let files_each = if files.calls_processor { 2 } else { 1 };
+    let files_each = 1 + u64::from(files.per_request);
     (left / files_each).min(PER_WORKER_MAX * workers(files))
 }
 
@@ -84,19 +84,19 @@ mod tests {
 
     #[test]
     fn connections_and_all_other_files_fit_into_the_limit() {
-        let files = |workers, database_connections, calls_processor| Files {
+        let files = |workers, shared, per_request| Files {
             workers,
-            database_connections,
-            webhook_sends: 256,
-            calls_processor,
+            shared,
+            background: 256,
+            per_request,
         };
         for (limit, files, expected) in [
-            (1024, files(2, 10, false), 678),
-            (1024, files(2, 10, true), 339),
-            (4096, files(4, 100, false), 3644),
-            (1_048_576, files(2, 10, false), 20_000),
-            (u64::MAX, files(1, 10, true), 10_000),
-            (64, files(2, 10, false), 0),
+            (1024, files(2, 10, 0), 678),
+            (1024, files(2, 10, 1), 339),
+            (4096, files(4, 100, 0), 3644),
+            (1_048_576, files(2, 10, 0), 20_000),
+            (u64::MAX, files(1, 10, 1), 10_000),
+            (64, files(2, 10, 0), 0),
         ] {
             assert_eq!(connections(limit, &files), expected, "{limit}, {files:?}");
         }
