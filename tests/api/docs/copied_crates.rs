@@ -12,6 +12,9 @@ use crate::support::harness::TestDatabase;
 /// this server would fail.
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
+/// Crates that ask no database.
+const WITHOUT_DATABASE: &[&str] = &["connections"];
+
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -58,7 +61,7 @@ fn cargo_test(workspace: &Path, arguments: &[&str], database_url: &str) {
             concat!(env!("CARGO_TARGET_TMPDIR"), "/copied-crates-target"),
         )
         .env("CARGO_NET_OFFLINE", "true")
-        // It is compiled sooner, and nobody debugs it.
+        // Without what a debugger needs, it is compiled sooner.
         .env("CARGO_PROFILE_DEV_DEBUG", "none")
         .env("RUSTFLAGS", "-Dwarnings")
         .env("DATABASE_URL", database_url)
@@ -84,7 +87,7 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_an_ed
 
 #[test]
 fn crates_without_a_database_compile_and_pass_their_tests_alone_without_an_edit_or_a_warning() {
-    for name in ["connections"] {
+    for name in WITHOUT_DATABASE {
         cargo_test(&workspace_of(name), &["--all-features"], NOWHERE);
     }
 }
