@@ -132,11 +132,9 @@ error_codes! {
         "The account sends more requests than its limit allows, or one address sends API keys that don't exist. \
          Nothing was done and no key was claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
-        "A defect of the service. The request was not executed to its end, or it is not known \
-         whether it was: retry with the same key.";
+        "A defect of the service. We don't know if this request ran. Retry with the same key; it can't run twice.";
     ServiceUnavailable = "service_unavailable", 503, Api:
-        "The request was not executed to its end, or it is not known whether it was. Retry with \
-         the same key, and only with the same key: nothing of it executes twice.";
+        "We don't know if this request ran. Retry with the same key; it can't run twice.";
 }
 
 /// The families of errors; client libraries make an exception class of each.

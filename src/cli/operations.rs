@@ -307,8 +307,8 @@ pub async fn resolve(
         let is_no = matches!(word, Resolution::Declined | Resolution::NotExecuted);
         if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
             return CallOutcome::Unknown(Failure::unavailable(
-                "it may have been sent again within the last hour, and still be on its way: take this \
-                 word an hour after it is only looked up",
+                "it may have been sent to the processor within the last hour, and may still be executed: \
+                 enter this outcome once it has only been looked up for an hour",
             ));
         }
         weigh(word, said)

@@ -31,8 +31,8 @@ pub(super) async fn show(
     let body = html! {
         h1 { "Requests" }
         p {
-            "Every authenticated request of this account, as it came. A key leads to its story. The log \
-             may have gaps: it never delays a request."
+            "Every authenticated request of this account, the newest first. Choose a key to see all that \
+             happened under it. The log may miss requests, because no request waits for it."
         }
         @if before.is_none() {
             div #live data-live="/console/live" { (rows) }
