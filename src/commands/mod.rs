@@ -4,9 +4,18 @@
 //! meaning, decides by the rules in `domain/`, writes through `store/`, and says how it ended: a
 //! reply to commit, a refusal to store, or a failure. It never begins or commits a transaction.
 //!
-//! A verb that asks the card processor has all of its ways in its file: `execute` where the
-//! processor is simulated in this process, and `begin`, `complete` and `release` where it is across
-//! a network. `processor_effect.rs` finds the verb that an operation belongs to.
+//! A request has one of two shapes. Phases are an add-on for effects outside the database.
+//!
+//! | shape | function | verbs |
+//! |---|---|---|
+//! | decides without reading | `decide` | new charges, new orders |
+//! | reads, locks, decides | `execute` | every verb, and each step of a checkout |
+//! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
+//!
+//! `decide` serves the batch that new charges and orders share by default, and what it can't decide
+//! runs through `execute`. So a charge with `tok_visa` runs through `CreateCharge::decide`, and stops
+//! at a breakpoint in `CreateCharge::execute` only with `BATCH=off`. `processor_effect.rs` finds the
+//! verb that an operation belongs to.
 
 mod api_keys;
 mod card_answers;

@@ -43,8 +43,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "METRICS_ADDRESS",
         None,
-        "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. Who reaches it \
-         needs no API key, so choose an address that clients can't reach. Unset: nothing is counted.",
+        "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. It asks for no \
+         API key, so choose an address that clients can't reach. Unset: nothing is counted.",
     ),
     variable(
         "DATABASE_URL",
@@ -107,8 +107,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "IDEMPOTENCY_LEASE",
         Some("30s"),
-        "How long a request of several transactions holds its key before another process may \
-         continue it: a checkout, or a payment with PROCESSOR_URL. Longer than \
+        "How long a process holds the key of a request of several transactions, which is a checkout, or a \
+         payment with PROCESSOR_URL. Then another process may continue the request. Longer than \
          PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.",
     ),
     variable(
@@ -119,8 +119,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "EVENT_RETENTION",
         Some("30d"),
-        "How long events are kept, with their deliveries; 1h to 400d, and 0s keeps them for good. An \
-         event that is still being delivered stays until that has ended.",
+        "How long events are kept, with their deliveries; 1h to 400d, and 0s keeps them for good. An event \
+         that is still being delivered is kept longer.",
     ),
     variable(
         "OPERATION_RETENTION",
@@ -151,13 +151,13 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "BATCH_CONNECTIONS",
         Some("2"),
-        "Connections for those transactions, beside the pool; 1 to 100.",
+        "Connections for the transactions that new charges and orders share, beside the pool; 1 to 100.",
     ),
     variable(
         "REPLAY_CACHE",
         Some("32MiB"),
-        "Memory for replies that were stored, such as 256MiB, so that a replay costs no statement; at most \
-         64GiB. 0 keeps none.",
+        "Memory for stored replies, such as 256MiB, so that a replay needs no SQL statement; at most 64GiB. \
+         0 keeps none.",
     ),
     variable(
         "POOL_WAIT",
@@ -167,8 +167,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "STATEMENT_TIMEOUT",
         Some("3s"),
-        "Longest time one SQL statement may take. The wait of the test card tok_slow is one: of two \
-         seconds, and of two thirds of this at most.",
+        "Longest time one SQL statement may take. The test card tok_slow waits in a statement for two \
+         seconds, and for two thirds of this time at most.",
     ),
     variable(
         "DATABASE_DEADLINE",
@@ -195,22 +195,22 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "RATE_LIMIT",
         Some("1000"),
-        "Requests per second, and per burst, that each process accepts from one account. \
-         Beyond it the reply is 429. 0 means no limit, neither for accounts nor for API keys that don't \
-         exist: those are 429 beyond 20 per second from one address.",
+        "Requests per second, and per burst, that each process accepts from one account. Further ones are \
+         429. Requests with API keys that don't exist are 429 beyond 20 per second from one address. 0 \
+         turns both limits off.",
     ),
     variable(
         "IN_PROGRESS_LIMIT",
         None,
-        "Requests with a key that each process works on at a time; 503 beyond it, while reads and replays \
-         go on. Duplicates that wait are not counted. Unset: 200 for each of POOL_CONNECTIONS. 0 means no \
-         limit.",
+        "Requests with a key that each process works on at a time. Further ones are 503, while reads and \
+         replays go on. Duplicates that wait are not counted. Unset: 200 for each of POOL_CONNECTIONS. 0 \
+         means no limit.",
     ),
     variable(
         "IN_PROGRESS_LIMIT_PER_ACCOUNT",
         None,
-        "Those of them that may be one account's, at most IN_PROGRESS_LIMIT. Unset: half of it. 0 means no \
-         limit.",
+        "The same limit for the requests of one account, at most IN_PROGRESS_LIMIT. Unset: half of \
+         IN_PROGRESS_LIMIT. 0 means no limit.",
     ),
     variable(
         "KEEP_ALIVE_TIMEOUT",
@@ -221,14 +221,14 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "REQUEST_HEAD_TIMEOUT",
         Some("5s"),
-        "How long a request's head may take to arrive, from its first byte on; then 408. A new \
-         connection has as long until that byte, and the rest of a body after the reply. At \
-         most 1h.",
+        "How long a request's head may take to arrive, from its first byte on; then 408. A new connection \
+         that sends nothing is closed after the same time, and so is one that doesn't send the rest of a \
+         body after the reply. At most 1h.",
     ),
     variable(
         "REPLY_WRITE_TIMEOUT",
         Some("60s"),
-        "How long a client may take to read a reply, from the moment its connection is full; at \
+        "How long a client may take to read a reply that does not fit into the connection's buffers; at \
          most 1h.",
     ),
     variable(
@@ -256,8 +256,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "WEBHOOK_TIMEOUT",
         Some("10s"),
-        "Longest time for one attempt to deliver a webhook; at most 60s. If a replica dies, \
-         another one takes over three times as long after the attempt began.",
+        "Longest time for one attempt to deliver a webhook; at most 60s. If a replica dies during an \
+         attempt, another replica repeats it three times this long after it began.",
     ),
     variable(
         "WEBHOOK_RETRY_MIN",
@@ -294,8 +294,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "PROCESSOR_KEY_WINDOW",
         Some("24h"),
-        "How long the processor remembers a key; also used by `charge-once processor`. Later, \
-         the same instruction would be a new one, so it is not sent again.",
+        "How long the processor remembers a key; also used by `charge-once processor`. A processor that has \
+         forgotten a key would execute the instruction again, so charge-once stops sending it before that.",
     ),
     variable(
         "FAULTS",
@@ -324,7 +324,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "OTEL_EXPORTER_OTLP_PROTOCOL",
         Some("http/protobuf"),
-        "How the collector is spoken to. There is no other way.",
+        "The protocol of the collector. http/protobuf is the only one.",
     ),
     variable(
         "OTEL_SERVICE_NAME",
@@ -334,8 +334,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "OTEL_RESOURCE_ATTRIBUTES",
         None,
-        "More that every trace says of this process, such as deployment.environment.name=production, with \
-         commas between attributes. Values are percent-encoded.",
+        "More attributes of this process in every trace, such as deployment.environment.name=production, \
+         with commas between them. Values are percent-encoded.",
     ),
     variable(
         "OTEL_TRACES_SAMPLER",

@@ -46,8 +46,8 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// Keys are looked up in `database`. Where accounts have no `rate_limit`, neither has who comes with keys
-    /// that are no one's. Panics outside a Tokio runtime.
+    /// Looks API keys up in `database`. Without a `rate_limit` for accounts, requests with unknown keys have no
+    /// limit either. Panics outside a Tokio runtime.
     pub fn of(database: Database, rate_limit: Option<NonZeroU32>) -> Self {
         Self {
             failed: FailedKeys::new(rate_limit),
