@@ -193,7 +193,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "charges_pay_their_order",
-        promise: "a charge that took money for an order and kept it has paid the order",
+        promise: "a charge that took money for an order, and did not give it back, has paid it",
         sql: statement!(
             "SELECT charge.account_id, charge.id, NULL::text,
                     format('the order is %s, and another charge or none has paid it', orders.status)
@@ -246,7 +246,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "natural_keys_name_one_object",
-        promise: "a client_order_id names one order, and a name one account",
+        promise: "a client_order_id belongs to one order, and a name to one account",
         // Grouped by bytes, so that it doesn't matter how an index sorts them.
         sql: statement!(
             "SELECT account_id, unnest(array_agg(id)), NULL::text,
@@ -265,7 +265,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "one_change_per_execution",
-        promise: "an execution makes each kind of change once; several refunds may fail, each once",
+        promise: "a request makes each kind of change once; it may have several refunds fail, each once",
         // A checkout whose refund was refused asks for another one, an hour later.
         sql: statement!(
             "SELECT account_id, (array_agg(id ORDER BY id))[1], NULL::text,
@@ -296,7 +296,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "answers_left_their_change",
-        promise: "a stored success of a charge or a refund has left its change",
+        promise: "if a stored reply reports a charge or a refund, its request has written the event",
         sql: statement!(
             "SELECT record.account_id, NULL::uuid, record.key,
                     format('%s was answered %s, and no event of it exists', record.request_id,
@@ -314,33 +314,33 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "charges_told_once",
-        promise: "each charge that was answered has one event that tells of it",
+        promise: "each charge that succeeded or failed has exactly one event that says so",
         sql: told_once!("charges", "ch", "'charge.succeeded', 'charge.failed'",
                         "object.status <> 'pending'"),
         show: |id| ChargeId(id).to_string(),
     },
     Invariant {
         name: "refunds_told_once",
-        promise: "each refund that was made has one event that tells of it",
+        promise: "each refund that was made has exactly one event that says so",
         sql: told_once!("refunds", "re", "'refund.created'", "object.status = 'succeeded'"),
         show: |id| RefundId(id).to_string(),
     },
     Invariant {
         name: "orders_told_once",
-        promise: "each order has one event that tells of it",
+        promise: "each order has exactly one event that says that it was created",
         sql: told_once!("orders", "or", "'order.created'", "true"),
         show: |id| OrderId(id).to_string(),
     },
     Invariant {
         name: "checkouts_told_once",
-        promise: "each checkout that ended has one event that tells of it",
+        promise: "each checkout that ended has exactly one event that says so",
         sql: told_once!("checkouts", "co", "'checkout.completed', 'checkout.canceled'",
                         "object.status <> 'in_progress'"),
         show: |id| CheckoutId(id).to_string(),
     },
     Invariant {
         name: "operations_in_flight",
-        promise: "an operation without an answer is in flight, so that its answer is sought",
+        promise: "an operation without an answer has a lease, so that the reconciler asks for the answer",
         sql: statement!(
             "SELECT operation.account_id, operation.id, NULL::text,
                     format('%s since %s has no answer, and no lease', operation.verb,
