@@ -77,7 +77,7 @@ metrics! {
         "How long the statement took that claims a key. Each request counts, also where many share a \
          transaction. The wait for another process that holds the key is part of it.";
     CLAIM_TIMEOUTS = "charge_once_idempotency_claim_timeouts_total", Kind::Counter, [],
-        "Claims that waited as long as they may for a process that holds the key.";
+        "Claims that gave up waiting for another process that holds the key.";
     ROW_TIMEOUTS = "charge_once_row_lock_timeouts_total", Kind::Counter, [],
         "Transactions that gave their connection back because a row stayed locked. Each is repeated for up to \
          a second.";
@@ -102,9 +102,9 @@ metrics! {
     BATCH_WAITING = "charge_once_batch_waiting", Kind::Gauge, [],
         "Requests that wait for a batch now.";
     CACHE_LOOKUPS = "charge_once_replay_cache_lookups_total", Kind::Counter, ["result"],
-        "Looks for a stored reply in memory: `hit` or `miss`. Each new key is a miss.";
+        "Searches for a stored reply in memory: `hit` or `miss`. Each new key is a miss.";
     CACHE_BYTES = "charge_once_replay_cache_bytes", Kind::Gauge, [],
-        "Memory that stored replies take, about.";
+        "Memory that stored replies take, approximately.";
     SWEEP_ROWS = "charge_once_sweep_rows_total", Kind::Counter, ["kind"],
         "Rows that the sweep removed: `idempotency_keys`, rows of `test_accounts`, `events`, `operations` and \
          rows of the `request_log`.";
@@ -123,7 +123,7 @@ metrics! {
     POOL_OPEN = "charge_once_pool_connections", Kind::Gauge, [],
         "Open connections of the pool.";
     POOL_IDLE = "charge_once_pool_connections_idle", Kind::Gauge, [],
-        "Those of them that no request has.";
+        "Open connections of the pool that no request has.";
     POOL_WAIT = "charge_once_pool_wait_seconds", Kind::Histogram(STEP_SECONDS), [],
         "How long a request or a worker waited for a connection.";
     POOL_TIMEOUTS = "charge_once_pool_timeouts_total", Kind::Counter, [],
@@ -135,14 +135,14 @@ metrics! {
          `running` under a lease, or `waiting` for a retry or the reconciler. The kind is `processor` or \
          `checkout`. From the database.";
     PHASES_IN_DOUBT = "charge_once_phases_in_doubt", Kind::Gauge, ["kind"],
-        "Those of them that may have been executed. From the database.";
+        "Requests in phases whose call may have been executed, without a known answer. From the database.";
     PHASES_OLDEST = "charge_once_phases_oldest_seconds", Kind::Gauge, ["kind"],
-        "How long ago the oldest of them began; 0 if there is none. From the database.";
+        "How long ago the oldest request in phases began; 0 if there is none. From the database.";
     PHASE_CALLS = "charge_once_phases_calls_total", Kind::Counter, ["kind", "result"],
         "Calls between the two transactions of a request in phases, the reconciler's too: `answered`, \
          `not_executed`, or `unknown`.";
     PHASE_SECONDS = "charge_once_phases_call_duration_seconds", Kind::Histogram(REQUEST_SECONDS), ["kind"],
-        "How long these calls took: a call of the processor, or all steps of a checkout.";
+        "How long such a call took: a call of the processor, or all steps of a checkout.";
     CHECKOUTS_ENDED = "charge_once_checkouts_ended_total", Kind::Counter, ["state"],
         "Checkouts that this process ended: `completed` or `canceled`.";
     CHECKOUTS = "charge_once_checkouts", Kind::Gauge, ["state"],
@@ -168,7 +168,7 @@ metrics! {
         "Violations that the last `charge-once check` found, up to 100 of each invariant. Absent until a check \
          has come to its end. From the database.";
     CHECK_LAST_RUN = "charge_once_check_last_run_timestamp_seconds", Kind::Gauge, [],
-        "When that check ended, in unix time. From the database.";
+        "When the last `charge-once check` ended, in unix time. From the database.";
     READ_SUCCESS = "charge_once_database_metrics_last_success_timestamp_seconds", Kind::Gauge, [],
         "When the metrics from the database were last read, in unix time. They keep their values while it \
          doesn't answer. 0 until the first time.";
