@@ -20,11 +20,11 @@ ENV SQLX_OFFLINE=true
 # the workspace; the test `the_image_s_first_layer_has_every_manifest` compares the two lists.
 COPY Cargo.toml Cargo.lock ./
 COPY crates/bench/Cargo.toml crates/bench/
-COPY crates/card-numbers/Cargo.toml crates/card-numbers/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/connections/Cargo.toml crates/connections/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/torture/Cargo.toml crates/torture/
 COPY examples/actix/Cargo.toml examples/actix/
 COPY examples/axum/Cargo.toml examples/axum/

@@ -1,9 +1,12 @@
 //! Charges as clients send and see them.
 
+use charge_once_strict_params::{Error, Fields};
+
 pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
-    params::{DESCRIPTION_MAX_CHARS, Fields, Params, REFERENCE_MAX_CHARS},
+    metadata::{metadata, metadata_change},
+    params::{DESCRIPTION_MAX_CHARS, Params, REFERENCE_MAX_CHARS, amount, currency, text_change},
     source::source,
 };
 use crate::domain::{
@@ -31,11 +34,11 @@ impl CreateChargeParams {
     /// Checks them.
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
-        let Some(minor_units) = fields.amount("amount", 1)? else {
-            return Err(fields.missing("amount"));
+        let Some(minor_units) = amount(&mut fields, "amount", 1)? else {
+            return Err(fields.missing("amount").into());
         };
-        let currency = fields.currency()?;
-        let card = source(&mut fields)?;
+        let currency = currency(&mut fields)?;
+        let card = source(&mut fields, params.allows_lost_reply)?;
         let new = NewCharge {
             amount: Money {
                 minor_units,
@@ -48,7 +51,7 @@ impl CreateChargeParams {
             statement_descriptor: fields
                 .text("statement_descriptor", STATEMENT_DESCRIPTOR_MAX_CHARS)?,
             receipt_email: receipt_email(&mut fields)?,
-            metadata: fields.metadata()?,
+            metadata: metadata(&mut fields)?,
         };
         let expand_refunds = fields.expands("refunds")?;
         fields.finish()?;
@@ -76,15 +79,15 @@ impl UpdateChargeParams {
     /// Checks them.
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
-        let description = fields.text_change("description", DESCRIPTION_MAX_CHARS)?;
-        let receipt_email = fields.text_change("receipt_email", EMAIL_MAX_CHARS)?;
+        let description = text_change(&mut fields, "description", DESCRIPTION_MAX_CHARS)?;
+        let receipt_email = text_change(&mut fields, "receipt_email", EMAIL_MAX_CHARS)?;
         if let Change::Set(email) = &receipt_email {
             plausible_email(&fields, email)?;
         }
         let update = Self {
             description,
             receipt_email,
-            metadata: fields.metadata_change()?,
+            metadata: metadata_change(&mut fields)?,
             expand_refunds: fields.expands("refunds")?,
         };
         fields.finish()?;
@@ -106,7 +109,7 @@ impl CaptureChargeParams {
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
         let capture = Self {
-            amount: fields.amount("amount", 1)?,
+            amount: amount(&mut fields, "amount", 1)?,
             expand_refunds: fields.expands("refunds")?,
         };
         fields.finish()?;
@@ -114,7 +117,7 @@ impl CaptureChargeParams {
     }
 }
 
-fn receipt_email(fields: &mut Fields<'_>) -> Result<Option<String>, ApiError> {
+fn receipt_email(fields: &mut Fields<'_>) -> Result<Option<String>, Error> {
     let email = fields.text("receipt_email", EMAIL_MAX_CHARS)?;
     if let Some(email) = &email {
         plausible_email(fields, email)?;
@@ -124,7 +127,7 @@ fn receipt_email(fields: &mut Fields<'_>) -> Result<Option<String>, ApiError> {
 
 /// An address that a mail system could take: something, one `@`, something. Whether it exists is
 /// for the receipt to find out.
-fn plausible_email(fields: &Fields<'_>, email: &str) -> Result<(), ApiError> {
+fn plausible_email(fields: &Fields<'_>, email: &str) -> Result<(), Error> {
     let plausible = email
         .split_once('@')
         .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'))

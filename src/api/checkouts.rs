@@ -1,12 +1,14 @@
 //! Checkouts as clients send and see them.
 
+use charge_once_strict_params::Fields;
 use serde::Serialize;
 
 use super::{
     error::{ApiError, ErrorCode, ErrorType},
+    metadata::metadata,
     names::{CheckoutStatusView, StepNameView, StepStateView},
     orders::{ItemView, item},
-    params::{Fields, Params, REFERENCE_MAX_CHARS},
+    params::{Params, REFERENCE_MAX_CHARS, currency},
     source::source,
 };
 use crate::domain::{
@@ -27,7 +29,7 @@ impl CreateCheckoutParams {
     /// Checks them and computes the total.
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
-        let currency = fields.currency()?;
+        let currency = currency(&mut fields)?;
         let items = fields.objects("items", 1..=ITEMS_MAX, item_with_sku)?;
         let minor_units = total(&items)?;
         let new = NewCheckout {
@@ -36,9 +38,9 @@ impl CreateCheckoutParams {
                 currency,
             },
             items,
-            card: source(&mut fields)?,
+            card: source(&mut fields, params.allows_lost_reply)?,
             customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-            metadata: fields.metadata()?,
+            metadata: metadata(&mut fields)?,
         };
         fields.finish()?;
         Ok(Self { new })
@@ -50,7 +52,7 @@ fn item_with_sku(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
     let item = item(fields)?;
     match item.sku {
         Some(_) => Ok(item),
-        None => Err(fields.missing("sku")),
+        None => Err(fields.missing("sku").into()),
     }
 }
 

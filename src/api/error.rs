@@ -232,16 +232,6 @@ impl ApiError {
         Self::new(code, code.explanation())
     }
 
-    /// A refusal of the parameter `param`, which the message names where it may be repeated.
-    pub fn about(code: ErrorCode, param: Option<String>, message: &str) -> Self {
-        match param {
-            None => Self::new(code, message),
-            Some(param) => {
-                Self::new(code, format!("Invalid parameter: {param}. {message}")).with_param(param)
-            }
-        }
-    }
-
     /// The account has no object with the id in `param`, whose kind begins with `prefix`; text that
     /// is no such id is answered alike.
     pub fn missing(param: &str, prefix: &str) -> Self {

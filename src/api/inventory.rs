@@ -20,7 +20,7 @@ impl SetInventoryParams {
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
         let Some(quantity) = fields.integer("quantity", 0..=LEVEL_MAX)? else {
-            return Err(fields.missing("quantity"));
+            return Err(fields.missing("quantity").into());
         };
         fields.finish()?;
         Ok(Self { quantity })

@@ -5,7 +5,6 @@
 //! its endpoints (`CreateChargeParams::parse`) and its view (`ChargeView::from(&charge)`). It knows
 //! the entities in `domain/`, and neither HTTP nor the database.
 
-pub mod card_search;
 pub mod charge_views;
 pub mod charges;
 pub mod checkouts;
@@ -14,10 +13,9 @@ pub mod error;
 pub mod events;
 pub mod inventory;
 pub mod list;
-mod metadata;
+pub mod metadata;
 pub mod names;
 pub mod orders;
-pub mod param_path;
 pub mod params;
 pub mod refunds;
 pub mod source;

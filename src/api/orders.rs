@@ -1,13 +1,15 @@
 //! Orders as clients send and see them.
 
+use charge_once_strict_params::Fields;
 use serde::Serialize;
 
 use super::{
     charge_views::ChargeView,
     error::{ApiError, ErrorCode},
     list::Expandable,
+    metadata::{metadata, metadata_change},
     names::OrderStatusView,
-    params::{Fields, Params, REFERENCE_MAX_CHARS},
+    params::{Params, REFERENCE_MAX_CHARS, amount, currency},
     source::source,
 };
 use crate::domain::{
@@ -33,7 +35,7 @@ impl CreateOrderParams {
     /// Checks them and computes the total.
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
-        let currency = fields.currency()?;
+        let currency = currency(&mut fields)?;
         let items = fields.objects("items", 1..=ITEMS_MAX, item)?;
         let minor_units = total(&items)?;
         let new = NewOrder {
@@ -44,7 +46,7 @@ impl CreateOrderParams {
             items,
             customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
             client_order_id: fields.text("client_order_id", REFERENCE_MAX_CHARS)?,
-            metadata: fields.metadata()?,
+            metadata: metadata(&mut fields)?,
         };
         let expand_charge = fields.expands("charge")?;
         fields.finish()?;
@@ -66,7 +68,7 @@ impl UpdateOrderParams {
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
         let update = Self {
-            metadata: fields.metadata_change()?,
+            metadata: metadata_change(&mut fields)?,
             expand_charge: fields.expands("charge")?,
         };
         fields.finish()?;
@@ -88,7 +90,7 @@ impl PayOrderParams {
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
         let payment = Self {
-            card: source(&mut fields)?,
+            card: source(&mut fields, params.allows_lost_reply)?,
             expand_charge: fields.expands("charge")?,
         };
         fields.finish()?;
@@ -118,10 +120,10 @@ pub(super) fn item(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
     let sku = fields.text("sku", ITEM_TEXT_MAX_CHARS)?;
     let description = fields.text("description", ITEM_TEXT_MAX_CHARS)?;
     let Some(quantity) = fields.integer("quantity", 1..=QUANTITY_MAX)? else {
-        return Err(fields.missing("quantity"));
+        return Err(fields.missing("quantity").into());
     };
-    let Some(unit_amount) = fields.amount("unit_amount", 0)? else {
-        return Err(fields.missing("unit_amount"));
+    let Some(unit_amount) = amount(fields, "unit_amount", 0)? else {
+        return Err(fields.missing("unit_amount").into());
     };
     Ok(Item {
         sku,
@@ -284,10 +286,10 @@ impl From<&Order> for OrderView {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use charge_once_strict_params::Encoding;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::params::Encoding;
 
     /// Every order keeps a hash of these bytes. If they ever changed, no create with a
     /// `client_order_id` from before the upgrade would be recognized as the same: its client would

@@ -3,7 +3,8 @@
 pub use super::charge_views::RefundView;
 use super::{
     error::ApiError,
-    params::{Params, REFERENCE_MAX_CHARS},
+    metadata::{metadata, metadata_change},
+    params::{Params, REFERENCE_MAX_CHARS, amount},
 };
 use crate::domain::{
     ids::ChargeId,
@@ -31,9 +32,9 @@ impl CreateRefundParams {
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
         let Some(charge) = fields.text("charge", REFERENCE_MAX_CHARS)? else {
-            return Err(fields.missing("charge"));
+            return Err(fields.missing("charge").into());
         };
-        let amount = fields.amount("amount", 1)?;
+        let amount = amount(&mut fields, "amount", 1)?;
         let reason = match fields.text("reason", REFERENCE_MAX_CHARS)? {
             None => None,
             Some(text) => Some(RefundReason::parse(&text).ok_or_else(|| {
@@ -48,7 +49,7 @@ impl CreateRefundParams {
             charge: ChargeId::parse(&charge),
             amount,
             reason,
-            metadata: fields.metadata()?,
+            metadata: metadata(&mut fields)?,
             expand_charge: fields.expands("charge")?,
         };
         fields.finish()?;
@@ -70,7 +71,7 @@ impl UpdateRefundParams {
     pub fn parse(params: &Params) -> Result<Self, ApiError> {
         let mut fields = params.fields()?;
         let update = Self {
-            metadata: fields.metadata_change()?,
+            metadata: metadata_change(&mut fields)?,
             expand_charge: fields.expands("charge")?,
         };
         fields.finish()?;

@@ -1,23 +1,23 @@
 //! The parameter `source`: the card that is charged.
 
-use super::{
-    error::ApiError,
-    params::{Fields, TextOrFields},
-};
+use charge_once_strict_params::{Error, Fields, TextOrFields, card_numbers::card_digits};
+
 use crate::domain::{
     charge::Card,
     test_cards::{self, TOKEN_EXPIRY},
 };
-use card_numbers::card_digits;
+
+/// The one field that may hold a card number: a test card's.
+pub const CARD_FIELD: &[&str] = &["source", "number"];
 
 /// The card that is charged when the request names none.
 const DEFAULT_SOURCE: &str = "tok_visa";
 
-/// The parameter `source`.
-pub fn source(fields: &mut Fields<'_>) -> Result<Card, ApiError> {
+/// The parameter `source`. `tok_lostReply` is a token only if `allows_lost_reply`.
+pub fn source(fields: &mut Fields<'_>, allows_lost_reply: bool) -> Result<Card, Error> {
     let unknown = fields.invalid("source", "Must be a test token such as tok_visa.");
     let (exp_month, exp_year) = TOKEN_EXPIRY;
-    let by_token = match fields.allows_lost_reply {
+    let by_token = match allows_lost_reply {
         true => test_cards::by_stored_token,
         false => test_cards::by_token,
     };
@@ -35,7 +35,7 @@ pub fn source(fields: &mut Fields<'_>) -> Result<Card, ApiError> {
 }
 
 /// `{object: "card", number, exp_month, exp_year, cvc}` with a test card's number.
-fn card_of_fields(mut fields: Fields<'_>) -> Result<Card, ApiError> {
+fn card_of_fields(mut fields: Fields<'_>) -> Result<Card, Error> {
     if fields
         .text("object", usize::MAX)?
         .is_some_and(|object| object != "card")

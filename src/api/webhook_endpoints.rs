@@ -1,11 +1,13 @@
 //! Webhook endpoints as clients send and see them.
 
+use charge_once_strict_params::{Error, Fields, is_empty};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     error::{ApiError, ErrorCode},
-    params::{DESCRIPTION_MAX_CHARS, Fields, Params, is_empty},
+    metadata::{metadata, metadata_change},
+    params::{DESCRIPTION_MAX_CHARS, Params, text_change},
 };
 use crate::domain::{
     change::Change,
@@ -39,7 +41,7 @@ impl CreateWebhookEndpointParams {
             enabled_events: enabled_events(&mut fields)?
                 .ok_or_else(|| fields.missing(ENABLED_EVENTS))?,
             description: fields.text("description", DESCRIPTION_MAX_CHARS)?,
-            metadata: fields.metadata()?,
+            metadata: metadata(&mut fields)?,
         };
         fields.finish()?;
         Ok(Self { new })
@@ -68,15 +70,15 @@ impl UpdateWebhookEndpointParams {
         let unsets = |value: &Value| is_empty(value) || value.as_array().is_some_and(Vec::is_empty);
         for name in ["url", ENABLED_EVENTS, "disabled"] {
             // Every endpoint has these, so an update can't unset them.
-            if fields.take_given(name).is_some_and(unsets) {
-                return Err(fields.invalid(name, "Must not be empty."));
+            if fields.given(name).is_some_and(unsets) {
+                return Err(fields.invalid(name, "Must not be empty.").into());
             }
         }
         let update = Self {
             url: url(&mut fields, allow_private)?,
             enabled_events: enabled_events(&mut fields)?,
-            description: fields.text_change("description", DESCRIPTION_MAX_CHARS)?,
-            metadata: fields.metadata_change()?,
+            description: text_change(&mut fields, "description", DESCRIPTION_MAX_CHARS)?,
+            metadata: metadata_change(&mut fields)?,
             disabled: fields.boolean("disabled")?,
         };
         fields.finish()?;
@@ -84,7 +86,7 @@ impl UpdateWebhookEndpointParams {
     }
 }
 
-fn url(fields: &mut Fields<'_>, allow_private: bool) -> Result<Option<String>, ApiError> {
+fn url(fields: &mut Fields<'_>, allow_private: bool) -> Result<Option<String>, Error> {
     let url = fields.text("url", URL_MAX_CHARS)?;
     if let Some(url) = &url {
         check_url(url, allow_private).map_err(|refusal| fields.invalid("url", explain(refusal)))?;
@@ -112,7 +114,7 @@ fn explain(refusal: UrlRefusal) -> &'static str {
 }
 
 /// `None` where the list is absent or empty.
-fn enabled_events(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, ApiError> {
+fn enabled_events(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, Error> {
     let names = fields.texts(ENABLED_EVENTS, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
     let unknown = |name: &String| name != EVERY_EVENT && EventType::parse(name).is_none();
     match names.iter().position(unknown) {
@@ -222,10 +224,10 @@ impl From<&WebhookEndpoint> for WebhookEndpointView {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use charge_once_strict_params::Encoding;
     use serde_json::json;
 
     use super::*;
-    use crate::api::params::Encoding;
 
     fn parse(body: &Value, allow_private: bool) -> Result<NewWebhookEndpoint, ApiError> {
         let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));

@@ -10,8 +10,8 @@ use std::{
 };
 
 use actix_web::{HttpResponse, web};
-use card_numbers::holds_card_number;
 use charge_once_client::transport::{TlsError, http_client_builder};
+use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::{Value, json};

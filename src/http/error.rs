@@ -120,6 +120,12 @@ impl HttpError {
     }
 }
 
+impl From<charge_once_strict_params::Error> for HttpError {
+    fn from(error: charge_once_strict_params::Error) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
 impl From<ApiError> for HttpError {
     fn from(error: ApiError) -> Self {
         Self {

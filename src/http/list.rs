@@ -1,18 +1,14 @@
 //! Lists: limits, cursors, time filters, and their reply.
 
 use actix_web::HttpResponse;
+use charge_once_strict_params::{Error, Fields, TextOrFields};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::error::HttpError;
 use crate::{
-    api::{
-        dialect::Dialect,
-        error::{ApiError, ErrorCode},
-        list::List,
-        params::{Fields, TextOrFields},
-    },
+    api::{dialect::Dialect, list::List},
     store::page::{Cursor, Listed, NamePage, Page},
 };
 
@@ -33,7 +29,7 @@ const TIME_MAX: i64 = 253_402_300_799;
 pub fn page(
     fields: &mut Fields<'_>,
     parse_id: impl Fn(&str) -> Option<Uuid>,
-) -> Result<Page, ApiError> {
+) -> Result<Page, Error> {
     let limit = limit(fields)?;
     let after = cursor(fields, STARTING_AFTER, &parse_id)?;
     let before = cursor(fields, ENDING_BEFORE, &parse_id)?;
@@ -49,7 +45,7 @@ pub fn page(
 
 /// Reads `limit`, `starting_after` and `ending_before` of a list by name; a name has at most
 /// `chars_max` characters.
-pub fn name_page(fields: &mut Fields<'_>, chars_max: usize) -> Result<NamePage, ApiError> {
+pub fn name_page(fields: &mut Fields<'_>, chars_max: usize) -> Result<NamePage, Error> {
     let limit = limit(fields)?;
     let after = fields.text(STARTING_AFTER, chars_max)?;
     let before = fields.text(ENDING_BEFORE, chars_max)?;
@@ -57,17 +53,13 @@ pub fn name_page(fields: &mut Fields<'_>, chars_max: usize) -> Result<NamePage, 
     Ok(NamePage { limit, cursor })
 }
 
-fn limit(fields: &mut Fields<'_>) -> Result<i64, ApiError> {
+fn limit(fields: &mut Fields<'_>) -> Result<i64, Error> {
     let limit = fields.integer("limit", 1..=LIMIT_MAX)?;
     Ok(limit.unwrap_or(LIMIT_DEFAULT))
 }
 
 /// The place that at most one of the two parameters names.
-fn one_of<K>(
-    fields: &Fields<'_>,
-    after: Option<K>,
-    before: Option<K>,
-) -> Result<Cursor<K>, ApiError> {
+fn one_of<K>(fields: &Fields<'_>, after: Option<K>, before: Option<K>) -> Result<Cursor<K>, Error> {
     match (after, before) {
         (None, None) => Ok(Cursor::Start),
         (Some(key), None) => Ok(Cursor::StartingAfter(key)),
@@ -82,7 +74,7 @@ type Moment = Option<DateTime<Utc>>;
 
 /// `created[gt|gte|lt|lte]` in unix seconds, as a half-open interval. `created` is shown without
 /// its fraction, so "later than 5" begins at 6, not right after 5.
-fn created(fields: &mut Fields<'_>) -> Result<(Moment, Moment), ApiError> {
+fn created(fields: &mut Fields<'_>) -> Result<(Moment, Moment), Error> {
     let wrong = fields.invalid(
         "created",
         "Must be written as created[gt], [gte], [lt] or [lte].",
@@ -112,7 +104,7 @@ pub fn id<T>(
     fields: &mut Fields<'_>,
     name: &'static str,
     parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, ApiError> {
+) -> Result<Option<T>, Error> {
     match fields.text(name, ID_MAX_CHARS)? {
         None => Ok(None),
         Some(text) => match parse(&text) {
@@ -126,7 +118,7 @@ fn cursor(
     fields: &mut Fields<'_>,
     name: &'static str,
     parse_id: impl Fn(&str) -> Option<Uuid>,
-) -> Result<Option<Uuid>, ApiError> {
+) -> Result<Option<Uuid>, Error> {
     let Some(text) = fields.text(name, ID_MAX_CHARS)? else {
         return Ok(None);
     };
@@ -140,9 +132,9 @@ fn cursor(
 pub(super) const AN_OBJECT: &str = "the id of an object";
 
 /// A cursor must name an object of the caller's own; `what` says how it names one.
-fn unknown_cursor(name: &str, what: &str) -> ApiError {
+fn unknown_cursor(name: &str, what: &str) -> Error {
     let message = format!("Must be {what} in this list.");
-    ApiError::about(ErrorCode::ParameterInvalid, Some(name.to_owned()), &message)
+    Error::invalid(Some(name.to_owned()), &message)
 }
 
 /// The reply with one page of the list at `path`. `listed` is `None` where the cursor names nothing,

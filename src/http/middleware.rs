@@ -16,7 +16,7 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use card_numbers::holds_card_number;
+use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_strict_params::Fields;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -16,7 +17,7 @@ use super::{
     request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
-    api::{list::List, params::Fields, refunds::RefundView},
+    api::{list::List, refunds::RefundView},
     commands::{
         CreateRefund, UpdateRefund,
         expansions::{refund_view, refund_views},

@@ -9,7 +9,10 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
 };
-use card_numbers::{bytes_hold_card_number, holds_card_number};
+use charge_once_strict_params::{
+    Encoding,
+    card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
+};
 use futures_util::future::LocalBoxFuture;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
@@ -17,7 +20,7 @@ use tokio::time::Instant;
 
 use super::{
     app::App,
-    body::{self, form},
+    body,
     error::HttpError,
     faults::Fault,
     middleware::{IDEMPOTENCY_KEY, preferred_wait},
@@ -25,10 +28,10 @@ use super::{
 };
 use crate::{
     api::{
-        card_search::find_card_number,
         dialect::Dialect,
         error::{ApiError, ErrorCode},
-        params::{Encoding, Params},
+        params::{MAPS, Params},
+        source::CARD_FIELD,
     },
     commands::Origin,
     domain::{
@@ -275,7 +278,7 @@ pub fn query_params(request: &HttpRequest) -> Result<Params, HttpError> {
 
 /// Refuses parameters on a read that has none.
 pub fn no_query(request: &HttpRequest) -> Result<(), HttpError> {
-    Ok(query_params(request)?.fields()?.finish()?)
+    Ok(query_params(request)?.refuse_any()?)
 }
 
 /// Whether a read of one object asks for `expandable` as a whole; it has no other parameters.
@@ -290,26 +293,24 @@ pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, HttpErro
 /// The decoded query, or why it can't be decoded; a card number in it ends the request.
 fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, HttpError> {
     let raw = request.query_string().as_bytes();
-    let decoded = form::decode(raw);
+    let decoded = Encoding::Form.decode(raw, MAPS);
     let forbidden = match &decoded {
-        Ok(tree) => find_card_number(tree, |_| false).is_some(),
+        Ok(tree) => find_card_number(tree, CARD_FIELD, |_| false).is_some(),
         Err(_) => bytes_hold_card_number(raw),
     };
     if forbidden {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
     }
-    Ok(decoded
-        .map_err(|error| ApiError::about(ErrorCode::ParameterInvalid, error.param, &error.message)))
+    Ok(decoded.map_err(|error| ApiError {
+        code: ErrorCode::ParameterInvalid,
+        ..error.into()
+    }))
 }
 
 /// The parameters of a mutating request go in its body; some in its query would be ignored, so they
 /// are refused, and the command stores the refusal.
 fn refuse_query(query: Result<Map<String, Value>, ApiError>) -> Option<ApiError> {
-    let params = Params::new(Encoding::Form, query);
-    match params.fields() {
-        Ok(fields) => fields.finish().err(),
-        Err(error) => Some(error),
-    }
+    Params::new(Encoding::Form, query).refuse_any().err()
 }
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).

@@ -13,7 +13,7 @@ use actix_web::{
     http::{Method, StatusCode},
     web,
 };
-use card_numbers::holds_card_number;
+use charge_once_strict_params::card_numbers::holds_card_number;
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 

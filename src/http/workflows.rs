@@ -1,7 +1,7 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use card_numbers::holds_card_number;
+use charge_once_strict_params::{Fields, card_numbers::holds_card_number};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use utoipa::IntoParams;
 
@@ -17,7 +17,6 @@ use crate::{
     api::{
         error::{ApiError, ErrorCode},
         list::List,
-        params::Fields,
     },
     idempotency::{IdempotencyKey, KEY_MAX_BYTES, WorkflowName},
 };

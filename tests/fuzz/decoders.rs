@@ -4,17 +4,15 @@ use std::fmt::Write;
 
 use charge_once::{
     api::{
-        charges::CreateChargeParams,
-        checkouts::CreateCheckoutParams,
-        orders::CreateOrderParams,
-        params::{Encoding, Params},
-        refunds::CreateRefundParams,
+        charges::CreateChargeParams, checkouts::CreateCheckoutParams, metadata::metadata,
+        orders::CreateOrderParams, params::Params, refunds::CreateRefundParams,
     },
     domain::ids::ChargeId,
     http::{body, list},
     idempotency::{Fingerprint, FingerprintInput, Parameters},
     store::page::Cursor,
 };
+use charge_once_strict_params::Encoding;
 use proptest::{collection::vec, prelude::*, test_runner::TestCaseError};
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
@@ -170,7 +168,7 @@ fn parameters() {
         let _ = CreateRefundParams::parse(&params);
         let _ = CreateCheckoutParams::parse(&params);
         if let Ok(mut fields) = params.fields()
-            && let Ok(metadata) = fields.metadata()
+            && let Ok(metadata) = metadata(&mut fields)
         {
             prop_assert!(metadata.len() <= 50);
             for (name, value) in &metadata {

@@ -2,9 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use card_numbers::holds_card_number;
 use charge_once::{
-    api::params::canonical_integer,
     domain::{
         ids::ChargeId,
         money::{AMOUNT_MAX, Currency},
@@ -14,6 +12,7 @@ use charge_once::{
     http::reply::render,
     idempotency::{IdempotencyKey, Record, Reply},
 };
+use charge_once_strict_params::{canonical_integer, card_numbers::holds_card_number};
 use chrono::Utc;
 use proptest::{collection::vec, prelude::*};
 use url::Url;

@@ -32,7 +32,7 @@ pub struct CreateTestAccount {
 
 impl Command for CreateTestAccount {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        self.params.fields()?.finish()?;
+        self.params.refuse_any()?;
         // Two that race may make one account too many, which does no harm.
         if store::test_accounts::count_open(tx, OPEN_MAX).await? >= OPEN_MAX {
             return Err(too_many_test_accounts().into());

@@ -31,7 +31,7 @@ pub struct ExpireKeys {
 
 impl Command for ExpireKeys {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        self.params.fields()?.finish()?;
+        self.params.refuse_any()?;
         let account = self.origin.account.0;
         let (mut deleted, mut last) = (0, None);
         for _ in 0..BATCHES_MAX {

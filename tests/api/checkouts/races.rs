@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use charge_once::{
-    api::params::{Encoding, Params},
+    api::params::Params,
     commands::{CheckoutSteps, CreateCheckout, Origin, SlowLane},
     domain::{
         checkout::{CheckoutStatus, StepName},
@@ -17,6 +17,7 @@ use charge_once::{
     },
     store,
 };
+use charge_once_strict_params::Encoding;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,9 +1,7 @@
 //! The fingerprint: which requests are the same request.
 
-use charge_once::{
-    http::body::{form, json},
-    idempotency::{Fingerprint, FingerprintInput, Parameters},
-};
+use charge_once::idempotency::{Fingerprint, FingerprintInput, Parameters};
+use charge_once_strict_params::Encoding;
 use proptest::{
     collection::{btree_map, vec},
     prelude::*,
@@ -17,11 +15,15 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The fingerprint of a JSON body sent to `POST /charges`.
 fn of_json(body: &[u8]) -> Fingerprint {
-    of(body, json::decode(body).ok().as_ref(), "json")
+    of(body, Encoding::Json.decode(body, &[]).ok().as_ref(), "json")
 }
 
 fn of_form(body: &[u8]) -> Fingerprint {
-    of(body, form::decode(body).ok().as_ref(), "form")
+    of(
+        body,
+        Encoding::Form.decode(body, &["metadata"]).ok().as_ref(),
+        "form",
+    )
 }
 
 fn of(body: &[u8], tree: Option<&Map<String, Value>>, media_type: &str) -> Fingerprint {
@@ -134,7 +136,7 @@ proptest! {
     ) {
         let plain = serde_json::to_vec(&body).unwrap();
         let spelled = Speller::new(&choices).object(&body);
-        prop_assert!(json::decode(spelled.as_bytes()).is_ok(), "{}", spelled);
+        prop_assert!(Encoding::Json.decode(spelled.as_bytes(), &[]).is_ok(), "{}", spelled);
         prop_assert_eq!(of_json(&plain), of_json(spelled.as_bytes()));
     }
 
@@ -193,7 +195,7 @@ proptest! {
     ) {
         let unparsable = |rest: &[u8]| [b"{", rest, b"\xff"].concat();
         let (one, other) = (unparsable(&one), unparsable(&other));
-        prop_assert!(json::decode(&one).is_err());
+        prop_assert!(Encoding::Json.decode(&one, &[]).is_err());
         prop_assert_eq!(of_json(&one), of_json(&one));
         prop_assert_eq!(of_json(&one) == of_json(&other), one == other);
     }

@@ -4,10 +4,7 @@
 use std::pin::Pin;
 
 use charge_once::{
-    api::{
-        charges::CreateChargeParams,
-        params::{Encoding, Params},
-    },
+    api::{charges::CreateChargeParams, params::Params},
     database::PgConnection,
     domain::{
         charge::Authorization,
@@ -17,6 +14,7 @@ use charge_once::{
     },
     store::{self, charges::NewRow},
 };
+use charge_once_strict_params::Encoding;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

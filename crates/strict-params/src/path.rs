@@ -5,19 +5,19 @@
 
 use std::borrow::Cow;
 
-use card_numbers::holds_card_number;
+use crate::card_numbers::holds_card_number;
 
 /// Longest field path written to a reply, in characters. Paths are for a
 /// developer to read; a longer one stops at the last step that fits.
 const MAX_PARAM_CHARS: usize = 100;
 
 /// Longest member name written to a reply, in characters. Forty is the limit that
-/// payment APIs commonly set on metadata keys; no name of this API comes near it.
-pub(super) const MAX_NAME_CHARS: usize = 40;
+/// APIs commonly set on metadata keys.
+pub(crate) const MAX_NAME_CHARS: usize = 40;
 
 /// One step from a container to what it contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// Into a map, by member name.
     Name(&'a str),
     /// Into a list, by position from zero.
@@ -31,7 +31,7 @@ pub enum Step<'a> {
 /// The chain lives on the stack of the code that walks the body, so that keeping track of the place
 /// costs nothing until it has to be written.
 #[derive(Debug, Clone, Copy)]
-pub enum ParamPath<'a> {
+pub(crate) enum ParamPath<'a> {
     /// The body itself.
     Root,
     /// A step further than another place.
@@ -40,8 +40,7 @@ pub enum ParamPath<'a> {
 
 impl<'a> ParamPath<'a> {
     /// The place one step further in.
-    #[must_use]
-    pub fn within(&'a self, step: Step<'a>) -> Self {
+    pub(crate) fn within(&'a self, step: Step<'a>) -> Self {
         Self::Within(self, step)
     }
 
@@ -49,10 +48,9 @@ impl<'a> ParamPath<'a> {
     ///
     /// The result may be echoed. It stops before the first name that is not plain
     /// ASCII, is too long, or could itself be a card number.
-    #[must_use]
-    pub fn to_param(&self) -> Option<String> {
+    pub(crate) fn to_param(self) -> Option<String> {
         let mut steps = Vec::new();
-        let mut place = self;
+        let mut place = &self;
         while let Self::Within(parent, step) = place {
             steps.push(*step);
             place = parent;
@@ -61,22 +59,21 @@ impl<'a> ParamPath<'a> {
         param(&steps)
     }
 
-    /// Whether this is the one field that is meant to carry a card number.
-    pub(super) fn is_source_number(&self) -> bool {
-        matches!(
-            self,
-            Self::Within(
-                Self::Within(Self::Root, Step::Name("source")),
-                Step::Name("number")
-            )
-        )
+    /// Whether `names` lead here from the root.
+    pub(crate) fn is(&self, names: &[&str]) -> bool {
+        match (self, names.split_last()) {
+            (Self::Root, None) => true,
+            (Self::Within(parent, Step::Name(name)), Some((last, before))) => {
+                name == last && parent.is(before)
+            }
+            _ => false,
+        }
     }
 }
 
 /// Writes `steps` as [`ParamPath::to_param`] does, for a caller that holds them
 /// in a row.
-#[must_use]
-pub fn param(steps: &[Step<'_>]) -> Option<String> {
+pub(crate) fn param(steps: &[Step<'_>]) -> Option<String> {
     let (Step::Name(root), rest) = steps.split_first()? else {
         return None;
     };

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "for tests, which fail by panicking")]
 
 /// A test card of each issuer and kind.
-pub const TEST_CARDS: [&str; 15] = [
+pub(super) const TEST_CARDS: [&str; 15] = [
     "4242424242424242",
     "5555555555554444",
     "378282246310005",
@@ -62,7 +62,7 @@ pub(super) fn fullwidth(text: &str) -> String {
 }
 
 /// The ways people write a card number, alone and in a sentence.
-pub fn spellings(card: &str) -> Vec<String> {
+pub(super) fn spellings(card: &str) -> Vec<String> {
     let mut numbers = vec![card.to_owned()];
     numbers.extend(SEPARATORS.map(|separator| printed(card, separator)));
     let wide: Vec<_> = numbers.iter().map(|number| fullwidth(number)).collect();

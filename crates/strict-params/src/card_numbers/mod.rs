@@ -4,16 +4,13 @@
 //! is stored, logged or echoed. Identifiers of the usual kinds are never mistaken for one: UUIDs,
 //! timestamps, article numbers, phone numbers, IBANs, and order numbers with a date.
 
-/// The examples of the README, compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct ReadmeDoctests;
-
 mod groups;
+mod search;
 
 use std::ops::RangeInclusive;
 
 use groups::{Before, Group, Separator, digit, is_word, leading_run};
+pub use search::{Found, find_card_number};
 
 /// The fewest digits that any row of [`ISSUERS`] admits.
 const CARD_DIGITS_MIN: usize = 14;
@@ -313,7 +310,7 @@ fn unescape_json(text: &str) -> String {
 
 #[cfg(test)]
 mod identifiers;
-#[cfg(any(test, feature = "samples"))]
-pub mod samples;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use card_numbers::{card_digits, digits_are_card_number, holds_card_number};
 use serde_json::{Map, Value};
 
-use super::param_path::{ParamPath, Step};
+use super::{card_digits, digits_are_card_number, holds_card_number};
+use crate::path::{ParamPath, Step};
 
 /// A card number was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,20 +17,31 @@ pub struct Found {
 
 /// Searches every string, member name and integer of a decoded body.
 ///
-/// The one exemption is `source[number]`, and only while `allowed`, called with
-/// the digits alone, knows the number as a test card.
+/// The names in `card_field` lead to the one field that is meant to hold a card number. Only there may one
+/// be that `allowed`, called with the digits alone, knows.
 #[must_use]
 pub fn find_card_number(
     tree: &Map<String, Value>,
+    card_field: &[&str],
     allowed: impl Fn(&str) -> bool,
 ) -> Option<Found> {
-    find_in_members(tree, &ParamPath::Root, &allowed)
+    let exemption = Exemption {
+        card_field,
+        allowed: &allowed,
+    };
+    find_in_members(tree, &ParamPath::Root, exemption)
+}
+
+#[derive(Clone, Copy)]
+struct Exemption<'a> {
+    card_field: &'a [&'a str],
+    allowed: &'a dyn Fn(&str) -> bool,
 }
 
 fn find_in_members(
     members: &Map<String, Value>,
     path: &ParamPath<'_>,
-    allowed: &dyn Fn(&str) -> bool,
+    exemption: Exemption<'_>,
 ) -> Option<Found> {
     members.iter().find_map(|(name, value)| {
         let place = path.within(Step::Name(name));
@@ -39,31 +50,27 @@ fn find_in_members(
                 param: place.to_param(),
             });
         }
-        find_in_value(value, &place, allowed)
+        find_in_value(value, &place, exemption)
     })
 }
 
-fn find_in_value(
-    value: &Value,
-    path: &ParamPath<'_>,
-    allowed: &dyn Fn(&str) -> bool,
-) -> Option<Found> {
+fn find_in_value(value: &Value, path: &ParamPath<'_>, exemption: Exemption<'_>) -> Option<Found> {
     let text = match value {
         Value::Null | Value::Bool(_) => return None,
         Value::Array(items) => {
             return items.iter().enumerate().find_map(|(index, item)| {
-                find_in_value(item, &path.within(Step::Index(index)), allowed)
+                find_in_value(item, &path.within(Step::Index(index)), exemption)
             });
         }
-        Value::Object(members) => return find_in_members(members, path, allowed),
+        Value::Object(members) => return find_in_members(members, path, exemption),
         Value::String(text) => Cow::Borrowed(text.as_str()),
         Value::Number(number) => Cow::Owned(number.to_string()),
     };
-    let is_source_number = path.is_source_number();
-    if is_source_number && card_digits(&text).is_some_and(|digits| allowed(&digits)) {
+    let is_card_field = path.is(exemption.card_field);
+    if is_card_field && card_digits(&text).is_some_and(|digits| (exemption.allowed)(&digits)) {
         return None;
     }
-    let is_found = holds_card_number(&text) || is_source_number && digits_are_card_number(&text);
+    let is_found = holds_card_number(&text) || is_card_field && digits_are_card_number(&text);
     is_found.then(|| Found {
         param: path.to_param(),
     })
@@ -73,10 +80,12 @@ fn find_in_value(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use card_numbers::samples::{TEST_CARDS, spellings};
     use serde_json::json;
 
-    use super::*;
+    use super::{
+        super::samples::{TEST_CARDS, spellings},
+        *,
+    };
 
     fn no_card(_: &str) -> bool {
         false
@@ -87,7 +96,7 @@ mod tests {
     }
 
     fn find(tree: &Value, allowed: impl Fn(&str) -> bool) -> Option<Found> {
-        find_card_number(tree.as_object().unwrap(), allowed)
+        find_card_number(tree.as_object().unwrap(), &["source", "number"], allowed)
     }
 
     fn found_at(param: &str) -> Option<Found> {

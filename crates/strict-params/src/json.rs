@@ -12,13 +12,11 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::decode_error::DecodeError;
-use crate::api::param_path::{ParamPath, Step};
-
-/// Deepest nesting of objects and arrays, in levels, the root being the first.
-/// No request of this API nests deeper than four; the rest is slack. It must stay
-/// below the 128 levels at which `serde_json` gives up with a less helpful error.
-const MAX_DEPTH: usize = 32;
+use crate::{
+    MAX_DEPTH,
+    error::Error as Refusal,
+    path::{ParamPath, Step},
+};
 
 /// Largest magnitude of an integer: 2^53 − 1, beyond which readers that hold
 /// numbers as IEEE 754 doubles no longer agree on the value (RFC 7493, section
@@ -35,8 +33,8 @@ const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 /// # Errors
 ///
 /// Refuses whatever the promise of this module does not cover.
-pub fn decode(body: &[u8]) -> Result<Map<String, Value>, DecodeError> {
-    let refuse = |message: &str| DecodeError::new(None, message);
+pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    let refuse = |message: &str| Refusal::malformed(None, message);
     // RFC 8259, section 8.1: UTF-8, and no byte order mark in front.
     let text = str::from_utf8(body).map_err(|_| refuse("The body must be encoded in UTF-8."))?;
     if text.starts_with('\u{feff}') {
@@ -79,12 +77,12 @@ struct Node<'a> {
     /// The level that this value would be at if it were an object or an array.
     depth: usize,
     /// Carries the reason past `serde_json`, whose errors are only a text.
-    refusal: &'a RefCell<Option<DecodeError>>,
+    refusal: &'a RefCell<Option<Refusal>>,
 }
 
 impl Node<'_> {
     fn refuse<E: Error>(self, message: &str) -> E {
-        *self.refusal.borrow_mut() = Some(DecodeError::new(self.path.to_param(), message));
+        *self.refusal.borrow_mut() = Some(Refusal::malformed(self.path.to_param(), message));
         E::custom(message)
     }
 
@@ -185,8 +183,8 @@ impl<'de> Visitor<'de> for Node<'_> {
                 refusal: self.refusal,
             };
             member.check_text(&name)?;
-            // RFC 8259, section 4, leaves it open which of two members counts, so
-            // the charge could be for an amount that the client did not mean.
+            // RFC 8259, section 4, leaves it open which of two members counts. The
+            // first or the last may not be the one that the client meant.
             if members.contains_key(&name) {
                 return Err(member.refuse("A member name must not be repeated in one object."));
             }

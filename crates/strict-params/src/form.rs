@@ -10,25 +10,19 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::decode_error::DecodeError;
-use crate::api::param_path::{ParamPath, Step, param};
+use crate::{
+    MAX_DEPTH,
+    error::Error,
+    path::{ParamPath, Step, param},
+};
 
 /// Most pairs in one body. It bounds the work that 64 KiB of `a&a&a&…` can cause
 /// and is several times what the largest documented request needs.
 const MAX_PAIRS: usize = 1_000;
 
-/// Deepest nesting of maps and lists, in levels, the root being the first; the
-/// same as for a JSON body.
-const MAX_DEPTH: usize = 32;
-
 /// Greatest index of a list item. Indexes have no gaps and [`MAX_PAIRS`] bounds
 /// the items, so that a greater one can only be a mistake.
 const MAX_INDEX: usize = MAX_PAIRS - 1;
-
-/// Parameters whose brackets always hold a member name. Elsewhere digits in
-/// brackets are an index; metadata belongs to the client, who may name a member
-/// `0`.
-const MAP_ROOTS: &[&str] = &["metadata"];
 
 const MALFORMED: &str = "A parameter name must be a name followed by any number of bracketed \
                          names, such as items[0][quantity].";
@@ -38,10 +32,13 @@ const REPEATED: &str = "A single value must not be given more than once.";
 
 /// Decodes `body`, whose size the caller has bounded, to its root map.
 ///
+/// `maps` are the parameters whose brackets always hold a member name. Elsewhere digits in brackets are an
+/// index; in these, such as `metadata`, the client may name a member `0`.
+///
 /// # Errors
 ///
 /// Refuses whatever the promise of this module does not cover.
-pub fn decode(body: &[u8]) -> Result<Map<String, Value>, DecodeError> {
+pub(crate) fn decode(body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
     let raw_pairs = body
         .split(|byte| *byte == b'&')
         .filter(|pair| !pair.is_empty());
@@ -50,17 +47,17 @@ pub fn decode(body: &[u8]) -> Result<Map<String, Value>, DecodeError> {
     for (raw_pair, (name, value)) in raw_pairs.zip(form_urlencoded::parse(body)) {
         count += 1;
         if count > MAX_PAIRS {
-            return Err(DecodeError::new(
+            return Err(Error::malformed(
                 None,
-                format!("There must be no more than {MAX_PAIRS} parameters."),
+                &format!("There must be no more than {MAX_PAIRS} parameters."),
             ));
         }
         let (raw_name, raw_value) = split_pair(raw_pair);
-        check_encoding(raw_name).map_err(|message| DecodeError::new(None, message))?;
-        let steps = parse_name(&name)?;
+        check_encoding(raw_name).map_err(|message| Error::malformed(None, message))?;
+        let steps = parse_name(&name, maps)?;
         check_encoding(raw_value)
             .and_then(|()| graft_member(&mut root, &steps, value.into_owned()))
-            .map_err(|message| DecodeError::new(param(&steps), message))?;
+            .map_err(|message| Error::malformed(param(&steps), message))?;
     }
     finish_members(root, &ParamPath::Root)
 }
@@ -115,15 +112,15 @@ fn hex_digit(byte: u8) -> Option<u8> {
 }
 
 /// Reads `items[0][quantity]` as the steps that lead to the value.
-fn parse_name(name: &str) -> Result<Vec<Step<'_>>, DecodeError> {
+fn parse_name<'a>(name: &'a str, maps: &[&str]) -> Result<Vec<Step<'a>>, Error> {
     let (root, mut rest) = name.split_at(name.find('[').unwrap_or(name.len()));
     if root.is_empty() || root.contains(']') {
-        return Err(DecodeError::new(None, MALFORMED));
+        return Err(Error::malformed(None, MALFORMED));
     }
-    let is_map_root = MAP_ROOTS.contains(&root);
+    let is_map_root = maps.contains(&root);
     let mut steps = vec![Step::Name(root)];
     while !rest.is_empty() {
-        let refuse = |message: &str| DecodeError::new(param(&steps), message);
+        let refuse = |message: &str| Error::malformed(param(&steps), message);
         let (segment, after) = rest
             .strip_prefix('[')
             .and_then(|bracketed| bracketed.split_once(']'))
@@ -138,7 +135,7 @@ fn parse_name(name: &str) -> Result<Vec<Step<'_>>, DecodeError> {
         // Whether `a[][]` and `a[][0]` continue the last item or open another has no
         // agreed answer, so that only a member may follow empty brackets.
         if steps.last() == Some(&Step::Next) && !matches!(step, Step::Name(_)) {
-            return Err(DecodeError::new(param(&steps), MALFORMED));
+            return Err(Error::malformed(param(&steps), MALFORMED));
         }
         steps.push(step);
         rest = after;
@@ -237,13 +234,13 @@ impl Node {
 
     /// The finished tree below `path`. Only now can a missing index be told from
     /// one that is yet to come.
-    fn into_value(self, path: &ParamPath<'_>) -> Result<Value, DecodeError> {
+    fn into_value(self, path: &ParamPath<'_>) -> Result<Value, Error> {
         match self {
             Self::Leaf(text) => Ok(Value::String(text)),
             Self::Map(members) => finish_members(members, path).map(Value::Object),
             Self::Indexed(items) => {
                 if items.keys().enumerate().any(|(at, index)| at != *index) {
-                    return Err(DecodeError::new(
+                    return Err(Error::malformed(
                         path.to_param(),
                         "List indexes must begin at 0 and leave no gap.",
                     ));
@@ -273,7 +270,7 @@ fn graft_member(
 fn finish_members(
     members: BTreeMap<String, Node>,
     path: &ParamPath<'_>,
-) -> Result<Map<String, Value>, DecodeError> {
+) -> Result<Map<String, Value>, Error> {
     members
         .into_iter()
         .map(|(name, node)| {
@@ -286,7 +283,7 @@ fn finish_members(
 fn finish_items(
     items: impl IntoIterator<Item = Node>,
     path: &ParamPath<'_>,
-) -> Result<Value, DecodeError> {
+) -> Result<Value, Error> {
     items
         .into_iter()
         .enumerate()

@@ -1,37 +1,28 @@
 //! From the bytes of a request to decoded parameters.
 //!
-//! Promise: reading is bounded in bytes and time, decoding in depth and count, and two spellings of
-//! one value give one canonical form.
-
-pub mod decode_error;
-pub mod form;
-pub mod json;
+//! Promise: reading is bounded in bytes and time, and nothing of a body with a card number is stored.
 
 use actix_web::{
     error::PayloadError,
     http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING},
     web::{Bytes, BytesMut, Payload},
 };
-use card_numbers::bytes_hold_card_number;
+use charge_once_strict_params::{
+    Encoding,
+    card_numbers::{bytes_hold_card_number, find_card_number},
+};
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::error::HttpError;
 use crate::{
     api::{
-        card_search::find_card_number,
         error::{ApiError, ErrorCode},
-        params::{Encoding, Params},
+        params::{MAPS, Params},
+        source::CARD_FIELD,
     },
     domain::test_cards,
 };
-use decode_error::DecodeError;
-
-impl From<DecodeError> for ApiError {
-    fn from(error: DecodeError) -> Self {
-        Self::about(ErrorCode::BodyInvalid, error.param, &error.message)
-    }
-}
 
 /// How a body is to be decoded, by its headers. 415 for what this service doesn't read.
 pub fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
@@ -51,25 +42,11 @@ pub fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
             Ok(Encoding::Json)
         };
     };
-    let media_type: mime::Mime = match (media_type.to_str(), types.next()) {
-        (Ok(text), None) => text.parse().map_err(|_| unsupported())?,
-        (Ok(_) | Err(_), _) => return Err(unsupported()),
+    let encoding = match (media_type.to_str(), types.next()) {
+        (Ok(text), None) => Encoding::of_media_type(text),
+        (Ok(_) | Err(_), _) => None,
     };
-    // utf8 is a label of UTF-8 too, in the Encoding Standard.
-    let is_utf_8 = |charset: mime::Name<'_>| {
-        let charset = charset.as_str();
-        ["utf-8", "utf8"]
-            .iter()
-            .any(|label| charset.eq_ignore_ascii_case(label))
-    };
-    if !media_type.get_param(mime::CHARSET).is_none_or(is_utf_8) {
-        return Err(unsupported());
-    }
-    match media_type.essence_str() {
-        "application/json" => Ok(Encoding::Json),
-        "application/x-www-form-urlencoded" => Ok(Encoding::Form),
-        _ => Err(unsupported()),
-    }
+    encoding.ok_or_else(unsupported)
 }
 
 fn has_body(headers: &HeaderMap) -> bool {
@@ -121,10 +98,7 @@ fn broken(_: PayloadError) -> HttpError {
 /// The exception is a card number, anywhere in it: that is refused here and now, before anything
 /// of the request is stored or logged.
 pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
-    let tree = match encoding {
-        Encoding::Json => json::decode(body),
-        Encoding::Form => form::decode(body),
-    };
+    let tree = encoding.decode(body, MAPS);
     let forbidden = |param: Option<String>| {
         Err(ApiError::explained(ErrorCode::CardNumberForbidden)
             .with_param(param)
@@ -133,7 +107,7 @@ pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
     match &tree {
         Ok(tree) => {
             let is_test_card = |digits: &str| test_cards::by_number(digits).is_some();
-            if let Some(found) = find_card_number(tree, is_test_card) {
+            if let Some(found) = find_card_number(tree, CARD_FIELD, is_test_card) {
                 return forbidden(found.param);
             }
         }

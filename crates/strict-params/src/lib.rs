@@ -1,0 +1,75 @@
+#![doc = include_str!("../README.md")]
+
+pub mod card_numbers;
+mod error;
+mod fields;
+mod form;
+mod json;
+mod path;
+
+use serde_json::{Map, Value};
+
+pub use error::{Error, Reason};
+pub use fields::{Fields, TextOrFields, canonical_integer, is_empty};
+
+/// Deepest nesting of objects and lists, in levels, the root being the first. It must stay below the 128
+/// levels at which `serde_json` gives up with a less helpful error.
+const MAX_DEPTH: usize = 32;
+
+/// How parameters are written. It decides what an integer and a boolean look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Integers and booleans are JSON's own.
+    Json,
+    /// Every value is a string.
+    Form,
+}
+
+impl Encoding {
+    /// What a `Content-Type` names. `None` for other types, and for other charsets than UTF-8.
+    #[must_use]
+    pub fn of_media_type(text: &str) -> Option<Self> {
+        let media_type: mime::Mime = text.parse().ok()?;
+        // utf8 is a label of UTF-8 too, in the Encoding Standard.
+        let is_utf_8 = |charset: mime::Name<'_>| {
+            let charset = charset.as_str();
+            ["utf-8", "utf8"]
+                .iter()
+                .any(|label| charset.eq_ignore_ascii_case(label))
+        };
+        if !media_type.get_param(mime::CHARSET).is_none_or(is_utf_8) {
+            return None;
+        }
+        match media_type.essence_str() {
+            "application/json" => Some(Self::Json),
+            "application/x-www-form-urlencoded" => Some(Self::Form),
+            _ => None,
+        }
+    }
+
+    /// Its short name: `json` or `form`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Form => "form",
+        }
+    }
+
+    /// Decodes `body`, whose size the caller has bounded, to its root object. An empty body has no
+    /// parameters.
+    ///
+    /// `maps` are the parameters of a form whose brackets always hold a member's name. In others, digits in
+    /// brackets are the index of a list.
+    ///
+    /// # Errors
+    ///
+    /// Refuses what not every reader would understand alike: repeated names, numbers that are no integer of
+    /// 53 bits, U+0000, text that is not UTF-8, and more than 32 levels or, in a form, 1,000 parameters.
+    pub fn decode(self, body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
+        match self {
+            Self::Json => json::decode(body),
+            Self::Form => form::decode(body, maps),
+        }
+    }
+}
