@@ -53,7 +53,7 @@ pub(super) fn unserializable(error: serde_json::Error) -> Rejection {
 /// A reply with a JSON body.
 pub(super) fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
     let body = serde_json::to_vec(object).map_err(unserializable)?;
-    Ok(Reply::json(status, body))
+    Ok(Reply::raw_json(status, body))
 }
 
 /// The reply of an error that is a definite outcome.

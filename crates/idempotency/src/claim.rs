@@ -31,7 +31,7 @@ pub(crate) const BEGIN_BRIEFLY: &str = begin!("; SET LOCAL lock_timeout = '25ms'
 /// begins again, because requests that wait for one locked row must not have all connections meanwhile.
 pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '100ms'";
 
-/// The longest that a request waits for business rows; see [`START_WORK`].
+/// The longest that a request waits for business rows, in transactions that wait for a tenth of it.
 pub const ROW_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Pause between two such transactions, jittered: long enough for others to have the connection.

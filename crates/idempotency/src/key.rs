@@ -35,7 +35,7 @@ pub enum KeyError {
          quotes, backslashes and commas. A UUID is a good key."
     )]
     ForbiddenByte,
-    /// One of [`MISTAKES`].
+    /// `undefined`, `null`, `None`, `nil` or `NaN`: what a program writes for a value that is not there.
     #[error(
         "The idempotency key is what a program writes for a value that is not there, such as \
          undefined or null. A UUID, made before the first attempt, is a good key."

@@ -1,21 +1,16 @@
-//! At most one effect per account and idempotency key, and one answer.
+//! For applications on Tokio, sqlx and PostgreSQL: a retried request has no second effect.
 //!
-//! Promise: [`Idempotency::run`] owns BEGIN, claim, save and COMMIT. The command's writes and the
-//! stored outcome are in one Postgres transaction. Either both exist or neither does, whatever
-//! crashes, and no handler can forget a step.
-//!
-//! One request, in the order of the code: `in_flight` decides whether this process already works on
-//! the key, `transaction` begins, `claim` takes the key, the [`Command`] writes its rows, `reply`
-//! saves the outcome, and `transaction` commits all of it at once.
-//!
-//! Add-ons behind cargo features use this core, and the core names none of them: `phases` for
-//! effects outside the database, `batch` for many requests in one transaction, `replay-cache` for
-//! replays from memory, `inspect` for looking a key up, `workflow` for requests that belong together.
+//! [add_ons]: add_ons
+#![cfg_attr(feature = "http", doc = include_str!("../README.md"))]
+// The front page of the documentation is the README. The link above comes before its own, and so counts.
+//
+// One request, in the order of the code: `in_flight` decides whether this process already works on the
+// key, `transaction` begins, `claim` takes the key, the `Command` writes its rows, `reply` saves the
+// outcome, and `transaction` commits all of it at once. The core names no add-on behind a cargo feature.
 
-/// The examples of the README, compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct ReadmeDoctests;
+#[cfg(doc)]
+#[doc = include_str!("../ADD-ONS.md")]
+pub mod add_ons {}
 
 mod claim;
 mod connection;
@@ -36,6 +31,8 @@ mod transaction;
 
 #[cfg(feature = "batch")]
 mod batch;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "inspect")]
 mod inspect;
 #[cfg(feature = "phases")]
@@ -55,6 +52,11 @@ use trace::{Instrument, trace_span};
 use transaction::TxOutcome;
 use uuid::Uuid;
 
+pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
+pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
+pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
+pub use request::{Outcome, Request, Settings};
+
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{
     BEGIN_DURABLE, GuardedConnection, SessionLimits, pin_session, pinned_settings,
@@ -63,16 +65,14 @@ pub use expiry::{Forgotten, SWEEP_BATCH_ROWS, SweepPace, forget, oldest_expired,
 pub use fair_pool::{FairPool, NO_ACCOUNT};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use in_flight::InFlightCounts;
-pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
-pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use observer::Observer;
-pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
-pub use request::{Outcome, Request, Settings};
 pub use shedding::{InProgressLimit, InProgressLimits};
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
+#[cfg(feature = "http")]
+pub use http::HeaderError;
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]
@@ -107,11 +107,12 @@ pub trait Command: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Reply, Rejection>> + Send;
 }
 
-/// The one way to write. Cheap to clone; all clones share the map of keys in flight.
+/// The one way to write: [`Idempotency::run`] owns BEGIN, claim, save and COMMIT, so no handler can forget a
+/// step. Cheap to clone; all clones share the map of keys in flight.
 #[derive(Clone)]
 pub struct Idempotency {
-    pool: FairPool,
     settings: Settings,
+    pool: FairPool,
     retention: PgInterval,
     in_flight: InFlight,
     patient_claims: Arc<Semaphore>,
@@ -120,9 +121,9 @@ pub struct Idempotency {
 }
 
 impl Idempotency {
-    /// `pool`, a `PgPool` or a [`FairPool`] that reads share, must connect with `READ COMMITTED` as
-    /// the default isolation level and `synchronous_commit = on`: see [`pin_session`]. Fails on a
-    /// retention that Postgres can't represent.
+    /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default isolation
+    /// level and `synchronous_commit = on`: see [`pin_session`]. Where reads or an [`Observer`] need it
+    /// too, it is a [`FairPool`]. Fails on a retention that Postgres can't represent.
     ///
     /// Up to a quarter of the pool stays taken for a second after a request, for the next one. Leave as many
     /// connections more to an application that uses the pool directly as well. Give each instance a pool

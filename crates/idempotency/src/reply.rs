@@ -25,7 +25,7 @@ pub struct Reply {
 
 impl Reply {
     /// A reply whose body is JSON, written already. It names no resource.
-    pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub fn raw_json(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
@@ -233,8 +233,9 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-impl From<sqlx::Error> for Rejection {
-    fn from(error: sqlx::Error) -> Self {
+/// A [`Failure`], or an error of sqlx.
+impl<E: Into<Failure>> From<E> for Rejection {
+    fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
 }

@@ -13,7 +13,8 @@ use crate::{
 /// One request that carries an idempotency key.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The tenant that the key belongs to. Never the API key: rotation must not split a key in two.
+    /// The tenant that the key belongs to. Never the API key: rotation must not split a key in two. A tenant
+    /// whose id is a text or a number gets a UUID that is made of it: `Uuid::new_v5`.
     pub account_id: Uuid,
     /// The key.
     pub key: IdempotencyKey,

@@ -84,7 +84,7 @@ impl Decide for Book {
     type Rows = Booking;
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
-        let reply = Reply::json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
+        let reply = Reply::raw_json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
             How::Books | How::Swallows | How::EndsTheTransaction | How::WaitsAtTheGate => {
                 Ok(Decision {
@@ -92,7 +92,7 @@ impl Decide for Book {
                     rows: Some(Booking(self.0.clone(), self.1)),
                 })
             }
-            How::Refuses => Err(Rejection::Refused(Reply::json(400, "{}"))),
+            How::Refuses => Err(Rejection::Refused(Reply::raw_json(400, "{}"))),
             How::RunsAlone => Err(Rejection::Failed(Failure::unavailable("it takes more"))),
             How::Panics => panic!("a defect"),
         }

@@ -163,7 +163,7 @@ impl Command for SwallowsAnError {
             .await?;
         let swallowed = sqlx::query("SELECT 1 / 0").execute(tx).await;
         assert!(swallowed.is_err());
-        Ok(Reply::json(201, "{}"))
+        Ok(Reply::raw_json(201, "{}"))
     }
 }
 
@@ -257,7 +257,7 @@ impl Command for ShowTransaction {
                     current_setting('transaction_isolation'), \
                     current_setting('transaction_read_only'))";
         let shown: String = sqlx::query_scalar(show).fetch_one(tx).await?;
-        Ok(Reply::json(200, shown))
+        Ok(Reply::raw_json(200, shown))
     }
 }
 

@@ -115,7 +115,7 @@ impl ExternalEffect for Courier {
             .execute(tx)
             .await?;
         let body = format!(r#"{{"tracking":"{tracking_number}"}}"#);
-        Ok(Reply::json(201, body))
+        Ok(Reply::raw_json(201, body))
     }
 
     async fn release(&self, tx: &mut PgConnection, parcel: &Parcel) -> Result<(), Failure> {

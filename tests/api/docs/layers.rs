@@ -175,8 +175,57 @@ fn the_idempotency_core_names_no_add_on() {
             "RanAlone",
             "CallAnswer",
             "ReplayCache",
+            "serde",
+            "http::",
         ],
     );
+}
+
+/// Lines of code that the crate compiles without a feature. When a change makes them fewer, lower it.
+const CORE_LINES_MAX: usize = 2_415;
+
+/// The lines of a file that hold code, without its own tests and without what a cargo feature compiles.
+fn lines_without_features(text: &str) -> usize {
+    let mut count = 0;
+    // How far the item is indented that is passed over.
+    let mut passed_over = None;
+    for line in text.lines().take_while(|line| *line != "#[cfg(test)]") {
+        let code = line.trim_start();
+        let indentation = line.len() - code.len();
+        if code.is_empty() || code.starts_with("//") || code.starts_with("#![cfg_attr(") {
+            continue;
+        }
+        if code.starts_with("#[cfg(") {
+            passed_over = Some(indentation);
+        } else if passed_over.is_none() {
+            count += 1;
+        } else if passed_over == Some(indentation) && code.ends_with([';', ',', '}']) {
+            passed_over = None;
+        }
+    }
+    count
+}
+
+/// The more it has, the less it is read by those who copy it.
+#[test]
+fn the_idempotency_core_does_not_grow() {
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/idempotency/src");
+    let lib = fs::read_to_string(core.join("lib.rs")).unwrap();
+    let mut lines = lines_without_features(&lib);
+    let mut before = "";
+    for line in lib.lines() {
+        if let Some(module) = line
+            .strip_prefix("mod ")
+            .and_then(|rest| rest.strip_suffix(';'))
+            && !before.starts_with("#[cfg(")
+        {
+            let file = core.join(module).with_extension("rs");
+            lines += lines_without_features(&fs::read_to_string(file).unwrap());
+        }
+        before = line;
+    }
+    println!("crates/idempotency has {lines} lines of code without features");
+    assert!(lines <= CORE_LINES_MAX, "{lines}");
 }
 
 /// It tells an `Observer`, so that what is copied counts by whatever means its application has.

@@ -157,7 +157,7 @@ mod tests {
 
     fn record(life: TimeDelta) -> Record {
         Record {
-            reply: Reply::json(201, "{}"),
+            reply: Reply::raw_json(201, "{}"),
             request_id: "req_1".to_owned(),
             method: "POST".to_owned(),
             path: "/".to_owned(),

@@ -82,12 +82,12 @@ impl Command for BookSeat {
         .await?;
         if booked.rows_affected() == 0 {
             // Stored like a success: every retry gets the same answer.
-            return Err(Rejection::Refused(Reply::json(
+            return Err(Rejection::Refused(Reply::raw_json(
                 400,
                 r#"{"error":"seat_taken"}"#,
             )));
         }
-        Ok(Reply::json(201, r#"{"object":"booking"}"#))
+        Ok(Reply::raw_json(201, r#"{"object":"booking"}"#))
     }
 }
 

@@ -1,0 +1,360 @@
+//! What a handler writes around [`Idempotency::run`](crate::Idempotency::run), written once: JSON in and
+//! out, the header of the key, and every outcome in HTTP.
+//!
+//! Promise: a stored outcome is rendered from its record alone, so that a replay is the first answer with
+//! one header more.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    Failure, FailureKind, FingerprintInput, IdempotencyKey, KeyError, Outcome, Parameters, Record,
+    Rejection, Reply, Request,
+};
+
+/// In seconds: most requests end sooner.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+/// Doubles hold every whole number below this one: 2 to the power of 53.
+const DOUBLE_IS_EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
+
+/// Whatever the failure was: it can't say "not executed" for sure.
+const NO_OUTCOME: &str = "There is no definite outcome. A retry with the same key is safe, and one with another key is not.";
+
+/// Why the headers of a request name no key. As an [`http::Response`], it is a 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The header isn't there.
+    #[error(
+        "Send the header Idempotency-Key. A UUID, made before the first attempt, is a good key."
+    )]
+    Missing,
+    /// Which one is meant can't be known, and proxies disagree about the first and the last.
+    #[error("Send the header Idempotency-Key once.")]
+    Repeated,
+    /// Its value is no key.
+    #[error(transparent)]
+    Invalid(#[from] KeyError),
+}
+
+impl IdempotencyKey {
+    /// The key in the values of all headers `Idempotency-Key` of a request. There must be one.
+    pub fn of_headers<V: AsRef<[u8]>>(
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Self, HeaderError> {
+        let mut values = values.into_iter();
+        match (values.next(), values.next()) {
+            (None, _) => Err(HeaderError::Missing),
+            (Some(value), None) => Ok(Self::parse(value.as_ref())?),
+            (Some(_), Some(_)) => Err(HeaderError::Repeated),
+        }
+    }
+}
+
+impl Request {
+    /// A request with a JSON body and without a query. `path` is the path as it was requested: one key at
+    /// `/orders/1/pay` and `/orders/2/pay` is two requests.
+    ///
+    /// A retry may order the members anew and write its text in another way (RFC 8785). What isn't JSON, or
+    /// has a number that a double may round (2 to the power of 53, and beyond), is compared byte by byte:
+    /// so a refusal of such a body can be stored as well.
+    pub fn json(
+        account_id: Uuid,
+        key: IdempotencyKey,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Self {
+        let canonical = canonical(body);
+        let parameters = match &canonical {
+            Some(canonical) => Parameters::Canonical(canonical),
+            None => Parameters::Raw(body),
+        };
+        let input = FingerprintInput {
+            method,
+            path,
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters,
+        };
+        Self::new(account_id, key, &input)
+    }
+}
+
+fn canonical(body: &[u8]) -> Option<Vec<u8>> {
+    let value = serde_json::from_slice(body).ok().filter(is_exact)?;
+    serde_json_canonicalizer::to_vec(&value).ok()
+}
+
+/// Whether no two whole numbers in it could become one: canonical JSON writes every number as a double.
+fn is_exact(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => number
+            .as_f64()
+            .is_some_and(|number| number.abs() < DOUBLE_IS_EXACT_BELOW),
+        Value::Array(items) => items.iter().all(is_exact),
+        Value::Object(members) => members.values().all(is_exact),
+    }
+}
+
+impl Reply {
+    /// A reply whose body is `value` as JSON. It names no resource. Fails as a defect where JSON can't
+    /// hold the value, as with a map whose keys are no text.
+    pub fn json<T: Serialize + ?Sized>(status: u16, value: &T) -> Result<Self, Failure> {
+        let body = serde_json::to_vec(value).map_err(Failure::internal)?;
+        Ok(Self::raw_json(status, body))
+    }
+}
+
+impl Rejection {
+    /// A refusal whose body is `value` as JSON.
+    pub fn json<T: Serialize + ?Sized>(status: u16, value: &T) -> Self {
+        Reply::json(status, value).map_or_else(Self::Failed, Self::Refused)
+    }
+}
+
+impl From<Outcome> for Response<Vec<u8>> {
+    /// The stored reply with `original-request`, and with `idempotent-replayed` where it is a replay. Or
+    /// an error: `{"error":{"code":…,"message":…}}`, with `retry-after` where waiting helps.
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Stored {
+                record, replayed, ..
+            } => stored(&record, replayed).unwrap_or_else(|error| {
+                tracing::error!(%error, "a stored reply is none in HTTP");
+                failed(FailureKind::Internal)
+            }),
+            Outcome::Reused => error(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_key_reused",
+                "The key belongs to another request.",
+            ),
+            Outcome::InUse | Outcome::Unfinished => retryable(error(
+                StatusCode::CONFLICT,
+                "idempotency_key_in_use",
+                "The first request with this key has not ended. Retry with the same key.",
+            )),
+            Outcome::Failed(failure) => failed(failure.kind),
+        }
+    }
+}
+
+impl From<HeaderError> for Response<Vec<u8>> {
+    fn from(header: HeaderError) -> Self {
+        let code = match header {
+            HeaderError::Missing => "idempotency_key_required",
+            HeaderError::Repeated | HeaderError::Invalid(_) => "idempotency_key_invalid",
+        };
+        error(StatusCode::BAD_REQUEST, code, &header.to_string())
+    }
+}
+
+fn stored(record: &Record, replayed: bool) -> http::Result<Response<Vec<u8>>> {
+    let mut response = Response::builder().status(record.reply.status);
+    for (name, value) in &record.reply.headers {
+        response = response.header(name, value);
+    }
+    response = response.header("original-request", &record.request_id);
+    if replayed {
+        response = response.header("idempotent-replayed", "true");
+    }
+    response.body(record.reply.body.clone())
+}
+
+fn failed(kind: FailureKind) -> Response<Vec<u8>> {
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    match kind {
+        FailureKind::Busy => retryable(error(StatusCode::CONFLICT, "resource_busy", NO_OUTCOME)),
+        FailureKind::Unavailable => {
+            retryable(error(unavailable, "service_unavailable", NO_OUTCOME))
+        }
+        // However long a client waits, this process is not set up for the work.
+        FailureKind::Unsupported => error(unavailable, "service_unavailable", NO_OUTCOME),
+        // A retry would meet the defect again.
+        FailureKind::Internal => error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal_error",
+            NO_OUTCOME,
+        ),
+    }
+}
+
+fn error(status: StatusCode, code: &str, message: &str) -> Response<Vec<u8>> {
+    let body = json!({ "error": { "code": code, "message": message } });
+    let mut response = Response::new(body.to_string().into_bytes());
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+fn retryable(mut response: Response<Vec<u8>>) -> Response<Vec<u8>> {
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn request(body: &str) -> Request {
+        let key = IdempotencyKey::parse(b"one").unwrap();
+        Request::json(Uuid::nil(), key, "POST", "/charges", body.as_bytes())
+    }
+
+    #[test]
+    fn the_same_json_in_another_spelling_is_the_same_request() {
+        let first = request(r#"{"amount":2000,"note":"é"}"#).fingerprint;
+        let again = request("{ \"note\": \"\\u00e9\", \"amount\": 2000 }").fingerprint;
+        assert_eq!(first, again);
+        assert_ne!(first, request(r#"{"amount":2001,"note":"é"}"#).fingerprint);
+    }
+
+    #[test]
+    fn it_is_the_fingerprint_of_canonical_json() {
+        let input = FingerprintInput {
+            method: "POST",
+            path: "/charges",
+            query: Parameters::Canonical(b"{}"),
+            media_type: "json",
+            parameters: Parameters::Canonical(br#"{"amount":2000}"#),
+        };
+        let fingerprint = crate::Fingerprint::of(&input);
+        assert_eq!(request(r#" {"amount":2e3}"#).fingerprint, fingerprint);
+    }
+
+    /// As doubles, the numbers of each pair would be one.
+    #[test]
+    fn numbers_that_a_double_rounds_are_not_the_same_request() {
+        for (one, other) in [
+            ("[9007199254740992]", "[9007199254740993]"),
+            ("[-9007199254740992]", "[-9007199254740993]"),
+            (
+                r#"{"a":18446744073709551616}"#,
+                r#"{"a":18446744073709551617}"#,
+            ),
+            ("[1e400]", "[1e401]"),
+            ("no JSON", "no  JSON"),
+        ] {
+            assert_ne!(
+                request(one).fingerprint,
+                request(other).fingerprint,
+                "{one}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_header_names_one_key() {
+        let key = IdempotencyKey::of_headers(["\"one\""]).unwrap();
+        assert_eq!(key.as_str(), "one");
+        let refused = |values: &[&str]| IdempotencyKey::of_headers(values).unwrap_err();
+        assert_eq!(refused(&[]), HeaderError::Missing);
+        assert_eq!(refused(&["one", "one"]), HeaderError::Repeated);
+        let empty = refused(&[""]);
+        assert_eq!(empty, HeaderError::Invalid(KeyError::Empty));
+        let response = Response::from(empty);
+        assert_eq!(response.status(), 400);
+        let expected = json!({ "error": {
+            "code": "idempotency_key_invalid",
+            "message": "The idempotency key is empty.",
+        } });
+        assert_eq!(response.body(), expected.to_string().as_bytes());
+    }
+
+    #[test]
+    fn every_outcome_has_its_status_and_says_whether_waiting_helps() {
+        let failed = Outcome::Failed;
+        for (outcome, status, code, waits) in [
+            (Outcome::Reused, 422, "idempotency_key_reused", false),
+            (Outcome::InUse, 409, "idempotency_key_in_use", true),
+            (Outcome::Unfinished, 409, "idempotency_key_in_use", true),
+            (failed(Failure::busy("")), 409, "resource_busy", true),
+            (
+                failed(Failure::unavailable("")),
+                503,
+                "service_unavailable",
+                true,
+            ),
+            (
+                failed(Failure::unsupported("")),
+                503,
+                "service_unavailable",
+                false,
+            ),
+            (
+                failed(Failure::internal("secret")),
+                500,
+                "internal_error",
+                false,
+            ),
+        ] {
+            let response = Response::from(outcome);
+            assert_eq!(response.status(), status);
+            let headers = response.headers();
+            assert_eq!(headers.contains_key("retry-after"), waits, "{code}");
+            assert_eq!(headers.get("content-type").unwrap(), "application/json");
+            let body: Value = serde_json::from_slice(response.body()).unwrap();
+            assert_eq!(body.pointer("/error/code").unwrap(), code);
+            assert!(!body.to_string().contains("secret"), "{body}");
+        }
+    }
+
+    fn outcome(headers: &[(&str, &str)], replayed: bool) -> Outcome {
+        let mut reply = Reply::json(201, &json!({ "seat": 12 })).unwrap();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()));
+        reply.headers.extend(headers);
+        let record = Record {
+            reply,
+            request_id: "req_1".to_owned(),
+            method: "POST".to_owned(),
+            path: "/bookings".to_owned(),
+            label: None,
+            fingerprint_version: 1,
+            fingerprint: Vec::new(),
+            created_at: chrono::DateTime::UNIX_EPOCH,
+            expires_at: chrono::DateTime::UNIX_EPOCH,
+        };
+        Outcome::Stored {
+            record: Arc::new(record),
+            replayed,
+            taken_over: false,
+        }
+    }
+
+    #[test]
+    fn a_replay_is_the_first_answer_with_one_header_more() {
+        let cookies = [("set-cookie", "a"), ("set-cookie", "b")];
+        let first = Response::from(outcome(&cookies, false));
+        let mut replay = Response::from(outcome(&cookies, true));
+        assert_eq!(
+            (first.status(), first.body()),
+            (replay.status(), replay.body())
+        );
+        assert_eq!(first.headers().get("original-request").unwrap(), "req_1");
+        assert_eq!(first.headers().get_all("set-cookie").iter().count(), 2);
+        let marked = replay.headers_mut().remove("idempotent-replayed");
+        assert_eq!(marked.unwrap(), "true");
+        assert_eq!(first.headers(), replay.headers());
+    }
+
+    #[test]
+    fn a_reply_that_http_can_not_carry_is_a_defect() {
+        let response = Response::from(outcome(&[("two words", "")], false));
+        assert_eq!(response.status(), 500);
+        let no_text = std::collections::BTreeMap::from([((1, 2), 3)]);
+        let rejection = Rejection::json(400, &no_text);
+        assert!(
+            matches!(rejection, Rejection::Failed(failure) if failure.kind == FailureKind::Internal)
+        );
+    }
+}
