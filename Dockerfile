@@ -24,6 +24,7 @@ COPY crates/client/Cargo.toml crates/client/
 COPY crates/connections/Cargo.toml crates/connections/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/torture/Cargo.toml crates/torture/
 COPY examples/actix/Cargo.toml examples/actix/

@@ -43,7 +43,8 @@ pub mod domain;
 
 pub mod store;
 
-pub mod processor;
+/// The card processor: how it is asked, and its simulator.
+pub use charge_once_processor as processor;
 
 pub mod workers;
 

@@ -45,6 +45,7 @@ use crate::{
         metrics::Metrics,
         requests::Routes,
         scrape::{self, Scrape},
+        traces,
     },
     workers::{
         self, request_log::Writing, supervisor::Supervisor, webhook_delivery::Delivery,
@@ -327,7 +328,7 @@ fn phases(
         return Ok(None);
     };
     let effect = ProcessorEffect {
-        processor: HttpProcessor::new(&processor.url, processor.timeout)
+        processor: HttpProcessor::new(&processor.url, processor.timeout, traces::traceparent)
             .map_err(ServeError::Processor)?,
         name: processor.name.clone(),
         send_again_within: processor.send_again_within,

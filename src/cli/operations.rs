@@ -261,7 +261,7 @@ pub async fn resolve(
     let processor = match &config.processor {
         None => None,
         Some(processor) => {
-            let client = HttpProcessor::new(&processor.url, processor.timeout)?;
+            let client = HttpProcessor::new(&processor.url, processor.timeout, || None)?;
             Some((client, processor.name.as_str()))
         }
     };

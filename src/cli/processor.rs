@@ -1,7 +1,32 @@
-//! `charge-once processor`: the card processor's simulator as a process of its own.
+//! `charge-once processor`: the card processor's simulator as a process of its own, on this program's
+//! connections.
+
+use std::{net::TcpListener, time::Duration};
+
+use actix_web::{
+    App, Error, HttpResponse,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    middleware::{Next, from_fn},
+    web::{self, Data},
+};
+use charge_once_connections::{
+    self as connections, ConnectionTimeouts, Files, Hosts, NoReply, connections_per_worker,
+};
+use charge_once_processor::service::{Processor, Settings};
+use serde_json::json;
+use tracing_actix_web::TracingLogger;
 
 use super::{BoxError, listen, print, reachable, session};
-use crate::{config::Config, processor::service};
+use crate::{
+    config::Config,
+    database::{Database, PROCESSOR_SCHEMA},
+    server::ServeError,
+    telemetry::RequestSpan,
+};
+
+/// Longer than the idle time of the client's pool; see `crates/processor/src/http.rs`.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config {
@@ -21,7 +46,94 @@ pub(super) fn run() -> Result<(), BoxError> {
              Start the API with it: PROCESSOR_URL={url} charge-once\n",
             crate::VERSION,
         ))?;
-        Ok(service::serve(listener, database, &config, stop).await?)
+        serve(listener, database, &config, stop).await
     };
-    session::serve(&config, &settings.database, service::SCHEMA, work)
+    session::serve(&config, &settings.database, PROCESSOR_SCHEMA, work)
+}
+
+/// Serves until `stop` resolves and what was in flight has finished.
+async fn serve(
+    listener: TcpListener,
+    database: Database,
+    config: &Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), BoxError> {
+    let settings = Settings {
+        key_window: config.processor_service.key_window,
+        database_deadline: config.timeouts.database_deadline,
+        withhold: |reply| {
+            reply.extensions_mut().insert(NoReply);
+        },
+    };
+    let processor = Processor::new(database.fair_pool().clone(), settings)
+        .map_err(|error| format!("PROCESSOR_KEY_WINDOW can't be used: {error}"))?;
+    let served = processor.clone();
+    let hosts = Data::new(Hosts::of(listener.local_addr()?, &config.allowed_hosts));
+    let database = Data::new(database);
+    let app = move || {
+        App::new()
+            .app_data(hosts.clone())
+            .app_data(database.clone())
+            .wrap(TracingLogger::<RequestSpan>::new())
+            .wrap(from_fn(allowed_host))
+            .configure(|routes| served.routes(routes))
+            .route("/readyz", web::get().to(readyz))
+    };
+    let ended = |error| BoxError::from(ServeError::Io(error));
+    let server = connections::server(listener, app, connection_settings(config)).map_err(ended)?;
+    let handle = server.handle();
+    let mut server = tokio::spawn(server);
+    let outcome = tokio::select! {
+        outcome = &mut server => outcome,
+        () = stop => {
+            processor.end_delays();
+            handle.stop(true).await;
+            server.await
+        }
+    };
+    outcome
+        .map_err(std::io::Error::other)
+        .and_then(|outcome| outcome)
+        .map_err(ended)
+}
+
+/// Refuses what a page of another site can make a browser send under that site's name, because there is no
+/// sign-in here.
+async fn allowed_host<B: MessageBody + 'static>(
+    hosts: Data<Hosts>,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    if hosts.take(request.head()) {
+        return Ok(next.call(request).await?.map_into_boxed_body());
+    }
+    let message = "The Host header names another host. ALLOWED_HOSTS of this server allows more.";
+    let error = json!({"code": "host_not_allowed", "message": message});
+    let refusal = HttpResponse::BadRequest().json(json!({"error": error}));
+    Ok(request.into_response(refusal))
+}
+
+/// `GET /readyz`: whether an instruction could be executed.
+async fn readyz(database: Data<Database>) -> HttpResponse {
+    match database.check().await {
+        Ok(()) => HttpResponse::Ok().json(json!({"status": "ready"})),
+        Err(_) => HttpResponse::ServiceUnavailable().json(json!({"status": "not ready"})),
+    }
+}
+
+fn connection_settings(config: &Config) -> connections::Settings {
+    connections::Settings {
+        timeouts: ConnectionTimeouts {
+            keep_alive: KEEP_ALIVE,
+            ..config.connections
+        },
+        workers: config.workers,
+        connections_per_worker: connections_per_worker(&Files {
+            workers: config.workers,
+            shared: config.pool_connections,
+            background: 0,
+            per_request: 0,
+        }),
+        drain_timeout: config.drain_timeout,
+    }
 }

@@ -79,7 +79,7 @@ async fn trigger(arguments: &Arguments) -> Result<(), BoxError> {
         return Err("--processor-url is for refund.failed only: leave it out".into());
     }
     let processor = arguments.processor_url.as_deref();
-    let processor = processor.map(|url| HttpProcessor::new(url, PROCESSOR_TIMEOUT));
+    let processor = processor.map(|url| HttpProcessor::new(url, PROCESSOR_TIMEOUT, || None));
     let processor = processor
         .transpose()
         .map_err(|error| format!("--processor-url can't be used: {error}"))?;

@@ -1,7 +1,7 @@
 //! The answer of a card where the processor is simulated in this process.
 //!
 //! Promise: nothing is awaited but SQL. The decision is a pure function of the test card
-//! (`domain/test_cards.rs`), and the slow card waits in the database. A real processor must never
+//! (`crates/processor/src/test_cards.rs`), and the slow card waits in the database. A real processor must never
 //! be called here: a rollback doesn't undo its effect, and locks are held meanwhile. That takes
 //! phases.
 

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     domain::{
         ids::AccountId,
-        operation::{Answer, Effect, Operation, Resolution},
+        operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest, Resolution},
     },
     idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
@@ -201,6 +201,45 @@ async fn complete(
         }
         Effect::RefundCheckout { checkout, request } => {
             steps::complete_refund(origin, tx, *checkout, request, answer).await
+        }
+    }
+}
+
+impl From<&Effect> for Instruction {
+    fn from(effect: &Effect) -> Self {
+        match effect {
+            Effect::CreateCharge { authorization, .. }
+            | Effect::PayOrder { authorization, .. }
+            | Effect::ChargeCheckout { authorization, .. } => authorization.into(),
+            Effect::CaptureCharge { charge, amount, .. } => Self::Capture {
+                charge: charge.to_string(),
+                amount: *amount,
+            },
+            Effect::CreateRefund { request, .. } | Effect::RefundCheckout { request, .. } => {
+                request.into()
+            }
+        }
+    }
+}
+
+impl From<&CardAuthorization> for Instruction {
+    fn from(authorization: &CardAuthorization) -> Self {
+        Self::Authorize {
+            charge: authorization.charge.to_string(),
+            amount: authorization.amount.minor_units,
+            currency: authorization.amount.currency.to_string(),
+            card: authorization.card_token.clone(),
+            capture: authorization.capture,
+        }
+    }
+}
+
+impl From<&RefundRequest> for Instruction {
+    fn from(request: &RefundRequest) -> Self {
+        Self::Refund {
+            charge: request.charge.to_string(),
+            refund: request.refund.to_string(),
+            amount: request.amount,
         }
     }
 }

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use charge_once_processor::service;
 pub use sqlx::PgConnection;
 use sqlx::{
     ConnectOptions, Connection, PgPool,
@@ -75,6 +76,12 @@ pub const SCHEMA: Schema = &[
         table: APPLICATION_MIGRATIONS_TABLE,
     },
 ];
+
+/// The tables of the card processor's simulator, in a database of its own.
+pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
+    migrator: &service::MIGRATIONS,
+    table: APPLICATION_MIGRATIONS_TABLE,
+}];
 
 /// How long a start waits for a first connection: a database that starts at the same time.
 const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);

@@ -20,6 +20,8 @@ pub mod operation;
 pub mod order;
 pub mod public_addresses;
 pub mod refund;
-pub mod test_cards;
 pub mod webhook_delivery;
 pub mod webhook_endpoint;
+
+/// The cards that the simulated card processor knows, and its answers.
+pub use charge_once_processor::test_cards;

@@ -10,8 +10,9 @@ use super::{
     ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
     money::Money,
     refund::Refund,
-    test_cards::Decline,
 };
+
+pub use charge_once_processor::Answer;
 
 /// A promise of money that a card is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,15 +154,6 @@ impl Effect {
             | Self::ChargeCheckout { .. } => self.charge().to_string(),
         }
     }
-}
-
-/// A definite answer: it stays the same however often the request is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// Executed.
-    Done,
-    /// Refused for good.
-    Declined(Decline),
 }
 
 /// What became of an operation, as a person found out from the processor's operator.

@@ -38,6 +38,7 @@ use self::{collector::Collector, conventions::Conventional};
 use crate::{
     config::{Sampling, Traces},
     idempotency::TRACE_TARGET,
+    processor,
 };
 
 /// The target of spans that are made for traces only.
@@ -174,7 +175,7 @@ fn is_traced(metadata: &Metadata<'_>) -> bool {
 
 /// Whether log lines must not show it.
 pub(super) fn is_of_traces_only(metadata: &Metadata<'_>) -> bool {
-    [TARGET, TRACE_TARGET].contains(&metadata.target())
+    [TARGET, TRACE_TARGET, processor::TRACE_TARGET].contains(&metadata.target())
 }
 
 /// What runs inside a call can begin tasks, in which the span of the call is all that is known of the request.

@@ -8,10 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use charge_once::{
-    database::{Database, WhenRefused},
-    processor::service,
-};
+use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused};
 use memchr::memmem;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor, PgPool, SqlSafeStr};
@@ -21,7 +18,10 @@ use crate::support::{
     harness::{TestDatabase, config},
 };
 
-const FOLDERS: [&str; 2] = [".sqlx", "crates/idempotency/.sqlx"];
+/// The card processor's simulator has a database of its own.
+const PROCESSOR: &str = "crates/processor/.sqlx";
+
+const FOLDERS: [&str; 3] = [".sqlx", "crates/idempotency/.sqlx", PROCESSOR];
 
 /// A file of `.sqlx/`.
 struct Committed {
@@ -44,9 +44,8 @@ impl Committed {
         self.content["query"].as_str().unwrap()
     }
 
-    /// The card processor's simulator has a database of its own.
     fn is_the_processors(&self) -> bool {
-        self.query().contains("processor.")
+        self.path.starts_with(root().join(PROCESSOR))
     }
 }
 
@@ -61,7 +60,7 @@ async fn describe(query: &str, database: &PgPool) -> Value {
 async fn every_committed_query_is_described_as_the_migrated_database_describes_it() {
     let api = TestDatabase::create().await;
     let processor = TestDatabase::create_empty().await;
-    let schema = service::SCHEMA;
+    let schema = PROCESSOR_SCHEMA;
     Database::connect_with(&processor.url, &config(&[]), schema, WhenRefused::GiveUp)
         .await
         .unwrap();

@@ -1,13 +1,6 @@
-//! `HttpProcessor`: what is certain and what is doubt, tried on real sockets.
+//! `HttpProcessor` and the simulator: what one says, the other understands.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use charge_once::{
     domain::test_cards::by_token,
@@ -15,16 +8,9 @@ use charge_once::{
 };
 use chrono::{DateTime, Utc};
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpSocket, TcpStream},
-};
 use uuid::Uuid;
 
-use crate::support::{
-    addresses::{RefusedAddress, lasting_address},
-    processor::{Processor, authorize, capture, refund},
-};
+use crate::support::processor::{Processor, authorize, capture, refund};
 
 /// Long enough for a loaded machine.
 const AMPLE: Duration = Duration::from_secs(20);
@@ -32,398 +18,14 @@ const AMPLE: Duration = Duration::from_secs(20);
 /// For the cases that must run into it.
 const SHORT: Duration = Duration::from_millis(600);
 
-fn client(address: SocketAddr, time_limit: Duration) -> HttpProcessor {
-    HttpProcessor::new(&format!("http://{address}/base/"), time_limit).unwrap()
-}
-
-/// What the test's own server does with a connection, once it has read `reads` of the request.
-#[derive(Debug, Clone)]
-struct Behaviour {
-    reads: Reads,
-    sends: Vec<u8>,
-    then: Then,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reads {
-    Nothing,
-    Everything,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Closes,
-    Resets,
-    StaysSilent,
-}
-
-fn replies(key: Uuid, status: &str, body: &str) -> Behaviour {
-    let body = body.replace("KEY", &key.to_string());
-    Behaviour {
-        reads: Reads::Everything,
-        sends: reply(status, &body),
-        then: Then::StaysSilent,
-    }
-}
-
-fn reply(head: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
-}
-
-/// A server that behaves like that on every connection, and how many it has accepted.
-async fn serve(behaviour: Behaviour) -> (SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let accepted = Arc::new(AtomicUsize::new(0));
-    let counter = accepted.clone();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            counter.fetch_add(1, Ordering::SeqCst);
-            tokio::spawn(behave(stream, behaviour.clone()));
-        }
-    });
-    (address, accepted)
-}
-
-async fn behave(mut stream: TcpStream, behaviour: Behaviour) {
-    if behaviour.reads == Reads::Everything {
-        read_request(&mut stream).await;
-    }
-    // A client that has given up is no failure of the test's.
-    let _ = stream.write_all(&behaviour.sends).await;
-    match behaviour.then {
-        Then::Closes => {}
-        Then::Resets => {
-            stream.set_zero_linger().unwrap();
-        }
-        Then::StaysSilent => std::future::pending().await,
-    }
-}
-
-/// Reads a whole request and returns it.
-async fn read_request(stream: &mut TcpStream) -> String {
-    let mut request = Vec::new();
-    loop {
-        let mut buffer = [0; 4096];
-        let length = stream.read(&mut buffer).await.unwrap_or_default();
-        request.extend_from_slice(&buffer[..length]);
-        let text = String::from_utf8_lossy(&request).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let announced = head
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: "))
-                .map_or(0, |length| length.parse().unwrap());
-            if body.len() >= announced {
-                return text;
-            }
-        }
-        if length == 0 {
-            return text;
-        }
-    }
-}
-
 fn in_time() -> DateTime<Utc> {
     Utc::now() + Duration::from_secs(3600)
-}
-
-async fn execute(address: SocketAddr, key: Uuid, time_limit: Duration) -> InstructionOutcome {
-    let instruction = authorize("ch_1", "tok_visa");
-    client(address, time_limit)
-        .execute(key, &instruction, in_time())
-        .await
-}
-
-#[tokio::test]
-async fn a_refused_connection_is_tried_again_and_certainly_not_executed_but_answers_no_question() {
-    let refused = RefusedAddress::reserve();
-    let key = Uuid::now_v7();
-    let began = Instant::now();
-    let asked = execute(refused.address(), key, AMPLE).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
-    // Two pauses of at least 50 ms lie between three attempts.
-    let took = began.elapsed();
-    assert!(took >= Duration::from_millis(100), "{took:?}");
-    let asked = client(refused.address(), AMPLE).look_up(key).await;
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
-}
-
-#[tokio::test]
-async fn what_was_not_executed_is_sent_again_and_the_answer_counts() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let key = Uuid::now_v7();
-    let server = tokio::spawn(async move {
-        for (head, status) in [
-            (
-                "503 Service Unavailable\r\nconnection: close",
-                "not_executed",
-            ),
-            ("200 OK", "done"),
-        ] {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            read_request(&mut stream).await;
-            let body = json!({"key": key, "status": status}).to_string();
-            stream.write_all(&reply(head, &body)).await.unwrap();
-        }
-    });
-    let asked = execute(address, key, AMPLE).await;
-    assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
-    server.await.unwrap();
-}
-
-#[tokio::test]
-async fn a_name_that_leads_nowhere_is_certainly_not_executed() {
-    let processor = HttpProcessor::new("http://processor.invalid:8081", AMPLE).unwrap();
-    let asked = processor
-        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
-        .await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
-}
-
-#[tokio::test]
-async fn a_connection_that_is_never_accepted_is_certainly_not_executed_and_ends_in_time() {
-    // A listener whose backlog is full: the kernel answers no further attempt to connect.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(1).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut backlog = Vec::new();
-    while let Ok(connected) =
-        tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await
-    {
-        backlog.push(connected.unwrap());
-    }
-    let time_limit = Duration::from_secs(3);
-    let began = Instant::now();
-    let asked = execute(address, Uuid::now_v7(), time_limit).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
-    assert!(began.elapsed() < time_limit, "{:?}", began.elapsed());
-}
-
-#[tokio::test]
-async fn a_tls_handshake_that_fails_is_certainly_not_executed() {
-    let (address, _) = serve(Behaviour {
-        reads: Reads::Nothing,
-        sends: b"this is no TLS\r\n".to_vec(),
-        then: Then::Closes,
-    })
-    .await;
-    let processor = HttpProcessor::new(&format!("https://{address}"), AMPLE).unwrap();
-    let asked = processor
-        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
-        .await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
-}
-
-#[tokio::test]
-async fn whatever_ends_an_exchange_that_began_is_doubt_and_is_not_sent_again() {
-    let key = Uuid::now_v7();
-    let done = format!(r#"{{"key":"{key}","status":"done"}}"#);
-    let silent = |sends: Vec<u8>| Behaviour {
-        reads: Reads::Everything,
-        sends,
-        then: Then::StaysSilent,
-    };
-    let cases = [
-        ("it closes before it reads", Behaviour {
-            reads: Reads::Nothing,
-            sends: Vec::new(),
-            then: Then::Closes,
-        }),
-        ("it resets before it reads", Behaviour {
-            reads: Reads::Nothing,
-            sends: Vec::new(),
-            then: Then::Resets,
-        }),
-        ("it closes after it has read", Behaviour {
-            reads: Reads::Everything,
-            sends: Vec::new(),
-            then: Then::Closes,
-        }),
-        ("it resets after it has read", Behaviour {
-            reads: Reads::Everything,
-            sends: Vec::new(),
-            then: Then::Resets,
-        }),
-        ("half a head", Behaviour {
-            reads: Reads::Everything,
-            sends: b"HTTP/1.1 200 OK\r\ncontent-le".to_vec(),
-            then: Then::Closes,
-        }),
-        ("half a body", Behaviour {
-            reads: Reads::Everything,
-            sends: reply("200 OK", &done)[..60].to_vec(),
-            then: Then::Closes,
-        }),
-        ("a body that is announced and never ends", silent(
-            format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{done}").into_bytes(),
-        )),
-        ("silence", silent(Vec::new())),
-        ("garbage", silent(b"\x16\x03\x01 what?\r\n\r\n".to_vec())),
-        ("a body that is too large", silent(reply("200 OK", &done.replacen('{', &format!(
-            "{{{}",
-            " ".repeat(64 * 1024)
-        ), 1)))),
-        ("a body that isn't JSON", replies(key, "200 OK", "<html>It works!</html>")),
-        ("a redirect", silent(format!(
-            "HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: {}\r\n\r\n{done}",
-            done.len()
-        ).into_bytes())),
-        ("an error without a word", replies(key, "500 Internal Server Error", "")),
-        ("a proxy's 503", replies(key, "503 Service Unavailable", "no upstream")),
-        ("a proxy's 502 around the word", replies(
-            key,
-            "502 Bad Gateway",
-            r#"{"key":"KEY","status":"not_executed"}"#,
-        )),
-        ("another key's answer", replies(Uuid::now_v7(), "200 OK", r#"{"key":"KEY","status":"done"}"#)),
-        ("another key's refusal", replies(
-            Uuid::now_v7(),
-            "503 Service Unavailable",
-            r#"{"key":"KEY","status":"not_executed"}"#,
-        )),
-        ("in progress", replies(key, "409 Conflict", r#"{"key":"KEY","status":"in_progress"}"#)),
-        ("not found", replies(key, "404 Not Found", r#"{"key":"KEY","status":"not_found"}"#)),
-    ];
-    for (case, behaviour) in cases {
-        // Short only where the time limit is what ends it.
-        let ends_by_itself = behaviour.then != Then::StaysSilent || !behaviour.sends.is_empty();
-        let never_ends = case == "a body that is announced and never ends";
-        let time_limit = if ends_by_itself && !never_ends {
-            AMPLE
-        } else {
-            SHORT
-        };
-        let (address, accepted) = serve(behaviour).await;
-        let asked = execute(address, key, time_limit).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{case}: {asked:?}"
-        );
-        assert_eq!(accepted.load(Ordering::SeqCst), 1, "{case}");
-        let asked = client(address, time_limit).look_up(key).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{case}: {asked:?}"
-        );
-    }
-}
-
-/// The target of a redirect is not the processor, so its answer proves nothing.
-#[tokio::test]
-async fn a_redirect_is_doubt_and_is_not_followed() {
-    let key = Uuid::now_v7();
-    let done = replies(key, "200 OK", r#"{"key":"KEY","status":"done"}"#);
-    let (target, followed) = serve(done).await;
-    for status in ["301 Moved Permanently", "307 Temporary Redirect"] {
-        let head = format!("{status}\r\nlocation: http://{target}/base/operations/{key}");
-        let (address, _) = serve(Behaviour {
-            reads: Reads::Everything,
-            sends: reply(&head, ""),
-            then: Then::StaysSilent,
-        })
-        .await;
-        let asked = execute(address, key, AMPLE).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{status}: {asked:?}"
-        );
-        let asked = client(address, AMPLE).look_up(key).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{status}: {asked:?}"
-        );
-    }
-    assert_eq!(followed.load(Ordering::SeqCst), 0);
-}
-
-#[tokio::test]
-async fn the_processor_s_own_word_is_certain_and_is_asked_for_three_times_at_most() {
-    let key = Uuid::now_v7();
-    let body = r#"{"key":"KEY","status":"not_executed"}"#;
-    let mut behaviour = replies(key, "503 Service Unavailable", body);
-    behaviour.then = Then::Closes;
-    let (address, accepted) = serve(behaviour).await;
-    let asked = execute(address, key, AMPLE).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
-    assert_eq!(accepted.load(Ordering::SeqCst), 3);
-    let asked = client(address, AMPLE).look_up(key).await;
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
-}
-
-/// Where a pooled connection is used again, "could not connect" must still mean that nothing was
-/// sent.
-#[tokio::test]
-async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nobody_listens_now() {
-    // No other test listens there once this listener is gone.
-    let address = lasting_address();
-    let listener = TcpListener::bind(&address).await.unwrap();
-    let processor = client(address.parse().unwrap(), AMPLE);
-    let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
-    let server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        read_request(&mut stream).await;
-        let done = json!({"key": first, "status": "done"}).to_string();
-        stream.write_all(&reply("200 OK", &done)).await.unwrap();
-        let request = read_request(&mut stream).await;
-        drop((stream, listener));
-        request
-    });
-    let instruction = authorize("ch_1", "tok_visa");
-    let asked = processor.execute(first, &instruction, in_time()).await;
-    assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
-    let asked = processor.execute(second, &instruction, in_time()).await;
-    let request = server.await.unwrap();
-    assert!(
-        request.starts_with(&format!("PUT /base/operations/{second} ")),
-        "{request}"
-    );
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
-    // And now there is neither a connection nor a listener.
-    let asked = processor
-        .execute(Uuid::now_v7(), &instruction, in_time())
-        .await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
-}
-
-#[tokio::test]
-async fn what_is_said_for_the_log_holds_no_password_and_no_card() {
-    let refused = RefusedAddress::reserve();
-    let processor = HttpProcessor::new(&format!("http://shop:hunter2@{refused}"), AMPLE).unwrap();
-    let asked = processor
-        .execute(Uuid::now_v7(), &authorize("ch_1", "tok_visa"), in_time())
-        .await;
-    let said = format!("{asked:?}");
-    assert!(
-        !said.contains("hunter2") && !said.contains("tok_visa"),
-        "{said}"
-    );
 }
 
 #[tokio::test]
 async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     let service = Processor::start().await;
-    let processor = HttpProcessor::new(&service.url(), AMPLE).unwrap();
+    let processor = HttpProcessor::new(&service.url(), AMPLE, || None).unwrap();
     let key = Uuid::now_v7();
     let taken = authorize("ch_1", "tok_visa");
     let done = InstructionOutcome::Answered(Answer::Done);
@@ -485,7 +87,7 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
 #[tokio::test]
 async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
     let service = Processor::start().await;
-    let processor = HttpProcessor::new(&service.url(), SHORT).unwrap();
+    let processor = HttpProcessor::new(&service.url(), SHORT, || None).unwrap();
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": 600_000});
     service.set_fault(long).await;
@@ -509,7 +111,7 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
 #[tokio::test]
 async fn what_arrives_after_its_time_is_not_executed_and_takes_nothing_back() {
     let service = Processor::start().await;
-    let processor = HttpProcessor::new(&service.url(), AMPLE).unwrap();
+    let processor = HttpProcessor::new(&service.url(), AMPLE, || None).unwrap();
     let key = Uuid::now_v7();
     let instruction = authorize("ch_1", "tok_visa");
     let too_late = Utc::now() - Duration::from_secs(1);

@@ -4,8 +4,7 @@ use std::{collections::HashMap, fs, process::Command};
 
 use charge_once::{
     cli::api_key::ensure_dev_key,
-    database::{Database, WhenRefused, embedded},
-    processor::service,
+    database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded},
 };
 use charge_once_embedded_postgres::{EmbeddedPostgres, Locale, Settings};
 use futures_util::{StreamExt, stream};
@@ -192,7 +191,7 @@ async fn no_index_is_sorted_by_the_locale() {
     Database::connect_with(
         &processor.url,
         &config(&[]),
-        service::SCHEMA,
+        PROCESSOR_SCHEMA,
         WhenRefused::GiveUp,
     )
     .await

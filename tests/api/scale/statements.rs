@@ -38,7 +38,6 @@ pub fn all() -> Vec<Statement> {
         .into_iter()
         .flatten()
         .map(|file| Statement::read(&file.unwrap().path()))
-        .filter(|statement| !statement.sql.contains("processor."))
         .collect();
     statements.sort_by(|one, other| one.sql.cmp(&other.sql));
     statements

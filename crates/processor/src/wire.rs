@@ -1,4 +1,4 @@
-//! The replies of the simulated processor, which `docs/processor.md` describes.
+//! What goes over the network: instructions and replies, which `docs/processor.md` describes.
 //!
 //! Promise: every reply names its key and has one status of a closed list. An unknown status is
 //! never mistaken for a known one.
@@ -7,8 +7,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Answer;
-use crate::domain::test_cards::Decline;
+use crate::{Answer, test_cards::Decline};
 
 /// Says until when an instruction may be executed. It is a header, so that the instruction stays the same
 /// for every attempt.
@@ -20,6 +19,41 @@ pub(super) const LATE: &str = "late";
 /// A time as [`NOT_AFTER`] has it: RFC 3339 in UTC, with milliseconds.
 pub(super) fn format_not_after(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// What the processor is asked to do. References are its client's ids, amounts are minor units.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "lowercase")]
+pub enum Instruction {
+    /// Promise money, and take it at once where `capture` says so.
+    Authorize {
+        /// The charge that it is for: `ch_…`.
+        charge: String,
+        /// How much.
+        amount: i64,
+        /// ISO 4217, lower case.
+        currency: String,
+        /// The card, as the canonical test token.
+        card: String,
+        /// Whether to take the money at once.
+        capture: bool,
+    },
+    /// Take promised money, once; the rest is released.
+    Capture {
+        /// The charge that promised it.
+        charge: String,
+        /// How much, at most what was promised.
+        amount: i64,
+    },
+    /// Give money back, or release what was only promised.
+    Refund {
+        /// The charge that took it.
+        charge: String,
+        /// The refund that it is for: `re_…`.
+        refund: String,
+        /// How much.
+        amount: i64,
+    },
 }
 
 /// What is known of an operation.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    domain::test_cards::{Decline, PROCESSING_ERROR},
-    processor::Answer,
+    Answer,
+    test_cards::{Decline, PROCESSING_ERROR},
 };
 
 const KEY: Uuid = Uuid::from_u128(0x0192_3f45_6789_7abc_8def_0123_4567_89ab);

@@ -14,11 +14,16 @@ use tokio::{runtime::Handle, time::Instant};
 use tracing::{Instrument, field::Empty};
 use uuid::Uuid;
 
-use super::{
+use crate::{
     CardProcessor, Instruction, InstructionOutcome,
     wire::{LATE, Message, NOT_AFTER, Status, format_not_after},
 };
-use crate::telemetry::traces::{self, TRACEPARENT};
+
+/// The target of the span of each attempt, for a subscriber that collects traces.
+pub const TRACE_TARGET: &str = "charge_once_processor::trace";
+
+/// The header that a trace is continued by, in the form of W3C Trace Context.
+const TRACEPARENT: &str = "traceparent";
 
 /// The largest reply that is read, in bytes: an answer has about a hundred.
 const REPLY_LIMIT: usize = 16 * 1024;
@@ -39,7 +44,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(400);
 #[derive(Debug, thiserror::Error)]
 pub enum HttpProcessorError {
     /// The URL can't be the base of operations' URLs.
-    #[error("PROCESSOR_URL must be a URL such as http://127.0.0.1:8081, without a query")]
+    #[error("it must be a URL such as http://127.0.0.1:8081, without a query")]
     Url,
     /// The TLS library refuses its default protocol versions.
     #[error("TLS could not be set up: {0}")]
@@ -49,7 +54,7 @@ pub enum HttpProcessorError {
     Client(#[from] reqwest::Error),
 }
 
-/// Sends instructions to `PROCESSOR_URL`. Make it on the runtime that outlives all callers.
+/// Sends instructions to a URL. Make it on the runtime that outlives all callers.
 #[derive(Debug, Clone)]
 pub struct HttpProcessor {
     client: reqwest::Client,
@@ -57,6 +62,7 @@ pub struct HttpProcessor {
     /// For a whole call, including connecting and repeated attempts.
     time_limit: Duration,
     connect_limit: Duration,
+    traceparent: fn() -> Option<String>,
     runtime: Handle,
 }
 
@@ -78,8 +84,13 @@ enum Attempt {
 }
 
 impl HttpProcessor {
-    /// For the processor at `url`, with `time_limit` for each call.
-    pub fn new(url: &str, time_limit: Duration) -> Result<Self, HttpProcessorError> {
+    /// For the processor at `url`, with `time_limit` for each call. `traceparent` is asked inside the span of
+    /// each attempt, and what it says is sent as the header of that name.
+    pub fn new(
+        url: &str,
+        time_limit: Duration,
+        traceparent: fn() -> Option<String>,
+    ) -> Result<Self, HttpProcessorError> {
         let operations = operations_below(url).ok_or(HttpProcessorError::Url)?;
         // A third of the time: a failure to connect is distinguished from a missing reply, and time
         // is left for another attempt.
@@ -93,6 +104,7 @@ impl HttpProcessor {
             operations,
             time_limit,
             connect_limit,
+            traceparent,
             runtime: Handle::current(),
         })
     }
@@ -106,7 +118,7 @@ impl HttpProcessor {
         deadline: Instant,
     ) -> Attempt {
         let span = tracing::info_span!(
-            target: traces::TARGET,
+            target: TRACE_TARGET,
             "call processor",
             otel.kind = "client",
             otel.status_code = Empty,
@@ -145,7 +157,7 @@ impl HttpProcessor {
             path.push(&key.to_string());
         }
         let mut request = self.client.request(method, url).timeout(time_left);
-        if let Some(traceparent) = traces::traceparent() {
+        if let Some(traceparent) = (self.traceparent)() {
             request = request.header(TRACEPARENT, traceparent);
         }
         if let Some(Sent { body, not_after }) = sent {

@@ -11,25 +11,21 @@ mod ledger;
 mod listing;
 mod pages;
 
-use std::{net::TcpListener, sync::Arc, sync::LazyLock, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use actix_web::{
-    App, Error, HttpMessage, HttpRequest, HttpResponse,
-    body::{BoxBody, MessageBody},
-    dev::{ServiceRequest, ServiceResponse},
-    http::{Method, StatusCode},
-    middleware::{Next, from_fn},
-    web::{self, Bytes, Data, PayloadConfig},
+    HttpRequest, HttpResponse,
+    http::StatusCode,
+    web::{self, Bytes, Data, PayloadConfig, ServiceConfig},
 };
-use charge_once_connections::{
-    self as connections, ConnectionTimeouts, Files, Hosts, NoReply, connections_per_worker,
-};
+use charge_once_idempotency::FairPool;
 use chrono::{DateTime, Utc};
-use serde_json::json;
 use sqlx::migrate::Migrator;
 use tokio::runtime::Handle;
 use tracing::Instrument;
-use tracing_actix_web::TracingLogger;
 use uuid::Uuid;
 
 use self::{
@@ -37,29 +33,14 @@ use self::{
     in_progress::InProgress,
     ledger::{Ledger, LedgerError, LedgerOutcome},
 };
-use super::{
-    Instruction,
-    wire::{Message, NOT_AFTER, Status},
-};
 use crate::{
-    config::Config,
-    database::{APPLICATION_MIGRATIONS_TABLE, Database, MigrationSet, Schema},
-    domain::{
-        money::AMOUNT_MAX,
-        test_cards::{self, Decision},
-    },
-    telemetry::RequestSpan,
+    Instruction,
+    test_cards::{self, Decision},
+    wire::{Message, NOT_AFTER, Status},
 };
 
 /// The schema of the processor's own database.
-static MIGRATIONS: LazyLock<Migrator> =
-    LazyLock::new(|| sqlx::migrate!("src/processor/service/migrations"));
-
-/// The tables of the simulator.
-pub const SCHEMA: Schema = &[MigrationSet {
-    migrator: &MIGRATIONS,
-    table: APPLICATION_MIGRATIONS_TABLE,
-}];
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| sqlx::migrate!());
 
 /// How long `tok_slow` takes.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
@@ -70,26 +51,27 @@ const BODY_LIMIT: usize = 16 * 1024;
 /// The longest reference, currency or card, in bytes.
 const TEXT_MAX: usize = 255;
 
-/// Longer than the idle time of the client's pool; see `processor/http.rs`.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// The largest amount of an instruction, in minor units: eight digits, as card networks accept them.
+const AMOUNT_MAX: i64 = 99_999_999;
 
-/// The service could not be set up, or stopped with an error.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// The window can't be used.
-    #[error("PROCESSOR_KEY_WINDOW can't be used: {0}")]
-    Window(#[source] sqlx::error::BoxDynError),
-    /// The listener failed.
-    #[error("the server ended: {0}")]
-    Io(#[from] std::io::Error),
+/// How the simulator behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// How long it remembers a key.
+    pub key_window: Duration,
+    /// The longest that one transaction, or one read, may take.
+    pub database_deadline: Duration,
+    /// Marks a reply that is not sent: its connection ends instead. Only the server can do that.
+    pub withhold: fn(&mut HttpResponse),
 }
 
-/// What handlers work with. Cheap to clone; one for all worker threads.
-#[derive(Clone)]
-struct Processor {
+/// The simulator. Cheap to clone; all clones, in all worker threads, are one.
+#[derive(Debug, Clone)]
+pub struct Processor {
     ledger: Ledger,
     in_progress: InProgress,
     faults: Arc<Faults>,
+    withhold: fn(&mut HttpResponse),
     runtime: Handle,
 }
 
@@ -98,96 +80,6 @@ enum Outgoing {
     Message(Message),
     /// No reply: the connection ends.
     Drop,
-}
-
-/// Serves on `listener` until `stop` resolves and what was in flight has finished.
-pub async fn serve(
-    listener: TcpListener,
-    database: Database,
-    config: &Config,
-    stop: impl Future<Output = ()>,
-) -> Result<(), ServiceError> {
-    let window = config.processor_service.key_window;
-    let deadline = config.timeouts.database_deadline;
-    let processor = Processor {
-        ledger: Ledger::new(database, window, deadline).map_err(ServiceError::Window)?,
-        in_progress: InProgress::default(),
-        faults: Arc::default(),
-        runtime: Handle::current(),
-    };
-    let faults = processor.faults.clone();
-    let data = Data::new(processor);
-    let hosts = Data::new(Hosts::of(listener.local_addr()?, &config.allowed_hosts));
-    let app = move || {
-        App::new()
-            .app_data(data.clone())
-            .app_data(PayloadConfig::new(BODY_LIMIT))
-            .wrap(TracingLogger::<RequestSpan>::new())
-            .app_data(hosts.clone())
-            .wrap(from_fn(guarded))
-            .route("/operations/{key}", web::put().to(put))
-            .route("/operations/{key}", web::get().to(look_up))
-            .route("/ledger", web::get().to(pages::list_ledger))
-            .route("/faults", web::get().to(pages::show_faults))
-            .route("/faults", web::post().to(pages::set_fault))
-            .route("/faults", web::delete().to(pages::reset_faults))
-            .route("/readyz", web::get().to(pages::readyz))
-    };
-    let server = connections::server(listener, app, connection_settings(config))?;
-    let handle = server.handle();
-    let mut server = tokio::spawn(server);
-
-    tokio::select! {
-        ended = &mut server => return Ok(ended.map_err(std::io::Error::other)??),
-        () = stop => {}
-    }
-    // A delay on request must not prolong the shutdown.
-    faults.reset();
-    handle.stop(true).await;
-    Ok(server.await.map_err(std::io::Error::other)??)
-}
-
-/// Refuses what a page of another site can make a browser send, because there is no sign-in here. For JSON, and
-/// for PUT and DELETE, a browser asks first, and this server does not answer that.
-async fn guarded<B: MessageBody + 'static>(
-    hosts: Data<Hosts>,
-    request: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let refusal = |status, code: &str, message: &str| {
-        HttpResponse::build(status).json(json!({"error": {"code": code, "message": message}}))
-    };
-    let refused = if !hosts.take(request.head()) {
-        let message =
-            "The Host header names another host. ALLOWED_HOSTS of this server allows more.";
-        refusal(StatusCode::BAD_REQUEST, "host_not_allowed", message)
-    } else if request.method() == Method::POST
-        && !request
-            .content_type()
-            .eq_ignore_ascii_case("application/json")
-    {
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        refusal(status, "unsupported_media_type", "Send application/json.")
-    } else {
-        return Ok(next.call(request).await?.map_into_boxed_body());
-    };
-    Ok(request.into_response(refused))
-}
-
-fn connection_settings(config: &Config) -> connections::Settings {
-    connections::Settings {
-        timeouts: ConnectionTimeouts {
-            keep_alive: KEEP_ALIVE,
-            ..config.connections
-        },
-        workers: config.workers,
-        connections_per_worker: connections_per_worker(&Files {
-            workers: config.workers,
-            shared: config.pool_connections,
-            ..Files::default()
-        }),
-        drain_timeout: config.drain_timeout,
-    }
 }
 
 /// `PUT /operations/{key}`: executes an instruction, once.
@@ -199,7 +91,7 @@ async fn put(
 ) -> HttpResponse {
     let key = key.into_inner();
     let (Some(instruction), Some(not_after)) = (decode(&body), not_after(&request)) else {
-        return send(Outgoing::Message(Message::new(key, Status::Invalid)));
+        return processor.send(Outgoing::Message(Message::new(key, Status::Invalid)));
     };
     let this = processor.get_ref().clone();
     // In a task of its own: a disconnect must not cancel the execution. Networks behave like this,
@@ -210,15 +102,51 @@ async fn put(
     let outgoing = task
         .await
         .unwrap_or_else(|_| Outgoing::Message(Message::new(key, Status::Unknown)));
-    send(outgoing)
+    processor.send(outgoing)
 }
 
 /// `GET /operations/{key}`: looks an operation up, and executes nothing.
 async fn look_up(processor: Data<Processor>, key: web::Path<Uuid>) -> HttpResponse {
-    send(processor.answer_look_up(key.into_inner()).await)
+    processor.send(processor.answer_look_up(key.into_inner()).await)
 }
 
 impl Processor {
+    /// Keeps its ledger in the database of `pool`, which has the schema. Make it on the runtime of the pool,
+    /// which outlives the worker threads. Fails if PostgreSQL has no such interval as the window.
+    pub fn new(pool: FairPool, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
+        let Settings {
+            key_window,
+            database_deadline,
+            withhold,
+        } = settings;
+        Ok(Self {
+            ledger: Ledger::new(pool, key_window, database_deadline)?,
+            in_progress: InProgress::default(),
+            faults: Arc::default(),
+            withhold,
+            runtime: Handle::current(),
+        })
+    }
+
+    /// Its routes. There is no sign-in: the server must keep out pages of other sites that come in by a name
+    /// of their own for this machine.
+    pub fn routes(&self, config: &mut ServiceConfig) {
+        config
+            .app_data(Data::new(self.clone()))
+            .app_data(PayloadConfig::new(BODY_LIMIT))
+            .route("/operations/{key}", web::put().to(put))
+            .route("/operations/{key}", web::get().to(look_up))
+            .route("/ledger", web::get().to(pages::list_ledger))
+            .route("/faults", web::get().to(pages::show_faults))
+            .route("/faults", web::post().to(pages::set_fault))
+            .route("/faults", web::delete().to(pages::reset_faults));
+    }
+
+    /// Ends what faults delay: a delay on request must not prolong a shutdown.
+    pub fn end_delays(&self) {
+        self.faults.reset();
+    }
+
     /// One attempt of one instruction, with its fault.
     async fn operate(
         &self,
@@ -330,6 +258,21 @@ impl Processor {
             }
         }
     }
+
+    fn send(&self, outgoing: Outgoing) -> HttpResponse {
+        match outgoing {
+            Outgoing::Message(message) => {
+                let status = StatusCode::from_u16(message.status.http())
+                    .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                HttpResponse::build(status).json(message)
+            }
+            Outgoing::Drop => {
+                let mut unsent = HttpResponse::InternalServerError().finish();
+                (self.withhold)(&mut unsent);
+                unsent
+            }
+        }
+    }
 }
 
 fn message(key: Uuid, booked: LedgerOutcome) -> Message {
@@ -381,19 +324,4 @@ fn not_after(request: &HttpRequest) -> Option<DateTime<Utc>> {
     };
     let time = DateTime::parse_from_rfc3339(value.to_str().ok()?).ok()?;
     Some(time.to_utc())
-}
-
-fn send(outgoing: Outgoing) -> HttpResponse {
-    match outgoing {
-        Outgoing::Message(message) => {
-            let status = StatusCode::from_u16(message.status.http())
-                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            HttpResponse::build(status).json(message)
-        }
-        Outgoing::Drop => {
-            let mut unsent = HttpResponse::InternalServerError().finish();
-            unsent.extensions_mut().insert(NoReply);
-            unsent
-        }
-    }
 }

@@ -1,12 +1,17 @@
-//! The card processor, which moves the money.
+//! The card processor, which moves the money: how it is asked across a network, and its simulator.
 //!
 //! Promise: an instruction carries a key of its own, and is executed at most once however often it
 //! is sent with that key. There are three outcomes: a definite answer, certainty that nothing was
 //! executed, and doubt. Doubt is never turned into a guess.
 
+/// The example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;
+
 mod http;
-mod instruction;
 pub mod service;
+pub mod test_cards;
 mod wire;
 
 use std::future::Future;
@@ -14,9 +19,19 @@ use std::future::Future;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-pub use crate::domain::operation::Answer;
-pub use http::{HttpProcessor, HttpProcessorError};
-pub use instruction::Instruction;
+use test_cards::Decline;
+
+pub use http::{HttpProcessor, HttpProcessorError, TRACE_TARGET};
+pub use wire::Instruction;
+
+/// A definite answer: it stays the same however often the instruction is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Executed.
+    Done,
+    /// Refused for good.
+    Declined(Decline),
+}
 
 /// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

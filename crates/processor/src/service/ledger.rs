@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use charge_once_idempotency::{FairPool, NO_ACCOUNT};
 use sqlx::{Connection, PgConnection, postgres::types::PgInterval, types::Json};
 use tokio::runtime::Handle;
 use tracing::Instrument;
@@ -19,10 +20,8 @@ use uuid::Uuid;
 
 use super::listing::Listing;
 use crate::{
-    database::{Database, ReadError},
-    domain::test_cards::{self, Decision, Decline, PROCESSING_ERROR},
-    idempotency::{FairPool, NO_ACCOUNT},
-    processor::{Answer, Instruction},
+    Answer, Instruction,
+    test_cards::{self, Decision, Decline, PROCESSING_ERROR},
 };
 
 /// The outcome of an instruction with a key.
@@ -45,10 +44,24 @@ pub(super) enum LedgerError {
     Unknown(String),
 }
 
+/// Why work in the database did not end well.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfinished {
+    /// The database refused it, or can't be reached.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// No answer in time.
+    #[error("the database deadline is over")]
+    Deadline,
+    /// A defect, or the end of the process.
+    #[error("the operation panicked, or was cut off")]
+    CutOff,
+}
+
 /// The processor's database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
-    database: Database,
+    pool: FairPool,
     runtime: Handle,
     /// How long a key is remembered.
     window: PgInterval,
@@ -57,12 +70,12 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(
-        database: Database,
+        pool: FairPool,
         window: Duration,
         deadline: Duration,
     ) -> Result<Self, sqlx::error::BoxDynError> {
         Ok(Self {
-            database,
+            pool,
             runtime: Handle::current(),
             window: PgInterval::try_from(window)?,
             deadline,
@@ -74,14 +87,16 @@ impl Ledger {
         &self,
         key: Uuid,
         instruction: Option<Instruction>,
-    ) -> Result<Option<LedgerOutcome>, ReadError> {
-        let window = self.window;
-        self.database
-            .read(move |connection| {
-                Box::pin(async move { remembered(connection, key, &window).await })
-            })
-            .await
-            .map(|found| found.map(|found| found.compared_with(instruction.as_ref())))
+    ) -> Result<Option<LedgerOutcome>, Unfinished> {
+        let (pool, window) = (self.pool.clone(), self.window);
+        let finding = async move {
+            let mut connection = pool.acquire(NO_ACCOUNT).await?;
+            let found = remembered(&mut connection, key, &window).await?;
+            connection.release();
+            Ok(found)
+        };
+        let found = self.finish(finding).await?;
+        Ok(found.map(|found| found.compared_with(instruction.as_ref())))
     }
 
     /// Executes `instruction` with `key`, or returns the outcome of an earlier attempt. Runs to its
@@ -92,47 +107,45 @@ impl Ledger {
         instruction: Instruction,
     ) -> Result<LedgerOutcome, LedgerError> {
         let committing = Arc::new(AtomicBool::new(false));
-        let (pool, window, flag) = (
-            self.database.fair_pool().clone(),
-            self.window,
-            committing.clone(),
-        );
+        let (pool, window, flag) = (self.pool.clone(), self.window, committing.clone());
         let attempt = async move { attempt(&pool, key, &instruction, &window, &flag).await };
-        let task = self
-            .runtime
-            .spawn(tokio::time::timeout(self.deadline, attempt).in_current_span());
-        let cause = match task.await {
-            Ok(Ok(Ok(booked))) => return Ok(booked),
-            Ok(Ok(Err(error))) if is_rolled_back(&error) => {
-                return Err(LedgerError::NotExecuted(error.to_string()));
-            }
-            Ok(Ok(Err(error))) => error.to_string(),
-            Ok(Err(_)) => "the database deadline is over".to_owned(),
-            Err(_) => "the operation panicked, or was cut off".to_owned(),
+        let error = match self.finish(attempt).await {
+            Ok(booked) => return Ok(booked),
+            Err(error) => error,
         };
+        let is_rolled_back = matches!(&error, Unfinished::Database(error) if is_rolled_back(error));
         // Without a COMMIT, everything is rolled back when the connection ends.
-        Err(if committing.load(Ordering::SeqCst) {
-            LedgerError::Unknown(cause)
+        Err(if committing.load(Ordering::SeqCst) && !is_rolled_back {
+            LedgerError::Unknown(error.to_string())
         } else {
-            LedgerError::NotExecuted(cause)
+            LedgerError::NotExecuted(error.to_string())
         })
     }
 
-    /// Whether the database is reachable and its schema current.
-    pub(super) async fn is_ready(&self) -> bool {
-        self.database.check().await.is_ok()
+    /// The newest entries, of one charge or of all, and the totals.
+    pub(super) async fn list(&self, charge: Option<String>) -> Result<Listing, Unfinished> {
+        let pool = self.pool.clone();
+        let listing = async move {
+            let mut connection = pool.acquire(NO_ACCOUNT).await?;
+            let listing = Listing::read(&mut connection, charge.as_deref()).await?;
+            connection.release();
+            Ok(listing)
+        };
+        self.finish(listing).await
     }
 
-    /// The newest entries, of one charge or of all, and the totals.
-    pub(super) async fn list(&self, charge: Option<String>) -> Result<Listing, ReadError> {
-        self.database
-            .read(move |connection| {
-                Box::pin(async move {
-                    let charge = charge.as_deref();
-                    Listing::read(connection, charge).await
-                })
-            })
-            .await
+    /// Runs work within the deadline, in a task that a disconnect can't cancel, and on the runtime of the
+    /// pooled connections: they end with the runtime that made them.
+    async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
+    ) -> Result<T, Unfinished> {
+        let limited = tokio::time::timeout(self.deadline, work);
+        match self.runtime.spawn(limited.in_current_span()).await {
+            Ok(Ok(outcome)) => Ok(outcome?),
+            Ok(Err(_)) => Err(Unfinished::Deadline),
+            Err(_) => Err(Unfinished::CutOff),
+        }
     }
 }
 

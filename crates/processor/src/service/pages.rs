@@ -1,7 +1,7 @@
-//! What a person asks the simulator: its ledger, its faults, and whether it is ready.
+//! What a person asks the simulator: its ledger, and its faults.
 
 use actix_web::{
-    HttpResponse,
+    HttpMessage, HttpRequest, HttpResponse,
     web::{Bytes, Data, Query},
 };
 use serde::Deserialize;
@@ -35,8 +35,20 @@ pub(super) async fn show_faults(processor: Data<Processor>) -> HttpResponse {
     HttpResponse::Ok().json(json!({"faults": faults, "delaying": delaying}))
 }
 
-/// `POST /faults`: sets one.
-pub(super) async fn set_fault(processor: Data<Processor>, body: Bytes) -> HttpResponse {
+/// `POST /faults`: sets one. For JSON a browser asks first, and this server does not answer that: no page of
+/// another site can make it send this.
+pub(super) async fn set_fault(
+    processor: Data<Processor>,
+    request: HttpRequest,
+    body: Bytes,
+) -> HttpResponse {
+    if !request
+        .content_type()
+        .eq_ignore_ascii_case("application/json")
+    {
+        let error = json!({"code": "unsupported_media_type", "message": "Send application/json."});
+        return HttpResponse::UnsupportedMediaType().json(json!({"error": error}));
+    }
     let complaint = match serde_json::from_slice::<FaultRule>(&body) {
         Ok(fault) => match processor.faults.set(fault) {
             Ok(()) => return show_faults(processor).await,
@@ -51,12 +63,4 @@ pub(super) async fn set_fault(processor: Data<Processor>, body: Bytes) -> HttpRe
 pub(super) async fn reset_faults(processor: Data<Processor>) -> HttpResponse {
     processor.faults.reset();
     show_faults(processor).await
-}
-
-/// `GET /readyz`: whether an instruction could be executed.
-pub(super) async fn readyz(processor: Data<Processor>) -> HttpResponse {
-    match processor.ledger.is_ready().await {
-        true => HttpResponse::Ok().json(json!({"status": "ready"})),
-        false => HttpResponse::ServiceUnavailable().json(json!({"status": "not ready"})),
-    }
 }

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::processor::Instruction;
+use crate::Instruction;
 
 /// The longest delay: longer than every lease and time limit that a test needs to exceed.
 const DELAY_MAX_MILLISECONDS: u64 = 10 * 60 * 1000;
