@@ -341,3 +341,6 @@ pub fn canonical_integer(text: &str) -> Option<i64> {
         text == "0" || (text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0'));
     canonical.then(|| text.parse().ok()).flatten()
 }
+
+#[cfg(test)]
+mod tests;
