@@ -13,7 +13,7 @@ use crate::support::harness::TestDatabase;
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
 /// Crates that ask no database.
-const WITHOUT_DATABASE: &[&str] = &["connections"];
+const WITHOUT_DATABASE: &[&str] = &["connections", "strict-params"];
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
