@@ -228,6 +228,9 @@ async fn the_processor_is_silent(trouble: &mut Trouble) {
             SET operation = $1, recover_after = now() + interval '1 hour'
           WHERE key = 'never-retried'",
     );
+    server
+        .database
+        .is_left_broken("a lease names an operation that never was");
     let pool = &server.database.pool;
     let aged = age.bind(Uuid::new_v7(begun)).execute(pool).await.unwrap();
     assert_eq!(aged.rows_affected(), 1);
