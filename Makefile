@@ -41,6 +41,7 @@ check: ## run everything that CI runs: a quarter of an hour once the dependencie
 
 .PHONY: generate
 generate: ## write .sqlx/, openapi/openapi.json and the table in docs/configuration.md from the code
+	@scripts/install-postgres
 	@scripts/sqlx-prepare
 	@scripts/openapi
 	@scripts/config-table

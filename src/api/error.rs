@@ -132,9 +132,11 @@ error_codes! {
         "The account sends more requests than its limit allows, or one address sends API keys that don't exist. \
          Nothing was done and no key was claimed: retry with the same key after Retry-After.";
     InternalError = "internal_error", 500, Api:
-        "A defect of the service. We don't know if this request ran. Retry with the same key; it can't run twice.";
+        "A defect of the service. This request did not run, or we don't know if it ran. Retry with the same key, and \
+         only with that key: it can't run twice.";
     ServiceUnavailable = "service_unavailable", 503, Api:
-        "We don't know if this request ran. Retry with the same key; it can't run twice.";
+        "This request did not run, or we don't know if it ran. Retry with the same key, and only with that key: it \
+         can't run twice.";
 }
 
 /// The families of errors; client libraries make an exception class of each.

@@ -4,8 +4,13 @@
 //! Promise: a stored outcome is rendered from its record alone, so that a replay is the first answer with
 //! one header more.
 
+use std::{collections::HashSet, fmt};
+
 use http::{HeaderValue, Response, StatusCode, header};
-use serde::Serialize;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -57,9 +62,10 @@ impl Request {
     /// A request with a JSON body and without a query. `path` is the path as it was requested: one key at
     /// `/orders/1/pay` and `/orders/2/pay` is two requests.
     ///
-    /// A retry may order the members anew and write its text in another way (RFC 8785). What isn't JSON, or
-    /// has a number that a double may round (2 to the power of 53, and beyond), is compared byte by byte:
-    /// so a refusal of such a body can be stored as well.
+    /// A retry may order the members anew and write its text in another way (RFC 8785), so `1.0` is `1`, and
+    /// fractions are compared as doubles. A body is compared byte by byte if it isn't JSON, if an object has
+    /// a member twice, or if a number is 2 to the power of 53 or more, which a double may round: so a refusal
+    /// of such a body can be stored as well.
     pub fn json(
         account_id: Uuid,
         key: IdempotencyKey,
@@ -84,8 +90,65 @@ impl Request {
 }
 
 fn canonical(body: &[u8]) -> Option<Vec<u8>> {
+    serde_json::from_slice::<UniqueMembers>(body).ok()?;
     let value = serde_json::from_slice(body).ok().filter(is_exact)?;
     serde_json_canonicalizer::to_vec(&value).ok()
+}
+
+/// JSON without an object that has a member twice. `Value` would keep the last one and say nothing.
+struct UniqueMembers;
+
+impl<'de> Deserialize<'de> for UniqueMembers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueMembers {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, Self)) = members.next_entry::<String, Self>()? {
+            if !names.insert(name) {
+                return Err(de::Error::custom("a member is there twice"));
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// Whether no two whole numbers in it could become one: canonical JSON writes every number as a double.
@@ -230,9 +293,8 @@ mod tests {
         assert_eq!(request(r#" {"amount":2e3}"#).fingerprint, fingerprint);
     }
 
-    /// As doubles, the numbers of each pair would be one.
     #[test]
-    fn numbers_that_a_double_rounds_are_not_the_same_request() {
+    fn what_a_double_rounds_or_a_map_drops_is_not_the_same_request() {
         for (one, other) in [
             ("[9007199254740992]", "[9007199254740993]"),
             ("[-9007199254740992]", "[-9007199254740993]"),
@@ -241,6 +303,9 @@ mod tests {
                 r#"{"a":18446744073709551617}"#,
             ),
             ("[1e400]", "[1e401]"),
+            // Which of the two members counts is the reader's choice.
+            (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
+            (r#"[{"a":1,"\u0061":2}]"#, r#"[{"a":2}]"#),
             ("no JSON", "no  JSON"),
         ] {
             assert_ne!(
