@@ -45,12 +45,21 @@ pub enum KeyError {
 
 /// What programs write for a value that is not there. Operations that have nothing in common would share it as
 /// their key.
-const MISTAKES: [&[u8]; 5] = [b"undefined", b"null", b"None", b"nil", b"NaN"];
+const MISTAKES: [&str; 5] = ["undefined", "null", "None", "nil", "NaN"];
 
 impl IdempotencyKey {
     /// Reads a header value: bare, or one structured-field string (RFC 8941, section 3.3.3)
     /// without parameters. Escapes can't occur, because no byte that needs one is allowed.
     pub fn parse(value: &[u8]) -> Result<Self, KeyError> {
+        let key = Self::parse_form(value)?;
+        if MISTAKES.contains(&key.as_str()) {
+            return Err(KeyError::Mistake);
+        }
+        Ok(key)
+    }
+
+    /// Reads what has the form of a key, and may be what only a mistake sends.
+    pub(crate) fn parse_form(value: &[u8]) -> Result<Self, KeyError> {
         let bare = match value {
             [b'"', inner @ .., b'"'] => inner,
             [b'"', ..] | [.., b'"'] => return Err(KeyError::Unbalanced),
@@ -64,9 +73,6 @@ impl IdempotencyKey {
         }
         if !bare.iter().copied().all(is_allowed) {
             return Err(KeyError::ForbiddenByte);
-        }
-        if MISTAKES.contains(&bare) {
-            return Err(KeyError::Mistake);
         }
         Ok(Self(bare.iter().copied().map(char::from).collect()))
     }

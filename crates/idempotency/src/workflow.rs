@@ -27,9 +27,9 @@ pub struct WorkflowName(IdempotencyKey);
 pub struct WorkflowNameError;
 
 impl WorkflowName {
-    /// Reads a header value, by the rules of [`IdempotencyKey::parse`].
+    /// Reads a header value in the form of a key ([`IdempotencyKey::parse`]).
     pub fn parse(value: &[u8]) -> Result<Self, WorkflowNameError> {
-        IdempotencyKey::parse(value)
+        IdempotencyKey::parse_form(value)
             .map(Self)
             .map_err(|_| WorkflowNameError)
     }
