@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn what_only_a_mistake_sends_is_no_key() {
         for mistake in MISTAKES {
-            let quoted = [b"\"".as_slice(), mistake, b"\""].concat();
+            let quoted = format!("\"{mistake}\"");
             for value in [mistake, &quoted] {
-                let error = IdempotencyKey::parse(value).unwrap_err();
-                assert_eq!(error, KeyError::Mistake, "{value:?}");
+                let error = IdempotencyKey::parse(value.as_bytes()).unwrap_err();
+                assert_eq!(error, KeyError::Mistake, "{value}");
             }
         }
         for key in ["Undefined", "null-1", "none", "0"] {

@@ -55,6 +55,17 @@ async fn under_the_name_of_another_site_nothing_on_loopback_is_served() {
 }
 
 #[tokio::test]
+async fn under_the_name_of_another_site_no_metrics_are_served() {
+    let database = TestDatabase::create().await;
+    let (_server, scraper) = TestServer::start_with_metrics(database, &[]).await;
+    for (host, status) in [(REBOUND, 400), ("localhost:9090", 200)] {
+        let request = scraper.request(Method::GET, "/metrics");
+        let answer = Answer::of(request.header("host", host)).await;
+        assert_eq!(answer.status, status, "{host}");
+    }
+}
+
+#[tokio::test]
 async fn behind_allowed_hosts_the_server_still_asks_itself() {
     let database = TestDatabase::create().await;
     let variables = [
