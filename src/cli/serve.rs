@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use charge_once_connections::is_loopback_address;
+
 use super::{BoxError, api_key, listen, print, reachable, session};
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
@@ -12,7 +14,7 @@ use crate::{
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config::from_env()?;
     let is_for_strangers =
-        !config.allow_public_dev_key && !config.bind_address.ip().to_canonical().is_loopback();
+        !config.allow_public_dev_key && !is_loopback_address(config.bind_address);
     if is_for_strangers && config.dev_api_key.as_deref() == Some(DEFAULT_DEV_API_KEY) {
         return Err(public_key_for_strangers().into());
     }
@@ -28,7 +30,7 @@ pub(super) fn run() -> Result<(), BoxError> {
             api_key::ensure_dev_key(&database, key).await?;
         }
         if is_for_strangers && api_key::is_valid(&database, DEFAULT_DEV_API_KEY).await? {
-            return Err(PUBLIC_KEY_IN_DATABASE.into());
+            return Err(public_key_in_database().into());
         }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
         let scraped = scraped.transpose()?;
@@ -50,9 +52,13 @@ fn public_key_for_strangers() -> ConfigError {
 }
 
 /// An earlier start with another configuration has left the key there.
-const PUBLIC_KEY_IN_DATABASE: &str = "BIND_ADDRESS is more than this machine's, and the database has the API key sk_test_charge_once_dev, which \
-     everyone knows. Revoke it (echo sk_test_charge_once_dev | charge-once api-key revoke), or set \
-     ALLOW_PUBLIC_DEV_KEY=true";
+fn public_key_in_database() -> String {
+    format!(
+        "BIND_ADDRESS is more than this machine's, and the database has the API key {DEFAULT_DEV_API_KEY}, which \
+         everyone knows. Revoke it (echo {DEFAULT_DEV_API_KEY} | charge-once api-key revoke), or set \
+         ALLOW_PUBLIC_DEV_KEY=true"
+    )
+}
 
 /// What a person needs to make the first charge. It ends up in logs, so it shows no key but the public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {

@@ -11,7 +11,11 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
 
-use super::{error::HttpError, failed_keys::FailedKeys, unknown_api_keys::UnknownApiKeys};
+use super::{
+    error::HttpError,
+    failed_keys::{FailedKeys, invalid},
+    unknown_api_keys::UnknownApiKeys,
+};
 use crate::{
     api::error::{ApiError, ErrorCode},
     database::Database,
@@ -126,10 +130,6 @@ impl ApiKeys {
         });
         Ok(found.await?)
     }
-}
-
-fn invalid() -> HttpError {
-    ApiError::explained(ErrorCode::ApiKeyInvalid).into()
 }
 
 fn key_of(headers: &HeaderMap) -> Result<String, HttpError> {

@@ -12,8 +12,8 @@ use std::{
 use super::{error::HttpError, rate_limit::RateLimit};
 use crate::api::error::{ApiError, ErrorCode};
 
-/// Failures in a second, and in a burst. A client with a wrong setting stays below; who guesses keys gets
-/// nowhere.
+/// Failures in a second, and in a burst. A client with a wrong setting stays below it, and a
+/// program that guesses keys gets nowhere.
 const FAILURES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 /// Counts failures by the address of the client. Cheap to clone; all clones share the counts.
@@ -55,7 +55,8 @@ fn too_many() -> HttpError {
     .into()
 }
 
-fn invalid() -> HttpError {
+/// What the first failures of a client are told.
+pub(super) fn invalid() -> HttpError {
     ApiError::explained(ErrorCode::ApiKeyInvalid).into()
 }
 

@@ -1,4 +1,4 @@
-//! How often an account may ask, or anyone else who is told apart by a key.
+//! How often an account may ask, or a client that is known by another key, such as its address.
 //!
 //! Promise: one account's flood is answered with 429 before it costs more than the look-up of its
 //! API key, and no other account meets its limit. Memory and counting are the process's own.
@@ -44,16 +44,16 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
         }))
     }
 
-    /// Counts one of `who`, unless that is beyond the limit. What is beyond it is not counted, so who
-    /// keeps asking is served again as soon as one that waits.
-    pub(super) fn has_room(&self, who: K) -> bool {
+    /// Counts a request of `key`, unless it is beyond the limit. Requests beyond the limit are not counted, so
+    /// a client that keeps asking is served again as soon as one that waits.
+    pub(super) fn has_room(&self, key: K) -> bool {
         let Some(counts) = &self.0 else {
             return true;
         };
         if counts.checked.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             counts.limiter.retain_recent();
         }
-        counts.limiter.check_key(&who).is_ok()
+        counts.limiter.check_key(&key).is_ok()
     }
 }
 

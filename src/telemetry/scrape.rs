@@ -6,7 +6,9 @@
 use std::{io, net::TcpListener, time::Duration};
 
 use actix_web::{App, HttpRequest, HttpResponse, Route, dev::Server, guard, web};
-use charge_once_connections::{self as connections, ConnectionTimeouts, Host, Hosts};
+use charge_once_connections::{
+    self as connections, ConnectionTimeouts, Host, Hosts, is_loopback_address,
+};
 
 use super::metrics::{Metrics, value};
 use crate::{
@@ -71,10 +73,14 @@ pub fn server(
     timeouts: ConnectionTimeouts,
     drain_timeout: Duration,
 ) -> io::Result<Server> {
-    // On another address a scraper may come by any: that of a pod.
+    // Elsewhere, scrapers call by names that are not listed, such as the address of a pod.
     let address = listener.local_addr()?;
-    let is_loopback = address.ip().to_canonical().is_loopback();
-    let hosts = Hosts::of(address, if is_loopback { allowed_hosts } else { &[] });
+    let listed = if is_loopback_address(address) {
+        allowed_hosts
+    } else {
+        &[]
+    };
+    let hosts = Hosts::of(address, listed);
     let settings = connections::Settings {
         timeouts,
         workers: 1,

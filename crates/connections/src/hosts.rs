@@ -20,7 +20,7 @@ impl Hosts {
     /// a server on loopback has the names of loopback, and another server has every name.
     pub fn of(address: SocketAddr, allowed: &[Host]) -> Self {
         Self {
-            listens_on_loopback: address.ip().to_canonical().is_loopback(),
+            listens_on_loopback: is_loopback_address(address),
             allowed: allowed.into(),
         }
     }
@@ -47,6 +47,12 @@ impl Hosts {
     fn has(&self, host: &Host) -> bool {
         (self.listens_on_loopback && is_loopback(host)) || self.allowed.contains(host)
     }
+}
+
+/// Whether only programs on this machine reach a server that listens on `address`. The loopback address of IPv4
+/// may be written as one of IPv6.
+pub fn is_loopback_address(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 /// A host as the `Host` header has it, without its port: a name, or an IP address. A dot at the end of a

@@ -112,7 +112,7 @@ async fn the_api_key_is_checked_before_the_rate_and_the_rate_before_the_media_ty
             .await
     };
     until_limited(415, async |_| post_text(client).await).await;
-    // Who comes without a valid key doesn't count toward an account's limit, and has another one.
+    // Requests without a valid key don't count toward an account's limit. They have another one.
     let stranger = client.with_api_key("sk_test_nobody_at_all");
     for _ in 0..5 {
         assert_eq!(post_text(&stranger).await.code(), "api_key_invalid");

@@ -25,7 +25,7 @@ async fn both_are_answered(address: std::net::SocketAddr, request: &str, status:
 }
 
 #[tokio::test]
-async fn whoever_asks_for_another_protocol_is_answered_and_keeps_the_connection() {
+async fn a_request_for_another_protocol_is_answered_and_keeps_the_connection() {
     let database = TestDatabase::create().await;
     let (server, scraper) = TestServer::start_with_metrics(database, &[("CONSOLE", "true")]).await;
     let body = charge().to_string();

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use charge_once::{
     database::{Database, embedded},
     idempotency::{
-        Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome,
-        Parameters, Rejection, Reply, Request, Settings,
+        Command, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters,
+        Rejection, Reply, Request, Settings,
     },
 };
 use charge_once_embedded_postgres::EmbeddedPostgres;
@@ -15,6 +15,7 @@ use tokio::sync::Barrier;
 use uuid::Uuid;
 
 use crate::support::{
+    effects::failure,
     harness::{
         ALONE, FORGETFUL, PATIENT, TestDatabase, TestServer, config, eventually,
         every_connection_is_clean, one_charge_and_its_record,
@@ -127,18 +128,6 @@ async fn connect_with(database: &TestDatabase, database_deadline: Duration) -> I
         database_deadline,
     };
     Idempotency::new(connected.pool().clone(), settings).unwrap()
-}
-
-fn failure(outcome: Outcome) -> Failure {
-    match outcome {
-        Outcome::Failed(failure) => failure,
-        other @ (Outcome::Stored { .. }
-        | Outcome::Reused
-        | Outcome::InUse
-        | Outcome::Unfinished) => {
-            panic!("not failed: {other:?}")
-        }
-    }
 }
 
 fn stored(outcome: Outcome) -> (String, bool) {

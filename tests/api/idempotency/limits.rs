@@ -6,7 +6,7 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, IdempotencyKey,
+    BatchSettings, Batches, Command, Decide, Decision, Idempotency, IdempotencyKey,
     InProgressLimits, Outcome, Rejection, Reply, Request, Rows,
 };
 use chrono::{DateTime, Utc};
@@ -16,23 +16,11 @@ use tokio::time::timeout;
 
 use crate::support::{
     effects::{
-        EFFECTS, End, LONG, Work, database_for_effects, replica, replica_with_deadline, reply,
-        request, stored,
+        EFFECTS, End, LONG, Work, database_for_effects, failure, replica, replica_with_deadline,
+        reply, request, stored,
     },
     harness::{ALONE, FORGETFUL, PATIENCE, TestServer, eventually},
 };
-
-fn failure(outcome: Outcome) -> Failure {
-    match outcome {
-        Outcome::Failed(failure) => failure,
-        other @ (Outcome::Stored { .. }
-        | Outcome::Reused
-        | Outcome::InUse
-        | Outcome::Unfinished) => {
-            panic!("not failed: {other:?}")
-        }
-    }
-}
 
 /// Work in a batch, which decides when the test lets it.
 struct Batched(Mutex<mpsc::Receiver<()>>);

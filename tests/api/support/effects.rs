@@ -143,6 +143,19 @@ pub fn request(content: &str, wait: Duration) -> Request {
 
 pub const LONG: Duration = Duration::from_secs(30);
 
+/// Why there is no definite outcome.
+pub fn failure(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => failure,
+        other @ (Outcome::Stored { .. }
+        | Outcome::Reused
+        | Outcome::InUse
+        | Outcome::Unfinished) => {
+            panic!("not failed: {other:?}")
+        }
+    }
+}
+
 /// The record of an outcome that is definite.
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
