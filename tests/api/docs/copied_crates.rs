@@ -1,10 +1,13 @@
 //! Crates as a reader copies them: each into a workspace that has nothing else.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use sha2::{Digest, Sha256};
 
 use crate::support::harness::TestDatabase;
 
@@ -15,36 +18,66 @@ const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 /// Crates that ask no database.
 const WITHOUT_DATABASE: &[&str] = &["connections", "strict-params"];
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
+/// The files below a folder, by their names relative to it.
+fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
+        let name = PathBuf::from(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
+            for (path, text) in files_of(&entry.path()) {
+                files.insert(name.join(path), text);
+            }
         } else {
-            fs::copy(entry.path(), target).unwrap();
+            files.insert(name, fs::read(entry.path()).unwrap());
         }
     }
+    files
 }
 
-/// A workspace whose only member is a copy of the crate's folder. Always in one place, so that the next run
-/// finds the dependencies compiled.
+/// A workspace whose only member is a copy of the crate's folder. Its own folder is named after what it
+/// holds: if nothing has changed since the last run, nothing is compiled again, and Cargo, which compares
+/// times, can't take what was compiled from another text for this one's.
 fn workspace_of(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let workspace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("copied-{name}"));
-    let _ = fs::remove_dir_all(&workspace);
-    fs::create_dir(&workspace).unwrap();
-    copy(&root.join("crates").join(name), &workspace.join(name));
+    let mut files: BTreeMap<_, _> = files_of(&root.join("crates").join(name))
+        .into_iter()
+        .map(|(path, text)| (Path::new(name).join(path), text))
+        .collect();
     let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [\"{name}\"]\n");
-    fs::write(workspace.join("Cargo.toml"), manifest).unwrap();
+    files.insert("Cargo.toml".into(), manifest.into_bytes());
     // Cargo removes what the crate doesn't need from it, and downloads nothing.
-    fs::copy(root.join("Cargo.lock"), workspace.join("Cargo.lock")).unwrap();
+    let lock = fs::read(root.join("Cargo.lock")).unwrap();
+    files.insert("Cargo.lock".into(), lock);
+
+    let mut hash = Sha256::new();
+    for (path, text) in &files {
+        hash.update(format!("{} {}\n", path.display(), text.len()));
+        hash.update(text);
+    }
+    let hash = hex::encode(hash.finalize());
+    let copies = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("copied-{name}"));
+    let workspace = copies.join(hash);
+    if workspace.exists() {
+        return workspace;
+    }
+    let _ = fs::remove_dir_all(&copies);
+    // Named as whole only when it is.
+    let unfinished = copies.join("unfinished");
+    for (path, text) in files {
+        let path = unfinished.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    fs::rename(unfinished, &workspace).unwrap();
+    // What was compiled from the copies before.
+    let package = format!("charge-once-{name}");
+    cargo(&workspace, &["clean", "--package", &package], NOWHERE);
     workspace
 }
 
-/// `cargo test` in the workspace, with every warning an error.
-fn cargo_test(workspace: &Path, arguments: &[&str], database_url: &str) {
+/// Runs Cargo in the workspace, with every warning an error.
+fn cargo(workspace: &Path, arguments: &[&str], database_url: &str) {
     let mut cargo = Command::new(env!("CARGO"));
     // What the outer Cargo, its user and CI have set for this repository's own build.
     for (name, _) in std::env::vars() {
@@ -53,7 +86,6 @@ fn cargo_test(workspace: &Path, arguments: &[&str], database_url: &str) {
         }
     }
     let output = cargo
-        .arg("test")
         .args(arguments)
         .current_dir(workspace)
         .env(
@@ -69,7 +101,7 @@ fn cargo_test(workspace: &Path, arguments: &[&str], database_url: &str) {
         .unwrap();
     assert!(
         output.status.success(),
-        "cargo test {arguments:?}: {}{}",
+        "cargo {arguments:?}: {}{}",
         String::from_utf8_lossy(&output.stderr),
         String::from_utf8_lossy(&output.stdout),
     );
@@ -80,8 +112,8 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_an_ed
     let database = TestDatabase::create_empty().await;
     let workspace = workspace_of("idempotency");
     for features in ["--no-default-features", "--all-features"] {
-        cargo_test(&workspace, &[features, "--no-run"], NOWHERE);
-        cargo_test(&workspace, &[features], &database.url);
+        cargo(&workspace, &["test", features, "--no-run"], NOWHERE);
+        cargo(&workspace, &["test", features], &database.url);
     }
 }
 
@@ -89,7 +121,7 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_an_ed
 fn crates_without_a_database_compile_and_pass_their_tests_alone_without_an_edit_or_a_warning() {
     for name in WITHOUT_DATABASE {
         // Searching millions of texts takes long without optimization; the workspace optimizes it.
-        let arguments = ["--all-features", "--", "--skip", "identifiers"];
-        cargo_test(&workspace_of(name), &arguments, NOWHERE);
+        let arguments = ["test", "--all-features", "--", "--skip", "identifiers"];
+        cargo(&workspace_of(name), &arguments, NOWHERE);
     }
 }
