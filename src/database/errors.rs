@@ -67,9 +67,20 @@ pub enum StartError {
         /// How far, in seconds.
         seconds: i64,
     },
-    /// A schema from elsewhere, or a half-applied one.
+    /// A file that was changed, or a migration that failed.
     #[error("the schema could not be brought up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
+    /// An older schema than this release can take over, or one from elsewhere.
+    #[error(
+        "the migrations in the table {table} are neither this release's nor all of 0.2's, so the schema \
+         is left as it is. If it is an earlier 0.2's, let the last 0.2 migrate it, and then start this \
+         release: docs/operations.md says how. If it is another program's, set DATABASE_URL to the right \
+         database"
+    )]
+    AnotherSchema {
+        /// Where they are counted.
+        table: &'static str,
+    },
     /// A server that can't be written to.
     #[error(
         "the database is a standby, which can't be written to. Set DATABASE_URL to the primary"

@@ -1,14 +1,15 @@
 //! Applying migrations while other replicas serve requests.
 //!
 //! Promise: replicas that start together apply each migration once. A migration that can't get its
-//! lock in time gives up, lets requests pass, and is tried again.
+//! lock in time gives up, lets requests pass, and is tried again. A database of release 0.2 keeps its
+//! tables, and any other that the baseline doesn't fit is left as it is.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use sqlx::{
-    PgConnection,
-    migrate::{MigrateError, Migrator},
+    Connection, PgConnection,
+    migrate::{AppliedMigration, Migrate, MigrateError, Migrator},
 };
 
 /// The advisory lock of the replica that is migrating: "migrate" in ASCII.
@@ -26,6 +27,61 @@ fn retries() -> impl Iterator<Item = Duration> {
         .with_max_times(10)
         .with_jitter()
         .build()
+}
+
+/// Migrations that are counted in a table of their own. The first of them are the baseline: release 0.2
+/// had made the same schema by others.
+#[derive(Debug)]
+pub struct MigrationSet {
+    /// The migrations.
+    pub migrator: &'static LazyLock<Migrator>,
+    /// Where sqlx writes down which of them are applied.
+    pub table: &'static str,
+    /// The last version of the baseline.
+    pub baseline: i64,
+    /// All migrations of release 0.2: a line for each, with its version and its SHA-384.
+    pub release_0_2: &'static str,
+}
+
+impl MigrationSet {
+    /// Whether exactly the migrations of release 0.2 are applied.
+    fn is_of_release_0_2(&self, applied: &[AppliedMigration]) -> bool {
+        let line =
+            |one: &AppliedMigration| format!("{} {}", one.version, hex::encode(&one.checksum));
+        applied.iter().map(line).eq(self.release_0_2.lines())
+    }
+
+    /// Whether the baseline was begun, or nothing.
+    fn goes_on(&self, applied: &[AppliedMigration]) -> bool {
+        let first = self
+            .migrator
+            .iter()
+            .map(|migration| migration.version)
+            .min();
+        applied.is_empty() || applied.iter().any(|one| Some(one.version) == first)
+    }
+}
+
+/// Marks the baseline as applied in a database of release 0.2. Whether [`apply`] can go on: not in a
+/// database that has migrations, but neither the baseline nor all of release 0.2.
+///
+/// The rows of release 0.2 stay, so that its replicas are ready meanwhile, and start after a rollback.
+pub async fn adopt(
+    set: &MigrationSet,
+    connection: &mut PgConnection,
+) -> Result<bool, MigrateError> {
+    take_turn(connection).await?;
+    connection.ensure_migrations_table(set.table).await?;
+    let applied = connection.list_applied_migrations(set.table).await?;
+    if !set.is_of_release_0_2(&applied) {
+        return Ok(set.goes_on(&applied));
+    }
+    // All of it or nothing: a half of the baseline would be taken for a start that was interrupted.
+    let mut tx = connection.begin().await?;
+    set.migrator.skip(&mut *tx, Some(set.baseline)).await?;
+    tx.commit().await?;
+    tracing::info!(table = set.table, "the schema of release 0.2 is taken over");
+    Ok(true)
 }
 
 /// Applies what is missing of `migrations`, on a connection that is not used for anything else and

@@ -34,6 +34,7 @@ use uuid::Uuid;
 pub use self::{
     errors::{ReadError, StartError, WriteError},
     fitness::{CLOCKS_APART_MAX, Unfit},
+    migrations::MigrationSet,
 };
 use crate::{
     config::{Config, Timeouts},
@@ -50,15 +51,6 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrations
 });
 
-/// Migrations that are counted in a table of their own.
-#[derive(Debug)]
-pub struct MigrationSet {
-    /// The migrations.
-    pub migrator: &'static LazyLock<Migrator>,
-    /// Where sqlx writes down which of them are applied.
-    pub table: &'static str,
-}
-
 /// What a database must have, in the order in which it is applied.
 pub type Schema = &'static [MigrationSet];
 
@@ -70,10 +62,14 @@ pub const SCHEMA: Schema = &[
     MigrationSet {
         migrator: &idempotency::MIGRATIONS,
         table: idempotency::MIGRATIONS_TABLE,
+        baseline: 103,
+        release_0_2: include_str!("release_0_2/idempotency.txt"),
     },
     MigrationSet {
         migrator: &MIGRATIONS,
         table: APPLICATION_MIGRATIONS_TABLE,
+        baseline: 111,
+        release_0_2: include_str!("release_0_2/api.txt"),
     },
 ];
 
@@ -81,6 +77,8 @@ pub const SCHEMA: Schema = &[
 pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
     migrator: &service::MIGRATIONS,
     table: APPLICATION_MIGRATIONS_TABLE,
+    baseline: 101,
+    release_0_2: include_str!("release_0_2/processor.txt"),
 }];
 
 /// How long a start waits for a first connection: a database that starts at the same time.
@@ -259,6 +257,9 @@ impl Database {
                 .map_err(StartError::Unreachable)?;
         }
         for set in self.schema {
+            if !migrations::adopt(set, connection).await? {
+                return Err(StartError::AnotherSchema { table: set.table });
+            }
             migrations::apply(set.migrator, connection).await?;
         }
         sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout")

@@ -138,13 +138,18 @@ fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
                 count += 1;
                 continue;
             }
-            let is_collation =
-                word == "COLLATE" && words.ends_with(&["TYPE".into(), "TEXT".into()]);
+            // In CREATE TABLE, TYPE is a column's name.
+            let is_collation = word == "COLLATE"
+                && words.first().is_some_and(|first| first == "ALTER")
+                && words.ends_with(&["TYPE".into(), "TEXT".into()]);
             words.push(word);
             if is_collation {
                 kept.push(Token::make_keyword("USING"));
                 continue;
             }
+        }
+        if token == Token::SemiColon {
+            words.clear();
         }
         kept.push(token);
     }

@@ -1,5 +1,6 @@
-//! The migrations: which of them never change again, and the rules for those to come.
+//! The migrations: which of them never change again, the rules for those to come, and databases of release 0.2.
 
+mod adoption;
 mod documented;
 mod linter;
 mod queries;

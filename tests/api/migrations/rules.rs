@@ -34,6 +34,7 @@ fn what_is_safe_for_a_table_in_use_is_accepted() {
         "CREATE TABLE payouts (id uuid PRIMARY KEY, amount bigint NOT NULL CHECK (amount > 0));",
         "CREATE TABLE payouts (id uuid); CREATE INDEX payouts_by_id ON payouts (id);",
         "CREATE TABLE notes (id uuid, name text COLLATE \"C\", PRIMARY KEY (id, name));",
+        "CREATE TABLE notes (id uuid, type text COLLATE \"C\", PRIMARY KEY (id, type));",
         "CREATE TABLE notes (name text); CREATE INDEX by_name ON notes (name COLLATE \"C\");",
         "ANALYZE orders (note);",
         "CREATE TABLE levels (name text); INSERT INTO levels VALUES ('low'), ('high');",

@@ -39,8 +39,13 @@ use crate::{
     wire::{Message, NOT_AFTER, Status},
 };
 
-/// The schema of the processor's own database.
-pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| sqlx::migrate!());
+/// The schema of the processor's own database. A migration that the database has and this build doesn't
+/// is no error: it may be an earlier or a later release's.
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrations = sqlx::migrate!();
+    migrations.set_ignore_missing(true);
+    migrations
+});
 
 /// How long `tok_slow` takes.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);

@@ -1,11 +1,13 @@
 -- The simulated card processor's own books, in a database of its own: nothing here is shared with
--- the API that asks it, above all no transaction.
+-- the API that asks it, above all no transaction. Ids are sorted by bytes (COLLATE "C"): another
+-- version of the C library may sort the text of a locale differently, and an index then misses what
+-- it holds.
 
 CREATE SCHEMA processor;
 
 -- What was promised, taken and given back for each charge, by whatever operations.
 CREATE TABLE processor.charges (
-    charge     text   PRIMARY KEY,
+    charge     text   COLLATE "C" PRIMARY KEY,
     authorized bigint NOT NULL,
     captured   bigint NOT NULL,
     released   bigint NOT NULL DEFAULT 0,
@@ -27,9 +29,12 @@ CREATE TABLE processor.operations (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     key          uuid,
     instruction  jsonb       NOT NULL,
-    verb         text        NOT NULL GENERATED ALWAYS AS (instruction ->> 'verb') STORED,
-    charge       text        NOT NULL GENERATED ALWAYS AS (instruction ->> 'charge') STORED,
-    amount       bigint      NOT NULL GENERATED ALWAYS AS ((instruction ->> 'amount')::bigint) STORED,
+    verb         text        NOT NULL
+        GENERATED ALWAYS AS (instruction ->> 'verb') STORED,
+    charge       text        COLLATE "C" NOT NULL
+        GENERATED ALWAYS AS (instruction ->> 'charge') STORED,
+    amount       bigint      NOT NULL
+        GENERATED ALWAYS AS ((instruction ->> 'amount')::bigint) STORED,
     code         text,
     decline_code text,
     executed_at  timestamptz NOT NULL DEFAULT now(),

@@ -1,7 +1,5 @@
--- What the last `charge-once check` found, so that servers can show it among their metrics: the command
--- itself ends before anything could ask it.
-SET LOCAL lock_timeout = '2s';
-
+-- What the last `charge-once check` found, so that servers can show it among their metrics: the
+-- command itself ends before anything could ask it.
 CREATE TABLE last_check (
     is_last     boolean     NOT NULL DEFAULT true,
     violations  integer     NOT NULL,

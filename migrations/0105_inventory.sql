@@ -10,7 +10,6 @@ CREATE TABLE inventory (
     updated_at timestamptz NOT NULL,
 
     CONSTRAINT inventory_is_known_by_account_and_sku PRIMARY KEY (account_id, sku),
-    CONSTRAINT inventory_belongs_to_an_account FOREIGN KEY (account_id) REFERENCES accounts (id),
     CONSTRAINT a_sku_has_1_to_255_characters CHECK (char_length(sku) BETWEEN 1 AND 255),
     CONSTRAINT inventory_is_never_negative CHECK (quantity >= 0),
     CONSTRAINT inventory_is_at_most_1000000000 CHECK (quantity <= 1000000000)

@@ -5,12 +5,12 @@
 -- works on the operation holds the lease. When the lease has run out, another process may take it
 -- over. The transaction that completes or releases the key deletes this row.
 --
--- There is no foreign key to idempotency_keys: it would cost every row that the sweep deletes a look
--- here. Both rows are written, and the lease is deleted, by transactions that hold both.
+-- There is no foreign key to idempotency_keys: it would cost every row that the sweep deletes a
+-- look here. Both rows are written, and the lease is deleted, by transactions that hold both.
 CREATE TABLE idempotency_leases (
     account_id    uuid        NOT NULL,
     key           text        COLLATE "C" NOT NULL,
-    kind          text        NOT NULL,
+    kind          text        COLLATE "C" NOT NULL,
     operation     uuid        NOT NULL,
     token         uuid        NOT NULL,
     leased_until  timestamptz NOT NULL,
@@ -23,8 +23,12 @@ CREATE TABLE idempotency_leases (
     CONSTRAINT takeovers_are_counted_upwards CHECK (takeovers >= 0)
 );
 
--- Each kind's reconciler walks its own part in this order.
+-- A reconciler that finds nothing to do looks once a second, and so do metrics.
 CREATE INDEX idempotency_leases_by_recovery ON idempotency_leases (kind, recover_after);
+-- The reconciler gives each account its turn, and takes the operation that waits longest of the
+-- account whose turn it is.
+CREATE INDEX idempotency_leases_by_account
+    ON idempotency_leases (kind, account_id, recover_after);
 
 COMMENT ON TABLE idempotency_leases IS
     'One row per key in flight with an effect outside the database: which process works on it.';
@@ -40,3 +44,5 @@ COMMENT ON COLUMN idempotency_leases.recover_after IS
     'From then on the reconciler takes it over; a client''s retry may do so from leased_until.';
 COMMENT ON COLUMN idempotency_leases.in_doubt IS
     'An attempt may have been executed. For people: the code takes every takeover to be in doubt.';
+COMMENT ON INDEX idempotency_leases_by_recovery IS
+    'For the look whether anything is due, of any account, and for the count of what is in flight.';

@@ -49,7 +49,11 @@ CREATE TABLE operations (
         CHECK (verb <> 'pay_order' OR order_id IS NOT NULL),
     CONSTRAINT an_operation_dialect_is_known CHECK (dialect IN ('ietf', 'stripe')),
     CONSTRAINT an_operation_outcome_is_known CHECK (outcome IN ('done', 'declined')),
-    CONSTRAINT a_completed_operation_has_an_outcome CHECK ((completed_at IS NULL) = (outcome IS NULL))
+    CONSTRAINT a_completed_operation_has_an_outcome
+        CHECK ((completed_at IS NULL) = (outcome IS NULL))
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_analyze_scale_factor = 0.02
 );
 
 -- While the processor's answer is outstanding, no other request may decide about the same money.
@@ -61,8 +65,40 @@ CREATE UNIQUE INDEX an_order_has_one_unfinished_operation
 -- operations that name it, completed ones included.
 CREATE INDEX operations_by_charge ON operations (account_id, charge_id);
 CREATE INDEX operations_by_refund ON operations (account_id, refund_id) WHERE refund_id IS NOT NULL;
+-- A checkout that never began is deleted, and PostgreSQL then looks for operations that name it.
+-- The list of operations looks for the newest refund of a checkout.
+CREATE INDEX operations_by_checkout
+    ON operations (account_id, checkout_id, id DESC) WHERE checkout_id IS NOT NULL;
+-- A start and `charge-once operations list` look for what has no answer, the oldest first: few of
+-- the rows of a table that grows with every charge across a network.
+CREATE INDEX operations_without_an_answer
+    ON operations (created_at) WHERE completed_at IS NULL;
+
+-- What persons said about operations because the processor never gave a definite answer
+-- (docs/processor.md). The table refers to no other table and keeps a copy of the operation:
+-- "not_executed" deletes the operation itself, and this record outlives it.
+--
+-- A person may say two things about one operation: a checkout's refund was declined, and later its
+-- money was returned elsewhere. Each word is kept, once.
+CREATE TABLE manual_resolutions (
+    account_id   uuid        NOT NULL,
+    operation_id uuid        NOT NULL,
+    resolution   text        COLLATE "C" NOT NULL,
+    resolved_by  text        NOT NULL,
+    resolved_at  timestamptz NOT NULL DEFAULT now(),
+    -- The row of the operation while it waited for an answer.
+    operation    jsonb       NOT NULL,
+
+    CONSTRAINT a_word_about_an_operation_is_kept_once
+        PRIMARY KEY (account_id, operation_id, resolution),
+    CONSTRAINT a_resolution_is_known
+        CHECK (resolution IN ('done', 'declined', 'not_executed')),
+    CONSTRAINT a_resolution_names_a_person CHECK (char_length(resolved_by) BETWEEN 1 AND 100)
+);
 
 COMMENT ON TABLE operations IS
     'Instructions to the card processor, with what is needed to continue after a crash.';
 COMMENT ON COLUMN operations.checkout_id IS 'The checkout that the operation is a step of, if any.';
 COMMENT ON COLUMN operations.processor IS 'The processor that was asked, by PROCESSOR_NAME.';
+COMMENT ON TABLE manual_resolutions IS
+    'What persons said about operations, where the processor said the same or nothing certain. Of several words about one operation, the last one by resolved_at counts.';

@@ -1,14 +1,13 @@
--- What the console shows of the requests that came, and what replays are counted by: a completed record
--- is never updated. A worker writes many rows at once, beside the requests and never in their
--- transactions, and drops rows when it can't keep up. So nothing may be decided by this table, and the
--- promise rests on no row of it. It is written only while CONSOLE=true.
+-- What the console shows of the requests that came, and what replays are counted by: a completed
+-- record is never updated. A worker writes many rows at once, beside the requests and never in their
+-- transactions, and drops rows when it can't keep up. So nothing may be decided by this table, and
+-- the promise rests on no row of it. It is written only while CONSOLE=true.
 --
 -- No bodies, and no keys or paths that hold what may be a card number.
-SET LOCAL lock_timeout = '2s';
-
 CREATE TABLE request_log (
     account_id      uuid        NOT NULL,
-    -- The request's own id, the req_... of its reply. It begins with the time at which the request came.
+    -- The request's own id, the req_... of its reply. It begins with the time at which the request
+    -- came.
     id              uuid        NOT NULL,
     method          text        NOT NULL,
     route           text        NOT NULL,
@@ -40,4 +39,5 @@ COMMENT ON COLUMN request_log.idempotency_key IS
     'Only a key that passed its checks, that for card numbers included.';
 COMMENT ON COLUMN request_log.duration_us IS
     'Microseconds from the head of the request to the reply, or to the client''s leaving.';
-COMMENT ON COLUMN request_log.resource_id IS 'The id, with its prefix, of what the stored reply is about.';
+COMMENT ON COLUMN request_log.resource_id IS
+    'The id, with its prefix, of what the stored reply is about.';

@@ -9,8 +9,8 @@ CREATE TABLE orders (
     id              uuid        NOT NULL,
     amount          bigint      NOT NULL,
     currency        text        NOT NULL,
-    customer        text,
-    client_order_id text,
+    customer        text        COLLATE "C",
+    client_order_id text        COLLATE "C",
     -- SHA-256 of the validated parameters: tells a second create with the same client_order_id and
     -- the same content from one that only shares the id.
     content_hash    bytea       NOT NULL,
@@ -18,13 +18,13 @@ CREATE TABLE orders (
     items           jsonb       NOT NULL,
     metadata        jsonb       NOT NULL,
     status          text        NOT NULL,
-    -- The foreign key to charges is in the migration of charges, which name orders in turn.
     charge_id       uuid,
     created_at      timestamptz NOT NULL DEFAULT now(),
     canceled_at     timestamptz,
 
     CONSTRAINT orders_are_known_by_account_and_id PRIMARY KEY (account_id, id),
-    CONSTRAINT an_order_belongs_to_an_account FOREIGN KEY (account_id) REFERENCES accounts (id),
+    CONSTRAINT an_order_is_paid_by_a_charge_of_its_own_account
+        FOREIGN KEY (account_id, charge_id) REFERENCES charges (account_id, id),
     CONSTRAINT a_client_order_id_names_one_order UNIQUE (account_id, client_order_id),
     CONSTRAINT a_charge_pays_one_order UNIQUE (account_id, charge_id),
     CONSTRAINT an_order_total_is_1_to_99999999 CHECK (amount BETWEEN 1 AND 99999999),
@@ -40,6 +40,11 @@ CREATE TABLE orders (
 
 CREATE INDEX orders_by_customer
     ON orders (account_id, customer, id DESC) WHERE customer IS NOT NULL;
+
+-- An order and the charge that paid it name each other. This half needs both tables.
+ALTER TABLE charges
+    ADD CONSTRAINT a_charge_pays_an_order_of_its_own_account
+        FOREIGN KEY (account_id, order_id) REFERENCES orders (account_id, id);
 
 COMMENT ON TABLE orders IS
     'Orders with items and total, in minor units of one currency. Paying one makes its one charge.';

@@ -1,0 +1,195 @@
+//! A database of release 0.2 gets the baseline's rows instead of its tables; any other is left as it is.
+
+use std::process::Stdio;
+
+use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
+use charge_once_embedded_postgres::EmbeddedPostgres;
+use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
+
+use crate::support::{
+    harness::{ServerProcess, TestDatabase},
+    processor::{Processor, authorize},
+    program::{data_dir, printed_by, program, run, scratch, start_embedded, text},
+};
+
+/// What a set of migrations has left in its table: versions and checksums, in order.
+async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
+    let rows = format!(
+        "SELECT version || ' ' || encode(checksum, 'hex') FROM {} WHERE success ORDER BY version",
+        set.table
+    );
+    let rows = sqlx::query_scalar(AssertSqlSafe(rows)).fetch_all(pool);
+    rows.await.unwrap()
+}
+
+/// What a database of release 0.2 has there afterwards: the rows of that release, which finds them after
+/// a rollback, and those of a new database.
+fn taken_over(set: &MigrationSet) -> Vec<String> {
+    let own = set.migrator.iter();
+    let own = own.map(|one| format!("{} {}", one.version, hex::encode(&one.checksum)));
+    let before = set.release_0_2.lines().map(str::to_owned);
+    before.chain(own).collect()
+}
+
+/// Makes a migrated database look as release 0.2 left it: the tables are the same.
+async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
+    let rows = set.release_0_2.lines().map(|line| {
+        let (version, checksum) = line.split_once(' ').unwrap();
+        format!(r"({version}, '', true, '\x{checksum}', 0)")
+    });
+    let replace = format!(
+        "TRUNCATE {table};
+         INSERT INTO {table} (version, description, success, checksum, execution_time) VALUES {rows}",
+        table = set.table,
+        rows = rows.collect::<Vec<_>>().join(", ")
+    );
+    sqlx::raw_sql(AssertSqlSafe(replace))
+        .execute(pool)
+        .await
+        .unwrap();
+}
+
+/// The API's tables as release 0.2 left them, with a charge.
+async fn database_of_release_0_2() -> TestDatabase {
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[]);
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    drop(server);
+    for set in SCHEMA {
+        make_release_0_2(set, &database.pool).await;
+    }
+    database
+}
+
+#[tokio::test]
+async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_together() {
+    let database = database_of_release_0_2().await;
+    let url = [("DATABASE_URL", &*database.url)];
+
+    // What may not migrate says who does.
+    let kept = [url[0], ("MIGRATE_ON_START", "false")];
+    for command in ["serve", "check"] {
+        let output = run(
+            &[command],
+            &[kept[0], kept[1], ("BIND_ADDRESS", "127.0.0.1:0")],
+        );
+        let told = text(&output.stderr);
+        assert!(
+            told.contains("run `charge-once migrate`"),
+            "{command}: {told}"
+        );
+    }
+    let mut replicas = [0; 3].map(|_| {
+        let mut command = program(&["migrate"], &url);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    });
+    for replica in &mut replicas {
+        assert!(replica.wait().unwrap().success());
+    }
+
+    for set in SCHEMA {
+        assert_eq!(
+            applied(set, &database.pool).await,
+            taken_over(set),
+            "{}",
+            set.table
+        );
+    }
+    let server = ServerProcess::start(&database, &kept);
+    assert!(server.client.charge("key-1").await.is_replay());
+    assert_eq!(server.client.charge("key-2").await.status, 201);
+    assert_eq!(database.charges().await, 2);
+}
+
+/// Each set is taken over in a transaction of its own.
+#[tokio::test]
+async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
+    let database = TestDatabase::create().await;
+    for set in SCHEMA {
+        make_release_0_2(set, &database.pool).await;
+        printed_by(&["migrate"], &[("DATABASE_URL", &database.url)]);
+        assert_eq!(
+            applied(set, &database.pool).await,
+            taken_over(set),
+            "{}",
+            set.table
+        );
+    }
+}
+
+#[tokio::test]
+async fn any_other_database_is_left_as_it_is_and_the_start_says_what_to_do() {
+    let remedy = "let the last 0.2 migrate it";
+    for set in SCHEMA {
+        for (change, told) in [
+            (
+                "DELETE FROM m WHERE version = (SELECT max(version) FROM m)",
+                remedy,
+            ),
+            ("DELETE FROM m WHERE version > 1", remedy),
+            ("DELETE FROM m WHERE version = 1", remedy),
+            ("UPDATE m SET checksum = 'x' WHERE version = 2", remedy),
+            ("INSERT INTO m SELECT 99, '', now(), true, 'x', 0", remedy),
+            (
+                "UPDATE m SET success = false WHERE version = 2",
+                "migration 2 is partially applied",
+            ),
+        ] {
+            let database = TestDatabase::create().await;
+            make_release_0_2(set, &database.pool).await;
+            let mut connection = database.pool.acquire().await.unwrap();
+            let view = format!("CREATE TEMPORARY VIEW m AS SELECT * FROM {}", set.table);
+            for statement in [&*view, change] {
+                let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+                statement.execute(&mut *connection).await.unwrap();
+            }
+            let before = applied(set, &database.pool).await;
+
+            let output = run(&["migrate"], &[("DATABASE_URL", &database.url)]);
+            let complaint = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{change}: {complaint}");
+            assert!(complaint.contains(told), "{change}: {complaint}");
+            assert_eq!(applied(set, &database.pool).await, before, "{change}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_folder_of_a_private_postgres_is_taken_over() {
+    let folder = scratch();
+    let data_dir = data_dir(&folder);
+    let (server, _) = start_embedded(&data_dir);
+    let first = server.client.charge("key-1").await;
+    drop(server);
+    let settings = embedded::settings(data_dir.clone().into(), None);
+    let postgres = EmbeddedPostgres::start(settings).await.unwrap();
+    let pool = PgPool::connect_lazy(&postgres.url()).unwrap();
+    for set in SCHEMA {
+        make_release_0_2(set, &pool).await;
+    }
+    pool.close().await;
+    postgres.stop().await.unwrap();
+
+    let (server, _) = start_embedded(&data_dir);
+    server.client.charge("key-1").await.assert_replays(&first);
+}
+
+#[tokio::test]
+async fn the_books_of_the_processor_are_taken_over() {
+    let processor = Processor::start().await;
+    let instruction = authorize("ch_1", "tok_visa");
+    let key = Uuid::now_v7();
+    let first = processor.put(key, &instruction).await.unwrap();
+    let database = processor.database.clone();
+    drop(processor);
+    let [set] = PROCESSOR_SCHEMA else {
+        panic!("the processor has one set");
+    };
+    make_release_0_2(set, &database.pool).await;
+
+    let again = Processor::start_on(database.clone(), &[]);
+    assert_eq!(again.put(key, &instruction).await.unwrap(), first);
+    assert_eq!(again.lines().await, 1);
+    assert_eq!(applied(set, &database.pool).await, taken_over(set));
+}
