@@ -115,13 +115,11 @@ pub async fn serve(
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
-    let batches = config.batch_connections.map(|connections| {
-        let settings = BatchSettings {
-            connections,
-            ..BatchSettings::default()
-        };
-        Batches::observed(&idempotency, settings, observer.clone())
-    });
+    let settings = BatchSettings {
+        connections: config.batch_connections,
+        ..BatchSettings::default()
+    };
+    let batches = Batches::observed(&idempotency, settings, observer.clone());
     let replay_cache = config
         .replay_cache
         .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer.clone()));

@@ -35,8 +35,13 @@ pub(super) enum NewObject {
     },
 }
 
-impl Rows for Creation {
-    async fn write(tx: &mut PgConnection, creations: Vec<Self>) -> Result<(), sqlx::Error> {
+impl Creation {
+    /// Writes them. `false`: an order's `client_order_id` is taken, and there is no event. Of a single order,
+    /// nothing was written then.
+    pub(super) async fn write_unless_taken(
+        tx: &mut PgConnection,
+        creations: Vec<Self>,
+    ) -> Result<bool, sqlx::Error> {
         let (mut charges, mut orders) = (Vec::new(), Vec::new());
         for creation in &creations {
             let account = creation.account;
@@ -66,10 +71,20 @@ impl Rows for Creation {
         if !orders.is_empty() {
             let written = store::orders::insert_all(tx, &orders).await?;
             if written.len() != orders.len() {
-                return Err(sqlx::Error::RowNotFound);
+                return Ok(false);
             }
         }
         let events: Vec<NewEvent> = creations.into_iter().map(|new| new.event).collect();
-        store::events::insert(tx, &events).await
+        store::events::insert(tx, &events).await?;
+        Ok(true)
+    }
+}
+
+impl Rows for Creation {
+    async fn write(tx: &mut PgConnection, creations: Vec<Self>) -> Result<(), sqlx::Error> {
+        match Self::write_unless_taken(tx, creations).await? {
+            true => Ok(()),
+            false => Err(sqlx::Error::RowNotFound),
+        }
     }
 }

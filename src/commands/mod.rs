@@ -9,13 +9,12 @@
 //! | shape | function | verbs |
 //! |---|---|---|
 //! | decides without reading | `decide` | new charges, new orders |
-//! | reads, locks, decides | `execute` | every verb, and each step of a checkout |
+//! | reads, locks, decides | `execute` | every other verb, and each step of a checkout |
 //! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
 //!
-//! `decide` serves the batch that new charges and orders share by default, and what it can't decide
-//! runs through `execute`. So a charge with `tok_visa` runs through `CreateCharge::decide`, and stops
-//! at a breakpoint in `CreateCharge::execute` only with `BATCH=off`. `processor_effect.rs` finds the
-//! verb that an operation belongs to.
+//! A verb that decides has no `execute` of its own: the idempotency crate makes one of `decide`, for a
+//! request that must read first. `decide_alone` has what such a verb does with SQL before it decides.
+//! `processor_effect.rs` finds the verb that an operation belongs to.
 
 mod api_keys;
 mod card_answers;
@@ -39,7 +38,7 @@ pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
 pub use creation::Creation;
 pub use inventory::SetInventory;
-pub use mode::{Mode, NO_PROCESSOR};
+pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
 pub use processor_effect::{NetworkPhases, ProcessorEffect};

@@ -11,12 +11,12 @@ use crate::{
     store::{self, charges::ChargeLinks, operations::OpenWork},
 };
 
-/// How verbs that move money run in this process, which is where the processor is.
+/// How a verb that moves money runs: a verb with `execute` and `begin` knows it by which of them is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// It is simulated in this process.
+pub(super) enum Mode {
+    /// By `execute`: the processor is simulated in this process.
     OneTransaction,
-    /// It is across a network.
+    /// By `begin`: it is across a network.
     Phases,
 }
 

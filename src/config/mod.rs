@@ -73,8 +73,8 @@ pub struct Config {
     pub in_flight_wait_v1: Duration,
     /// `POOL_CONNECTIONS`
     pub pool_connections: u32,
-    /// `BATCH` and `BATCH_CONNECTIONS`; `None`: every request has a transaction of its own.
-    pub batch_connections: Option<u32>,
+    /// `BATCH` and `BATCH_CONNECTIONS`; 0: every request has a transaction of its own.
+    pub batch_connections: u32,
     /// `REPLAY_CACHE`, bytes; `None` keeps no reply in memory.
     pub replay_cache: Option<NonZeroU64>,
     /// The timeout ladder.
@@ -121,7 +121,7 @@ impl Config {
 
     /// Connections to the database that requests use at most.
     pub fn database_connections(&self) -> u32 {
-        self.pool_connections + self.batch_connections.unwrap_or(0)
+        self.pool_connections + self.batch_connections
     }
 
     /// A host that a server takes, for requests from its own machine.

@@ -10,11 +10,13 @@ use super::{
     readiness::Readiness,
 };
 use crate::{
-    commands::{CheckoutPhases, Creation, Mode, NetworkPhases, SlowLane},
+    commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
     config::Timeouts,
     database::{Database, PgConnection, Reading, Writing},
     domain::ids::AccountId,
-    idempotency::{Batches, FailureKind, Idempotency, ReplayCache},
+    idempotency::{
+        Batches, Begin, Command, FailureKind, Idempotency, Outcome, ReplayCache, Request,
+    },
     workers::{request_log::RequestLog, supervisor::Failing},
 };
 
@@ -23,8 +25,8 @@ use crate::{
 pub struct App {
     /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
-    /// The way to create charges and orders in batches, if they are.
-    pub batches: Option<Batches<Creation>>,
+    /// The way to create charges and orders.
+    pub batches: Batches<Creation>,
     /// Stored replies in memory, if there is room for any.
     pub replay_cache: Option<ReplayCache>,
     /// The way to read, and to delete.
@@ -64,11 +66,16 @@ pub struct App {
 }
 
 impl App {
-    /// How verbs that move money run.
-    pub fn mode(&self) -> Mode {
-        match self.phases {
-            None => Mode::OneTransaction,
-            Some(_) => Mode::Phases,
+    /// Runs a command that depends on where the card processor is, at most once: in one transaction where it
+    /// is simulated in this process, in phases where it is across a network.
+    pub async fn run_with_processor<C: Command + Begin>(
+        &self,
+        request: Request,
+        command: C,
+    ) -> Outcome {
+        match &self.phases {
+            None => self.idempotency.run(request, command).await,
+            Some(phases) => phases.run(request, command).await,
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::{ExpandDataRefunds, ExpandRefunds, MutatingHeaders, PageQuery, SourceParam},
-    reply::{run, run_in_batch, run_in_phases, run_with_processor},
+    reply::run,
     request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
@@ -88,16 +88,19 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let slow_lane = app.slow_lane.clone();
-    let command = |origin, params| CreateCharge {
-        origin,
-        params,
-        slow_lane,
-    };
-    match &app.phases {
-        None => run_in_batch(&app, request, command).await,
-        Some(phases) => run_in_phases(&app, phases, request, command).await,
-    }
+    let (app, slow_lane) = (&**app, app.slow_lane.clone());
+    run(app, request, |request, origin, params| async move {
+        let command = CreateCharge {
+            origin,
+            params,
+            slow_lane,
+        };
+        match &app.phases {
+            None => app.batches.run(request, command).await,
+            Some(phases) => phases.run(request, command).await,
+        }
+    })
+    .await
 }
 
 /// What may change of a charge.
@@ -148,10 +151,9 @@ pub async fn update(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run(&app, request, |origin, params| UpdateCharge {
-        origin,
-        id,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.idempotency
+            .run(request, UpdateCharge { origin, id, params })
     })
     .await
 }
@@ -199,10 +201,8 @@ pub async fn capture(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run_with_processor(&app, request, |origin, params| CaptureCharge {
-        origin,
-        id,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.run_with_processor(request, CaptureCharge { origin, id, params })
     })
     .await
 }

@@ -12,7 +12,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::{MutatingHeaders, PageQuery, SourceParam},
-    reply::run_in_phases,
+    reply::run,
     request::{Caller, MutatingRequest, no_query, path_id, query_params},
 };
 use crate::{
@@ -90,8 +90,9 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    run_in_phases(&app, &app.checkouts, request, |origin, params| {
-        CreateCheckout { origin, params }
+    run(&app, request, |request, origin, params| {
+        app.checkouts
+            .run(request, CreateCheckout { origin, params })
     })
     .await
 }

@@ -61,10 +61,15 @@ pub async fn set(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let sku = last_segment(&head);
-    run(&app, request, |origin, params| SetInventory {
-        origin,
-        sku,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.idempotency.run(
+            request,
+            SetInventory {
+                origin,
+                sku,
+                params,
+            },
+        )
     })
     .await
 }

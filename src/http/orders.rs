@@ -14,7 +14,7 @@ use super::{
     parameters::{
         ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, SourceParam, UpdateMetadataBody,
     },
-    reply::{run, run_in_batch, run_with_processor},
+    reply::run,
     request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
@@ -103,9 +103,8 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    run_in_batch(&app, request, |origin, params| CreateOrder {
-        origin,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.batches.run(request, CreateOrder { origin, params })
     })
     .await
 }
@@ -135,10 +134,9 @@ pub async fn update(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run(&app, request, |origin, params| UpdateOrder {
-        origin,
-        id,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.idempotency
+            .run(request, UpdateOrder { origin, id, params })
     })
     .await
 }
@@ -181,11 +179,16 @@ pub async fn pay(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let (id, slow_lane) = (id.into_inner(), app.slow_lane.clone());
-    run_with_processor(&app, request, |origin, params| PayOrder {
-        origin,
-        id,
-        params,
-        slow_lane,
+    run(&app, request, |request, origin, params| {
+        app.run_with_processor(
+            request,
+            PayOrder {
+                origin,
+                id,
+                params,
+                slow_lane,
+            },
+        )
     })
     .await
 }
@@ -225,12 +228,9 @@ pub async fn cancel(
     id: web::Path<String>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let (id, mode) = (id.into_inner(), app.mode());
-    run(&app, request, |origin, params| CancelOrder {
-        origin,
-        id,
-        params,
-        mode,
+    let id = id.into_inner();
+    run(&app, request, |request, origin, params| {
+        app.run_with_processor(request, CancelOrder { origin, id, params })
     })
     .await
 }

@@ -13,7 +13,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::{ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, UpdateMetadataBody},
-    reply::{run, run_with_processor},
+    reply::run,
     request::{Caller, MutatingRequest, expands, path_id, query_params},
 };
 use crate::{
@@ -74,9 +74,8 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    run_with_processor(&app, request, |origin, params| CreateRefund {
-        origin,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.run_with_processor(request, CreateRefund { origin, params })
     })
     .await
 }
@@ -106,10 +105,9 @@ pub async fn update(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let id = id.into_inner();
-    run(&app, request, |origin, params| UpdateRefund {
-        origin,
-        id,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.idempotency
+            .run(request, UpdateRefund { origin, id, params })
     })
     .await
 }

@@ -21,58 +21,23 @@ use super::{
 };
 use crate::{
     api::{dialect::Dialect, params::Params},
-    commands::{Creation, NO_PROCESSOR, Origin},
-    idempotency::{
-        Begin, Command, Decide, ExternalEffect, Failure, FailureKind, Outcome, Phases, Record,
-        Request,
-    },
+    commands::{NO_PROCESSOR, Origin},
+    idempotency::{Failure, FailureKind, Outcome, Record, Request},
 };
 
-/// Runs a command at most once and renders how it ended: the whole of every mutating handler.
-pub async fn run<C: Command>(
+/// Runs a command at most once and renders how it ended: the whole of every mutating handler. `by` says how
+/// it runs, which is the shape of its request:
+///
+/// | shape | `by` |
+/// |---|---|
+/// | decides without reading | `app.batches.run` |
+/// | reads, locks, decides | `app.idempotency.run` |
+/// | in phases | `app.checkouts.run` |
+/// | in phases where the processor is across a network | `app.run_with_processor` |
+pub async fn run<F: Future<Output = Outcome>>(
     app: &App,
     request: MutatingRequest,
-    command: impl FnOnce(Origin, Params) -> C,
-) -> Result<HttpResponse, HttpError> {
-    run_by(app, request, |request, origin, params| {
-        app.idempotency.run(request, command(origin, params))
-    })
-    .await
-}
-
-/// Runs a command that can decide by itself at most once, in one transaction with others, and renders how
-/// it ended.
-pub async fn run_in_batch<C: Decide<Rows = Creation>>(
-    app: &App,
-    request: MutatingRequest,
-    command: impl FnOnce(Origin, Params) -> C,
-) -> Result<HttpResponse, HttpError> {
-    let Some(batches) = &app.batches else {
-        return run(app, request, command).await;
-    };
-    run_by(app, request, |request, origin, params| {
-        batches.run(request, command(origin, params))
-    })
-    .await
-}
-
-/// Runs a command in phases at most once and renders how it ended.
-pub async fn run_in_phases<O: ExternalEffect, B: Begin>(
-    app: &App,
-    phases: &Phases<O>,
-    request: MutatingRequest,
-    begin: impl FnOnce(Origin, Params) -> B,
-) -> Result<HttpResponse, HttpError> {
-    run_by(app, request, |request, origin, params| {
-        phases.run(request, begin(origin, params))
-    })
-    .await
-}
-
-async fn run_by<F: Future<Output = Outcome>>(
-    app: &App,
-    request: MutatingRequest,
-    run: impl FnOnce(Request, Origin, Params) -> F,
+    by: impl FnOnce(Request, Origin, Params) -> F,
 ) -> Result<HttpResponse, HttpError> {
     let MutatingRequest {
         origin,
@@ -89,7 +54,7 @@ async fn run_by<F: Future<Output = Outcome>>(
     refuse_new_work_when_stopping(app)?;
     let dialect = origin.dialect;
     let loses_its_reply = params.loses_its_reply();
-    let run = |request| run(request, origin, params);
+    let run = |request| by(request, origin, params);
     let replay_cache = app.replay_cache.as_ref();
     let outcome = match replay_cache.filter(|_| !testing.expires_keys) {
         Some(replay_cache) => replay_cache.run(request, run).await,
@@ -114,19 +79,6 @@ fn is_executed(outcome: &Outcome) -> bool {
             record, replayed, ..
         } => !replayed && record.reply.status < 300,
         Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => false,
-    }
-}
-
-/// Runs a command that asks the card processor at most once: one transaction where that is
-/// simulated in this process, phases where it is across a network.
-pub async fn run_with_processor<C: Command + Begin>(
-    app: &App,
-    request: MutatingRequest,
-    command: impl FnOnce(Origin, Params) -> C,
-) -> Result<HttpResponse, HttpError> {
-    match &app.phases {
-        None => run(app, request, command).await,
-        Some(phases) => run_in_phases(app, phases, request, command).await,
     }
 }
 

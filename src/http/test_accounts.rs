@@ -47,9 +47,9 @@ pub async fn create(
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
         return Err(refusal.with_param("Authorization".to_owned()).into());
     }
-    run(&app, request, |origin, params| CreateTestAccount {
-        origin,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.idempotency
+            .run(request, CreateTestAccount { origin, params })
     })
     .await
 }
@@ -75,9 +75,8 @@ pub async fn expire_keys(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     must_be_allowed(request.testing)?;
-    run(&app, request, |origin, params| ExpireKeys {
-        origin,
-        params,
+    run(&app, request, |request, origin, params| {
+        app.idempotency.run(request, ExpireKeys { origin, params })
     })
     .await
 }

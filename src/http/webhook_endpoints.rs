@@ -98,10 +98,15 @@ pub async fn create(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let allow_private = app.webhooks_allow_private;
-    run(&app, request, |origin, params| CreateWebhookEndpoint {
-        origin,
-        params,
-        allow_private,
+    run(&app, request, |request, origin, params| {
+        app.idempotency.run(
+            request,
+            CreateWebhookEndpoint {
+                origin,
+                params,
+                allow_private,
+            },
+        )
     })
     .await
 }
@@ -161,11 +166,16 @@ pub async fn update(
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
     let (id, allow_private) = (id.into_inner(), app.webhooks_allow_private);
-    run(&app, request, |origin, params| UpdateWebhookEndpoint {
-        origin,
-        id,
-        params,
-        allow_private,
+    run(&app, request, |request, origin, params| {
+        app.idempotency.run(
+            request,
+            UpdateWebhookEndpoint {
+                origin,
+                id,
+                params,
+                allow_private,
+            },
+        )
     })
     .await
 }

@@ -112,13 +112,23 @@ pub struct NewRow<'a> {
 }
 
 /// Writes a charge, as [`insert_all`] does, and returns it.
-pub async fn insert(tx: &mut PgConnection, row: NewRow<'_>) -> Result<Charge, sqlx::Error> {
-    let rows = [row];
-    let created_at = insert_all(tx, &rows).await?;
-    let [row] = rows;
-    Ok(Charge::made(
-        row.id, row.new, row.order, row.said, created_at,
-    ))
+pub async fn insert(
+    tx: &mut PgConnection,
+    account: AccountId,
+    id: ChargeId,
+    new: &NewCharge,
+    order: Option<OrderId>,
+    said: Option<Authorization>,
+) -> Result<Charge, sqlx::Error> {
+    let row = NewRow {
+        account,
+        id,
+        new,
+        order,
+        said,
+    };
+    let created_at = insert_all(tx, &[row]).await?;
+    Ok(Charge::made(id, new, order, said, created_at))
 }
 
 /// Writes charges, all of them or none, and returns when: the transaction's time. Locks nothing that

@@ -5,7 +5,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    columns::column,
+    columns::{all_written, column},
     items::{self, Item},
     money::money,
     operations::OpenWork,
@@ -78,19 +78,27 @@ pub struct NewRow<'a> {
     pub content_hash: &'a [u8],
 }
 
-/// Writes an open order, as [`insert_all`] does. `None`: the account has an order with this
-/// `client_order_id`.
-///
-/// Waits while another transaction is writing an order with the same `client_order_id`.
-pub async fn insert(tx: &mut PgConnection, row: NewRow<'_>) -> Result<Option<Order>, sqlx::Error> {
-    let rows = [row];
-    let written = insert_all(tx, &rows).await?;
-    let [NewRow { id, new, .. }] = rows;
-    Ok(written.first().map(|at| Order::opened(id, new, *at)))
+/// Writes an open order without a `client_order_id`, as [`insert_all`] does, and returns it.
+pub async fn insert(
+    tx: &mut PgConnection,
+    account: AccountId,
+    id: OrderId,
+    new: &NewOrder,
+    content_hash: &[u8],
+) -> Result<Order, sqlx::Error> {
+    let row = NewRow {
+        account,
+        id,
+        new,
+        content_hash,
+    };
+    let created_at = all_written(&insert_all(tx, &[row]).await?, 1)?;
+    Ok(Order::opened(id, new, created_at))
 }
 
 /// Writes open orders, and returns when: the transaction's time, for each that was written. The others
-/// have a `client_order_id` that is taken. Locks nothing that exists.
+/// have a `client_order_id` that is taken. Locks nothing that exists. Waits while another transaction is
+/// writing an order with the same `client_order_id`.
 pub async fn insert_all(
     tx: &mut PgConnection,
     rows: &[NewRow<'_>],

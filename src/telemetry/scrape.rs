@@ -31,7 +31,7 @@ pub struct Scrape {
     /// Knows what is in flight.
     pub idempotency: Idempotency,
     /// Know how much waits for them.
-    pub batches: Option<Batches<Creation>>,
+    pub batches: Batches<Creation>,
     /// Knows its size.
     pub replay_cache: Option<ReplayCache>,
     /// Knows its pool.
@@ -50,9 +50,7 @@ impl Scrape {
         let in_flight = idempotency.in_flight_counts();
         metrics.keys_in_flight.set(value(in_flight.keys));
         metrics.waiters.set(value(in_flight.waiters));
-        if let Some(batches) = batches {
-            metrics.batch_waiting.set(value(batches.waiting()));
-        }
+        metrics.batch_waiting.set(value(batches.waiting()));
         if let Some(replay_cache) = replay_cache {
             let bytes = usize::try_from(replay_cache.bytes()).unwrap_or(usize::MAX);
             metrics.cache_bytes.set(value(bytes));

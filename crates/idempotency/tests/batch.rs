@@ -74,12 +74,6 @@ enum How {
 
 struct Book(BookSeat, How);
 
-impl Command for Book {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        self.0.execute(tx).await
-    }
-}
-
 impl Decide for Book {
     type Rows = Booking;
 
@@ -96,6 +90,15 @@ impl Decide for Book {
             How::RunsAlone => Err(Rejection::Failed(Failure::unavailable("it takes more"))),
             How::Panics => panic!("a defect"),
         }
+    }
+
+    async fn decide_alone(
+        &self,
+        tx: &mut PgConnection,
+        _: DateTime<Utc>,
+    ) -> Result<Decision<Booking>, Rejection> {
+        let reply = self.0.execute(tx).await?;
+        Ok(Decision { reply, rows: None })
     }
 
     fn weight(&self) -> usize {

@@ -27,8 +27,8 @@ use crate::{
         ids::{AccountId, ChargeId},
         operation::{Answer, CardAuthorization, Effect, Operation},
     },
-    idempotency::{Begin, BeginOutcome, Command, Decide, Decision, Rejection, Reply},
-    store::{self, charges::NewRow},
+    idempotency::{Begin, BeginOutcome, Decide, Decision, Rejection, Reply},
+    store,
 };
 
 /// Creates a charge.
@@ -41,34 +41,42 @@ pub struct CreateCharge {
     pub slow_lane: SlowLane,
 }
 
-impl Command for CreateCharge {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let CreateChargeParams {
-            new,
-            expand_refunds,
-        } = CreateChargeParams::parse(&self.params)?;
-        let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-        let row = NewRow {
-            account: self.origin.account,
-            id: ChargeId(Uuid::now_v7()),
-            new: &new,
-            order: None,
-            said: Some(said),
-        };
-        let charge = store::charges::insert(tx, row).await?;
-        answer(&self.origin, tx, &charge, said, expand_refunds).await
-    }
-}
-
 impl Decide for CreateCharge {
     type Rows = Creation;
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
+        let params = CreateChargeParams::parse(&self.params)?;
+        let said = authorize_at_once(params.new.card.card)?;
+        self.charged(params, said, now)
+    }
+
+    async fn decide_alone(
+        &self,
+        tx: &mut PgConnection,
+        now: DateTime<Utc>,
+    ) -> Result<Decision<Creation>, Rejection> {
+        let params = CreateChargeParams::parse(&self.params)?;
+        let said = authorize(tx, params.new.card.card, &self.slow_lane).await?;
+        self.charged(params, said, now)
+    }
+
+    fn weight(&self) -> usize {
+        self.params.weight()
+    }
+}
+
+impl CreateCharge {
+    /// The charge that the processor has answered about, with its event and the reply.
+    fn charged(
+        &self,
+        params: CreateChargeParams,
+        said: Authorization,
+        now: DateTime<Utc>,
+    ) -> Result<Decision<Creation>, Rejection> {
         let CreateChargeParams {
             new,
             expand_refunds,
-        } = CreateChargeParams::parse(&self.params)?;
-        let said = authorize_at_once(new.card.card)?;
+        } = params;
         let id = ChargeId(Uuid::now_v7());
         let charge = Charge::made(id, &new, None, Some(said), now);
         let (event_type, view, reply) = report(&self.origin, &charge, said, expand_refunds)?;
@@ -80,10 +88,6 @@ impl Decide for CreateCharge {
                 event: self.origin.event(event_type, &view)?,
             }),
         })
-    }
-
-    fn weight(&self) -> usize {
-        self.params.weight()
     }
 }
 
@@ -98,14 +102,7 @@ impl Begin for CreateCharge {
             expand_refunds,
         } = CreateChargeParams::parse(&self.params)?;
         let id = ChargeId(Uuid::now_v7());
-        let row = NewRow {
-            account: self.origin.account,
-            id,
-            new: &new,
-            order: None,
-            said: None,
-        };
-        store::charges::insert(tx, row).await?;
+        store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
         let effect = Effect::CreateCharge {
             authorization: CardAuthorization::of(id, &new),
             expand_refunds,
@@ -124,7 +121,9 @@ pub(in crate::commands) async fn complete(
     expand_refunds: bool,
 ) -> Result<Reply, Rejection> {
     let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
-    self::answer(origin, tx, &charge, said, expand_refunds).await
+    let (event_type, view, reply) = report(origin, &charge, said, expand_refunds)?;
+    origin.emit(tx, event_type, &view).await?;
+    Ok(reply)
 }
 
 /// Ends the pending charge of an authorization that was answered.
@@ -153,19 +152,6 @@ pub(in crate::commands) async fn release(
     authorization: &CardAuthorization,
 ) -> Result<(), sqlx::Error> {
     store::charges::delete_pending(tx, account, authorization.charge).await
-}
-
-/// Writes the event of the processor's answer, and replies.
-async fn answer(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    charge: &Charge,
-    said: Authorization,
-    expand_refunds: bool,
-) -> Result<Reply, Rejection> {
-    let (event_type, view, reply) = report(origin, charge, said, expand_refunds)?;
-    origin.emit(tx, event_type, &view).await?;
-    Ok(reply)
 }
 
 /// The event of the processor's answer, with what it shows, and the reply. No refund can be older.

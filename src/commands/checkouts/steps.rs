@@ -21,7 +21,7 @@ use crate::{
         card_answers::authorize,
         charges::create as create_charge,
         mode::{Mode, must_have_taken_the_money},
-        orders::create::{content_hash, open},
+        orders::create::content_hash,
         refunds::create::{self as create_refund, refunded},
         replies::{OK, json},
     },
@@ -36,7 +36,7 @@ use crate::{
         refund::{NewRefund, Refund, RefundStatus},
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
-    store::{self, charges::NewRow},
+    store,
 };
 
 /// Runs one step of a checkout, if that is the one to be run.
@@ -61,14 +61,9 @@ impl Command for RunStep {
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
                 let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-                let row = NewRow {
-                    account: run.account,
-                    id,
-                    new: &new,
-                    order: Some(order),
-                    said: Some(said),
-                };
-                let charge = store::charges::insert(tx, row).await?;
+                let (account, order) = (run.account, Some(order));
+                let charge =
+                    store::charges::insert(tx, account, id, &new, order, Some(said)).await?;
                 charged(&Origin::of(&run), tx, run.checkout.id, &charge, said).await?;
             }
             StepName::AllocateInventory => allocate_inventory(tx, &run).await?,
@@ -96,14 +91,7 @@ impl Begin for RunStep {
         match self.step {
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
-                let row = NewRow {
-                    account: run.account,
-                    id,
-                    new: &new,
-                    order: Some(order),
-                    said: None,
-                };
-                store::charges::insert(tx, row).await?;
+                store::charges::insert(tx, run.account, id, &new, Some(order), None).await?;
                 let effect = Effect::ChargeCheckout {
                     checkout: run.checkout.id,
                     order,
@@ -163,12 +151,13 @@ async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Re
     let origin = Origin::of(run);
     let new = run.checkout.new_order();
     let id = OrderId(Uuid::now_v7());
-    let order = open(&origin, tx, id, &new, &content_hash(&new)?)
-        .await?
-        .ok_or_else(|| lost("an order"))?;
-    store::checkouts::set_order(tx, run.account, run.checkout.id, id).await?;
-    let (account, step, made) = (run.account, StepName::CreateOrder, order.id.to_string());
-    store::checkout_steps::finish(tx, account, run.checkout.id, step, &made).await?;
+    let (account, content_hash) = (run.account, content_hash(&new)?);
+    let order = store::orders::insert(tx, account, id, &new, &content_hash).await?;
+    let view = OrderView::from(&order);
+    origin.emit(tx, EventType::OrderCreated, &view).await?;
+    store::checkouts::set_order(tx, account, run.checkout.id, id).await?;
+    let step = StepName::CreateOrder;
+    store::checkout_steps::finish(tx, account, run.checkout.id, step, &view.id).await?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 //! Fails    while a payment or the checkout that made it is unfinished
 
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::open::lock_open;
 use crate::commands::{Origin, mode::Mode, replies::OK};
@@ -16,7 +17,7 @@ use crate::{
         params::Params,
     },
     domain::event::EventType,
-    idempotency::{Command, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
 };
 
@@ -28,15 +29,13 @@ pub struct CancelOrder {
     pub id: String,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// How payments run in this process.
-    pub mode: Mode,
 }
 
-impl Command for CancelOrder {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+impl CancelOrder {
+    async fn cancel(&self, tx: &mut PgConnection, mode: Mode) -> Result<Reply, Rejection> {
         let params = CancelOrderParams::parse(&self.params)?;
         let account = self.origin.account;
-        let open = lock_open(tx, account, &self.id, self.mode).await?;
+        let open = lock_open(tx, account, &self.id, mode).await?;
         let order = store::orders::cancel(tx, account, open.id).await?;
         self.origin
             .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
@@ -44,5 +43,19 @@ impl Command for CancelOrder {
         self.origin
             .order(tx, OK, &order, params.expand_charge)
             .await
+    }
+}
+
+impl Command for CancelOrder {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        self.cancel(tx, Mode::OneTransaction).await
+    }
+}
+
+/// Asks the processor nothing, so there is no operation to begin.
+impl Begin for CancelOrder {
+    async fn begin(&self, tx: &mut PgConnection, _: Uuid) -> Result<BeginOutcome, Rejection> {
+        let canceled = self.cancel(tx, Mode::Phases).await;
+        canceled.map(BeginOutcome::Replied)
     }
 }

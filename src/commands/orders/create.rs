@@ -26,8 +26,8 @@ use crate::{
         ids::OrderId,
         order::{NewOrder, Order},
     },
-    idempotency::{Command, Decide, Decision, Failure, Rejection, Reply},
-    store::{self, orders::NewRow},
+    idempotency::{Decide, Decision, Failure, Rejection, Reply},
+    store,
 };
 
 /// Creates an order.
@@ -36,19 +36,6 @@ pub struct CreateOrder {
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-}
-
-impl Command for CreateOrder {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let CreateOrderParams { new, expand_charge } = CreateOrderParams::parse(&self.params)?;
-        let content_hash = content_hash(&new)?;
-        let id = OrderId(Uuid::now_v7());
-        let (status, order) = match open(&self.origin, tx, id, &new, &content_hash).await? {
-            Some(order) => (CREATED, order),
-            None => (OK, self.existing(tx, &new, &content_hash).await?),
-        };
-        self.origin.order(tx, status, &order, expand_charge).await
-    }
 }
 
 impl Decide for CreateOrder {
@@ -60,25 +47,29 @@ impl Decide for CreateOrder {
             let natural_key = "whether an order has this client_order_id is to be read";
             return Err(Rejection::Failed(Failure::unavailable(natural_key)));
         }
-        let id = OrderId(Uuid::now_v7());
-        // No charge has paid it that could be expanded.
-        let view = OrderView::from(&Order::opened(id, &new, now));
-        let reply = self
-            .origin
-            .reply(CREATED, "orders", view.id.clone(), &view)?;
-        let content_hash = content_hash(&new)?;
+        let (reply, creation) = self.opened(new, now)?;
         Ok(Decision {
             reply,
-            rows: Some(Creation {
-                account: self.origin.account,
-                object: NewObject::Order {
-                    id,
-                    new,
-                    content_hash,
-                },
-                event: self.origin.event(EventType::OrderCreated, &view)?,
-            }),
+            rows: Some(creation),
         })
+    }
+
+    async fn decide_alone(
+        &self,
+        tx: &mut PgConnection,
+        now: DateTime<Utc>,
+    ) -> Result<Decision<Creation>, Rejection> {
+        let CreateOrderParams { new, expand_charge } = CreateOrderParams::parse(&self.params)?;
+        let natural_key = new.client_order_id.clone();
+        let content_hash = content_hash(&new)?;
+        let (created, creation) = self.opened(new, now)?;
+        let reply = if Creation::write_unless_taken(tx, vec![creation]).await? {
+            created
+        } else {
+            let order = self.existing(tx, natural_key, &content_hash).await?;
+            self.origin.order(tx, OK, &order, expand_charge).await?
+        };
+        Ok(Decision { reply, rows: None })
     }
 
     fn weight(&self) -> usize {
@@ -93,43 +84,41 @@ pub(in crate::commands) fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejec
     Ok(Sha256::digest(&content).to_vec())
 }
 
-/// Opens an order and emits its event. `None`: its natural key names one already.
-pub(in crate::commands) async fn open(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    id: OrderId,
-    new: &NewOrder,
-    content_hash: &[u8],
-) -> Result<Option<Order>, Rejection> {
-    let row = NewRow {
-        account: origin.account,
-        id,
-        new,
-        content_hash,
-    };
-    let order = store::orders::insert(tx, row).await?;
-    if let Some(order) = &order {
-        let view = OrderView::from(order);
-        origin.emit(tx, EventType::OrderCreated, &view).await?;
-    }
-    Ok(order)
-}
-
 impl CreateOrder {
+    /// The order that is opened, with its event, and the reply.
+    fn opened(&self, new: NewOrder, now: DateTime<Utc>) -> Result<(Reply, Creation), Rejection> {
+        let id = OrderId(Uuid::now_v7());
+        // No charge has paid it that could be expanded.
+        let view = OrderView::from(&Order::opened(id, &new, now));
+        let reply = self
+            .origin
+            .reply(CREATED, "orders", view.id.clone(), &view)?;
+        let creation = Creation {
+            account: self.origin.account,
+            object: NewObject::Order {
+                id,
+                content_hash: content_hash(&new)?,
+                new,
+            },
+            event: self.origin.event(EventType::OrderCreated, &view)?,
+        };
+        Ok((reply, creation))
+    }
+
     /// The order that has this `client_order_id` already: a create under another idempotency key,
     /// by a client that lost its own. The same content answers with the order as it is now.
     async fn existing(
         &self,
         tx: &mut PgConnection,
-        new: &NewOrder,
+        natural_key: Option<String>,
         content_hash: &[u8],
     ) -> Result<Order, Rejection> {
         let account = self.origin.account;
         let taken = "the natural key was taken, and its order is not there";
         let lost = || Rejection::Failed(Failure::internal(taken));
-        let client_order_id = new.client_order_id.as_deref().ok_or_else(lost)?;
+        let client_order_id = natural_key.ok_or_else(lost)?;
         let (id, same_content) =
-            store::orders::find_by_client_order_id(tx, account, client_order_id, content_hash)
+            store::orders::find_by_client_order_id(tx, account, &client_order_id, content_hash)
                 .await?
                 .ok_or_else(lost)?;
         if !same_content {

@@ -32,7 +32,7 @@ use crate::{
         operation::{Answer, CardAuthorization, Effect, Operation},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    store::{self, charges::NewRow},
+    store,
 };
 
 /// Pays an order.
@@ -78,14 +78,9 @@ impl Command for PayOrder {
             expand_charge,
         } = self.decide(tx, Mode::OneTransaction).await?;
         let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-        let row = NewRow {
-            account: self.origin.account,
-            id: charge,
-            new: &new,
-            order: Some(order),
-            said: Some(said),
-        };
-        let charge = store::charges::insert(tx, row).await?;
+        let account = self.origin.account;
+        let charge =
+            store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
         paid(&self.origin, tx, order, &charge, said, expand_charge).await
     }
 }
@@ -102,14 +97,8 @@ impl Begin for PayOrder {
             new,
             expand_charge,
         } = self.decide(tx, Mode::Phases).await?;
-        let row = NewRow {
-            account: self.origin.account,
-            id: charge,
-            new: &new,
-            order: Some(order),
-            said: None,
-        };
-        store::charges::insert(tx, row).await?;
+        let account = self.origin.account;
+        store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
         let effect = Effect::PayOrder {
             order,
             authorization: CardAuthorization::of(charge, &new),

@@ -6,8 +6,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    BatchSettings, Batches, Command, Decide, Decision, Idempotency, IdempotencyKey,
-    InProgressLimits, Outcome, Rejection, Reply, Request, Rows,
+    BatchSettings, Batches, Decide, Decision, Idempotency, IdempotencyKey, InProgressLimits,
+    Outcome, Rejection, Request, Rows,
 };
 use chrono::{DateTime, Utc};
 use futures_util::{FutureExt, future::join_all};
@@ -38,13 +38,6 @@ impl Batched {
     }
 }
 
-impl Command for Batched {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        Effect::write(tx, vec![Effect]).await?;
-        Ok(reply(201, "alone"))
-    }
-}
-
 impl Decide for Batched {
     type Rows = Effect;
 
@@ -54,6 +47,17 @@ impl Decide for Batched {
         let _ = may_decide.recv();
         Ok(Decision {
             reply: reply(201, "in a batch"),
+            rows: Some(Effect),
+        })
+    }
+
+    async fn decide_alone(
+        &self,
+        _: &mut PgConnection,
+        _: DateTime<Utc>,
+    ) -> Result<Decision<Effect>, Rejection> {
+        Ok(Decision {
+            reply: reply(201, "alone"),
             rows: Some(Effect),
         })
     }

@@ -12,6 +12,7 @@ mod key_inspection;
 mod keys;
 mod limits;
 mod outcomes;
+mod shapes;
 mod shedding;
 mod workflow_pages;
 mod workflows;

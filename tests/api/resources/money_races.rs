@@ -12,7 +12,7 @@ use charge_once::{
         metadata::Metadata,
         refund::{NewRefund, RefundStatus},
     },
-    store::{self, charges::NewRow},
+    store,
 };
 use charge_once_strict_params::Encoding;
 use serde_json::{Value, json};
@@ -190,14 +190,9 @@ fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let body = params(json!({"amount": 2400, "currency": "eur"}));
         let new = CreateChargeParams::parse(&body).unwrap().new;
-        let row = NewRow {
-            account: target.account,
-            id: ChargeId(Uuid::now_v7()),
-            new: &new,
-            order: Some(target.order),
-            said: Some(Authorization::Approved),
-        };
-        let charge = store::charges::insert(tx, row).await?;
+        let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
+        let (order, said) = (Some(target.order), Some(Authorization::Approved));
+        let charge = store::charges::insert(tx, account, id, &new, order, said).await?;
         store::orders::pay(tx, target.account, target.order, charge.id).await?;
         Ok(())
     })

@@ -15,13 +15,21 @@ pub enum Stage {
     Executing,
     /// The charge is written, the outcome is not.
     Worked,
-    /// In the UPDATE that saves the outcome.
+    /// In the UPDATE that saves the outcome. A new charge is kept from saving it with the claim.
     Saving,
     /// In the INSERT that leases the key, the last of the first phase.
     Leasing,
     /// COMMIT was sent.
     Committing,
 }
+
+/// Refuses claims with an outcome in a way that passes, so that the request reads, locks and decides: BEGIN, claim,
+/// savepoint, work, save, COMMIT.
+pub const CLAIM_WITHOUT_OUTCOME: &str = "
+    CREATE FUNCTION refuse_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'no outcome yet' USING ERRCODE = 'serialization_failure'; END $$;
+    CREATE TRIGGER claim_without_outcome BEFORE INSERT ON idempotency_keys FOR EACH ROW
+        WHEN (NEW.status IS NOT NULL) EXECUTE FUNCTION refuse_outcome();";
 
 impl Stage {
     /// The stages at which the key is claimed and certainly nothing is committed.
@@ -79,7 +87,13 @@ impl PausePoint {
                 RETURN NEW;
             END $$;
             CREATE {trigger} EXECUTE FUNCTION wait_at_pause_point('{keys}');
-            "#
+            {}
+            "#,
+            if matches!(stage, Stage::Saving) {
+                CLAIM_WITHOUT_OUTCOME
+            } else {
+                ""
+            }
         );
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
             .execute(&mut holder)

@@ -10,15 +10,14 @@ use uuid::Uuid;
 
 use crate::{Reply, Request, connection::begin};
 
-/// The session of batches. A claim waits 20 ms for another replica's transaction, since the whole batch waits
-/// with it. Statements are planned once: whatever their arrays hold, the plan is the same.
+/// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the same.
 const SESSION: &str = "
-    SELECT set_config('lock_timeout', '20ms', false),
-           set_config('plan_cache_mode', 'force_generic_plan', false),
+    SELECT set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('statement_timeout', $1, false)";
 
-/// Opens the transaction, and asks for its time.
-const BEGIN: &str = begin!("; SELECT now(); SAVEPOINT batch");
+/// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's transaction, since
+/// the whole batch waits with it. A request that is then alone waits for longer.
+const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '20ms'; SELECT now(); SAVEPOINT batch");
 
 /// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT would
 /// answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is gone then, and
@@ -48,6 +47,11 @@ pub(super) async fn set_up(
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
     let rows = sqlx::raw_sql(BEGIN).fetch_all(connection).await?;
     rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+}
+
+/// The time of a transaction that another statement began.
+pub(super) async fn now(tx: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar("SELECT now()").fetch_one(tx).await
 }
 
 /// Commits what [`begin`] began.

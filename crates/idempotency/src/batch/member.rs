@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use tokio::sync::oneshot;
 use tracing::Span;
 
+use super::Decide;
 use crate::{
     Rejection, Reply, Request,
     in_flight::{Conclusion, Leadership},
@@ -51,6 +52,26 @@ pub(super) enum Ended {
     Concluded(Conclusion),
     /// It takes more than a batch does, and did no harm to this one.
     Undecided,
+}
+
+impl<R: Rows> Member<R> {
+    /// The request, and where its answer arrives.
+    pub(super) fn new<C: Decide<Rows = R>>(
+        request: &Request,
+        command: Arc<C>,
+        leadership: &Arc<Leadership>,
+        span: Span,
+    ) -> (Self, oneshot::Receiver<Ended>) {
+        let (answer, answered) = oneshot::channel();
+        let member = Self {
+            request: request.clone(),
+            decide: Box::new(move |now| command.decide(now)),
+            leadership: Arc::clone(leadership),
+            answer,
+            span,
+        };
+        (member, answered)
+    }
 }
 
 impl<R> Member<R> {

@@ -2,7 +2,7 @@
 //!
 //! Promise: a batch changes what a request costs, and nothing else. Every key is claimed by the unique
 //! index; outcomes are matched by account and key; no request is answered before COMMIT; and a request
-//! that a batch can't serve runs alone, by [`Idempotency::run`].
+//! that a batch can't serve runs as by [`Idempotency::run`], with the same decision.
 //!
 //! ```text
 //! BEGIN                   the transaction's time, after the last member has joined
@@ -23,17 +23,18 @@ mod observer;
 mod queue;
 mod transaction;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 use tokio::{
-    sync::{Semaphore, oneshot},
-    time::{timeout, timeout_at},
+    sync::Semaphore,
+    time::{Instant, timeout, timeout_at},
 };
-use tracing::field::Empty;
+use tracing::{Span, field::Empty};
 
 use crate::{
-    Command, Failure, Idempotency, Outcome, Rejection, Request, conclude,
+    Command, Failure, Idempotency, Outcome, Rejection, Reply, Request, RunAgain, conclude,
     in_flight::{Conclusion, Leadership},
     observer::Unobserved,
     trace::{self, trace_span},
@@ -53,7 +54,8 @@ const TURN_WAIT: Duration = Duration::from_millis(25);
 /// How batches run.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchSettings {
-    /// Connections of their own, beside the pool: 2. More of them make smaller batches.
+    /// Connections of their own, beside the pool: 2. More of them make smaller batches. With 0, no requests share
+    /// a transaction: each is a batch of one, on a connection of the pool.
     pub connections: u32,
     /// The longest that a batch may take until it commits: 1 second. Then its requests run alone. It takes
     /// half of [`Settings::database_deadline`](crate::Settings::database_deadline) at most, which leaves
@@ -76,11 +78,9 @@ impl Default for BatchSettings {
     }
 }
 
-/// A command that can decide from its parameters and the time alone.
-///
-/// Its [`Command::execute`] does the same in a transaction of its own: for requests that a batch can't
-/// serve.
-pub trait Decide: Command {
+/// A command that can decide from its parameters and the time alone. Such a command is a [`Command`], too:
+/// requests that a batch can't serve run in a transaction of their own.
+pub trait Decide: Send + Sync + 'static {
     /// What it writes.
     type Rows: Rows;
 
@@ -88,14 +88,38 @@ pub trait Decide: Command {
     /// `now()` says in it. A failure decides nothing: the request runs alone, and may end otherwise.
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Self::Rows>, Rejection>;
 
+    /// Decides in a transaction of the request's own, where a command may read and wait as in
+    /// [`Command::execute`]. A command for which [`Decide::decide`] always suffices doesn't write this.
+    fn decide_alone(
+        &self,
+        tx: &mut PgConnection,
+        now: DateTime<Utc>,
+    ) -> impl Future<Output = Result<Decision<Self::Rows>, Rejection>> + Send {
+        let _ = tx;
+        async move { self.decide(now) }
+    }
+
     /// How much it asks for, in bytes, to bound what one batch writes.
     fn weight(&self) -> usize;
+}
+
+/// The same decision, and the same rows, in a transaction that has claimed the key already.
+impl<D: Decide> Command for D {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let now = claims::now(tx).await?;
+        let Decision { reply, rows } = self.decide_alone(tx, now).await?;
+        if let Some(rows) = rows {
+            D::Rows::write(tx, vec![rows]).await?;
+        }
+        Ok(reply)
+    }
 }
 
 /// Runs commands in batches. Cheap to clone; all clones share the batches.
 pub struct Batches<R: Rows> {
     idempotency: Idempotency,
-    queue: Arc<OpenQueue<R>>,
+    /// `None`: every batch is one request.
+    queue: Option<Arc<OpenQueue<R>>>,
     alone: Alone,
     observer: Arc<dyn BatchObserver>,
 }
@@ -104,7 +128,7 @@ impl<R: Rows> Clone for Batches<R> {
     fn clone(&self) -> Self {
         Self {
             idempotency: self.idempotency.clone(),
-            queue: Arc::clone(&self.queue),
+            queue: self.queue.clone(),
             alone: self.alone.clone(),
             observer: Arc::clone(&self.observer),
         }
@@ -137,7 +161,7 @@ impl<R: Rows> Batches<R> {
         let queue = Queue::new(patience);
         let turns = Arc::new(Semaphore::new(1));
         let prepare_limit = settings.prepare_limit_within(idempotency.settings.database_deadline);
-        for _ in 0..settings.connections.max(1) {
+        for _ in 0..settings.connections {
             let worker = Worker {
                 idempotency: idempotency.clone(),
                 prepare_limit,
@@ -149,7 +173,7 @@ impl<R: Rows> Batches<R> {
         }
         Self {
             idempotency: idempotency.clone(),
-            queue: Arc::new(OpenQueue(queue)),
+            queue: (settings.connections > 0).then(|| Arc::new(OpenQueue(queue))),
             alone: Alone::with(idempotency.pool.pool().options().get_max_connections()),
             observer,
         }
@@ -173,7 +197,7 @@ impl<R: Rows> Batches<R> {
 
     /// How many requests wait for a batch now. For display only.
     pub fn waiting(&self) -> usize {
-        self.queue.0.len()
+        self.queue.as_ref().map_or(0, |queue| queue.0.len())
     }
 
     async fn lead<C: Decide<Rows = R>>(
@@ -187,22 +211,21 @@ impl<R: Rows> Batches<R> {
         let execute = self
             .idempotency
             .execute(request, &*command, leadership, until);
+        let Some(queue) = &self.queue else {
+            return self
+                .lead_batch_of_one(request, command.clone(), leadership, until, execute)
+                .await;
+        };
         let mut cause = Cause::ItsAccount;
         let mut because = RanAlone::AccountHeldUp;
         if !self.alone.holds(account) {
             cause = Cause::ItsBatchFailed;
             because = RanAlone::BatchFailed;
-            let (answer, answered) = oneshot::channel();
-            let (deciding, bytes) = (Arc::clone(&command), command.weight());
+            let bytes = command.weight();
             let span = trace_span!("wait for batch", "idempotency.requests" = Empty);
-            let member = Member {
-                request: request.clone(),
-                decide: Box::new(move |now| deciding.decide(now)),
-                leadership: Arc::clone(leadership),
-                answer,
-                span: span.clone(),
-            };
-            if !self.queue.0.push(account, bytes, member) {
+            let deciding = Arc::clone(&command);
+            let (member, answered) = Member::new(request, deciding, leadership, span.clone());
+            if !queue.0.push(account, bytes, member) {
                 let full = "too many requests wait for a batch";
                 return Conclusion::Failed(Failure::unavailable(full));
             }
@@ -226,6 +249,31 @@ impl<R: Rows> Batches<R> {
         }
         self.observer.ran_alone(because);
         self.alone.run(account, cause, until, execute).await
+    }
+
+    /// Runs one request as a batch, on a connection of the pool, or by `execute` where that takes more.
+    async fn lead_batch_of_one<C: Decide<Rows = R>>(
+        &self,
+        request: &Request,
+        command: Arc<C>,
+        leadership: &Arc<Leadership>,
+        until: Instant,
+        execute: impl Future<Output = Conclusion>,
+    ) -> Conclusion {
+        let (member, answered) = Member::new(request, command, leadership, Span::none());
+        let batch = transaction::run_one(&self.idempotency, &*self.observer, member, until);
+        let because = match batch.await {
+            Ok(()) => match answered.await {
+                Ok(Ended::Concluded(conclusion)) => return conclusion,
+                Ok(Ended::Undecided) | Err(_) => RanAlone::Undecided,
+            },
+            Err(failure) if failure.run_again == RunAgain::Never => {
+                return Conclusion::Failed(failure);
+            }
+            Err(_) => RanAlone::BatchFailed,
+        };
+        self.observer.ran_alone(because);
+        execute.await
     }
 }
 

@@ -2,7 +2,14 @@
 //!
 //! Promise: no member is answered with an outcome that is not committed; each has its own, or runs alone.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -17,7 +24,7 @@ use super::{
     member::{Decision, Ended, Member, Rows},
 };
 use crate::{
-    Failure, Idempotency, Record, Rejection, Reply, Request,
+    Failure, GuardedConnection, Idempotency, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Found},
     in_flight::Conclusion,
     reply::{is_rolled_back, sqlstate},
@@ -112,7 +119,9 @@ impl Batch {
             }
             Err(_) => return None,
         };
-        let preparing = self.prepare(&mut detached.connection, now, members);
+        let (idempotency, observer) = (&self.idempotency, &*self.observer);
+        let connection = &mut detached.connection;
+        let preparing = prepare(idempotency, observer, connection, now, members);
         let won = match timeout_at(prepared_by, preparing).await {
             Ok(Ok(won)) if won.is_empty() => {
                 *committed = true;
@@ -130,17 +139,12 @@ impl Batch {
             Err(_) => return None,
         };
         self.turn = None;
-        let committing = claims::commit(&mut detached.connection).instrument(trace_span!("commit"));
+        let committing = claims::commit(&mut detached.connection);
+        let committing = trace::step(trace_span!("commit"), committing, how_committed);
         let unknown = match timeout_at(committed_by, committing).await {
             Ok(Ok(())) => {
                 *committed = true;
-                for (member, record) in won {
-                    member.conclude(Conclusion::Stored {
-                        record: Arc::new(record),
-                        replayed: false,
-                        taken_over: false,
-                    });
-                }
+                conclude(won);
                 return Some(detached.into());
             }
             Ok(Err(error)) if is_rolled_back(&error) => {
@@ -177,67 +181,153 @@ impl Batch {
         let now = claims::begin(connection).await?;
         Ok((detached, now))
     }
+}
 
-    /// Everything but COMMIT. Returns the members whose keys were free, with their records; the others
-    /// have their answer, or run alone.
-    async fn prepare<R: Rows>(
-        &self,
-        tx: &mut PgConnection,
-        now: DateTime<Utc>,
-        members: Vec<Member<R>>,
-    ) -> Result<Vec<(Member<R>, Record)>, sqlx::Error> {
-        let mut decided = Vec::new();
-        let mut ids = HashSet::new();
-        for member in members {
-            // No two claims of a transaction may share a key: the second one would read what the first one
-            // has not committed. In this process only one request with a key leads.
-            if !ids.insert(claims::id(&member.request)) {
+/// Everything but COMMIT. Returns the members whose keys were free, with their records; the others
+/// have their answer, or run alone.
+async fn prepare<R: Rows>(
+    idempotency: &Idempotency,
+    observer: &dyn BatchObserver,
+    tx: &mut PgConnection,
+    now: DateTime<Utc>,
+    members: Vec<Member<R>>,
+) -> Result<Vec<(Member<R>, Record)>, sqlx::Error> {
+    let mut decided = Vec::new();
+    let mut ids = HashSet::new();
+    for member in members {
+        // No two claims of a transaction may share a key: the second one would read what the first one
+        // has not committed. In this process only one request with a key leads.
+        if !ids.insert(claims::id(&member.request)) {
+            member.end(Ended::Undecided);
+            continue;
+        }
+        let decision = match (member.decide)(now) {
+            Ok(decision) => decision,
+            Err(Rejection::Refused(reply)) => Decision { reply, rows: None },
+            Err(Rejection::Failed(_)) => {
                 member.end(Ended::Undecided);
                 continue;
             }
-            let decision = match (member.decide)(now) {
-                Ok(decision) => decision,
-                Err(Rejection::Refused(reply)) => Decision { reply, rows: None },
-                Err(Rejection::Failed(_)) => {
-                    member.end(Ended::Undecided);
-                    continue;
-                }
-            };
-            decided.push(Decided { member, decision });
-        }
-        if decided.is_empty() {
-            return Ok(Vec::new());
-        }
-        decided.sort_by_cached_key(|one| claims::id(&one.member.request));
-        let claiming: Vec<_> = decided
-            .iter()
-            .map(|one| (&one.member.request, &one.decision.reply))
-            .collect();
-        let since = Instant::now();
-        let claimed = claims::insert(tx, &claiming, &self.idempotency.retention);
-        let mut claimed = claimed.instrument(trace_span!("claim")).await?;
-        self.observer.claimed_batch(decided.len(), since.elapsed());
-
-        let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        for Decided { member, decision } in decided {
-            match claimed.remove(&claims::id(&member.request)) {
-                Some(expires_at) => {
-                    member.leadership.executing();
-                    rows.extend(decision.rows);
-                    let record = record(&member.request, decision.reply, now, expires_at);
-                    won.push((member, record));
-                }
-                None => lost.push(member),
-            }
-        }
-        if !lost.is_empty() {
-            answer_lost(tx, lost).await?;
-        }
-        if !rows.is_empty() {
-            R::write(tx, rows).instrument(trace_span!("work")).await?;
-        }
-        Ok(won)
+        };
+        decided.push(Decided { member, decision });
     }
+    if decided.is_empty() {
+        return Ok(Vec::new());
+    }
+    decided.sort_by_cached_key(|one| claims::id(&one.member.request));
+    let claiming: Vec<_> = decided
+        .iter()
+        .map(|one| (&one.member.request, &one.decision.reply))
+        .collect();
+    let since = Instant::now();
+    let claimed = claims::insert(tx, &claiming, &idempotency.retention);
+    let how = |claimed: &Result<HashMap<_, _>, _>| {
+        let claimed = claimed.as_ref().ok()?;
+        Some(match claimed.len() == claiming.len() {
+            true => "mine",
+            false => "taken",
+        })
+    };
+    let mut claimed = trace::step(trace_span!("claim"), claimed, how).await?;
+    observer.claimed_batch(decided.len(), since.elapsed());
+
+    let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for Decided { member, decision } in decided {
+        match claimed.remove(&claims::id(&member.request)) {
+            Some(expires_at) => {
+                member.leadership.executing();
+                rows.extend(decision.rows);
+                let record = record(&member.request, decision.reply, now, expires_at);
+                won.push((member, record));
+            }
+            None => lost.push(member),
+        }
+    }
+    if !lost.is_empty() {
+        answer_lost(tx, lost).await?;
+    }
+    if !rows.is_empty() {
+        let how = |written: &Result<(), _>| written.is_ok().then_some("replied");
+        trace::step(trace_span!("work"), R::write(tx, rows), how).await?;
+    }
+    Ok(won)
+}
+
+/// Runs one request as a batch, on a connection of the pool. It is answered then, or runs alone, and so it does
+/// after a failure that may pass if it runs again.
+///
+/// Every `?` drops the connection guard with its doubt, as where a request runs alone.
+pub(super) async fn run_one<R: Rows>(
+    idempotency: &Idempotency,
+    observer: &dyn BatchObserver,
+    member: Member<R>,
+    until: Instant,
+) -> Result<(), Failure> {
+    let acquiring = idempotency.pool.acquire_to_claim(member.request.account_id);
+    let acquired = timeout_at(until, acquiring).await;
+    let connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+    let deadline = Instant::now() + idempotency.settings.database_deadline;
+    let committing = AtomicBool::new(false);
+    let running = run_one_on(connection, idempotency, observer, member, &committing);
+    timeout_at(deadline.min(until), running)
+        .await
+        .unwrap_or_else(|_| Err(Failure::deadline(committing.load(Ordering::Relaxed))))
+}
+
+async fn run_one_on<R: Rows>(
+    mut connection: GuardedConnection,
+    idempotency: &Idempotency,
+    observer: &dyn BatchObserver,
+    member: Member<R>,
+    committing: &AtomicBool,
+) -> Result<(), Failure> {
+    let began = Instant::now();
+    let begun = claims::begin(&mut connection).instrument(trace_span!("begin"));
+    let begun = begun.await.map_err(Failure::of_begin);
+    let now = begun.inspect_err(|_| idempotency.pool.distrust())?;
+    let prepared = prepare(idempotency, observer, &mut connection, now, vec![member]).await;
+    let won = match prepared.map_err(Failure::from) {
+        Ok(won) if !won.is_empty() => won,
+        prepared => {
+            let is_rolled_back = claims::rollback(&mut connection).await.is_ok();
+            let failure = prepared.err();
+            let is_of_session = failure
+                .as_ref()
+                .is_some_and(|failure| failure.run_again == RunAgain::InAnotherSession);
+            if is_rolled_back && !is_of_session {
+                connection.release();
+            }
+            observer.ended_batch(1, began.elapsed(), failure.is_none());
+            return failure.map_or(Ok(()), Err);
+        }
+    };
+    committing.store(true, Ordering::Relaxed);
+    let committed = trace::step(
+        trace_span!("commit"),
+        claims::commit(&mut connection),
+        how_committed,
+    );
+    let committed = committed.await.map_err(Failure::of_commit);
+    observer.ended_batch(1, began.elapsed(), committed.is_ok());
+    committed?;
+    connection.release();
+    conclude(won);
+    Ok(())
+}
+
+/// Answers members whose outcomes are committed.
+fn conclude<R>(won: Vec<(Member<R>, Record)>) {
+    for (member, record) in won {
+        member.conclude(Conclusion::Stored {
+            record: Arc::new(record),
+            replayed: false,
+            taken_over: false,
+        });
+    }
+}
+
+fn how_committed(committed: &Result<(), sqlx::Error>) -> Option<&'static str> {
+    committed.is_ok().then_some("committed")
 }
 
 /// The span of a batch. It belongs to many traces, so it begins one of its own. Its members are linked to it,
