@@ -1,7 +1,7 @@
 //! The answer of a card where the processor is simulated in this process.
 //!
 //! Promise: nothing is awaited but SQL. The decision is a pure function of the test card
-//! (`crates/processor/src/test_cards.rs`), and the slow card waits in the database. A real processor must never
+//! (`Authorization::at_once`), and the slow card waits in the database. A real processor must never
 //! be called here: a rollback doesn't undo its effect, and locks are held meanwhile. That takes
 //! phases.
 
@@ -47,17 +47,6 @@ pub(super) async fn authorize(
         store::slow_card::wait(tx).await?;
         return Ok(Authorization::Approved);
     }
-    authorize_at_once(card)
-}
-
-/// What a card answers that does not wait. Fails, and decides nothing, for others and where the simulated
-/// processor is down.
-pub(super) fn authorize_at_once(card: &TestCard) -> Result<Authorization, Rejection> {
-    let failed = |cause| Err(Rejection::Failed(Failure::unavailable(cause)));
-    match card.decision {
-        Decision::Approve => Ok(Authorization::Approved),
-        Decision::Decline(decline) => Ok(Authorization::Declined(decline)),
-        Decision::ApproveSlowly => failed("tok_slow: the processor takes its time"),
-        Decision::Outage => failed("tok_outage: the processor is down"),
-    }
+    let down = || Rejection::Failed(Failure::unavailable("tok_outage: the processor is down"));
+    Authorization::at_once(card).ok_or_else(down)
 }

@@ -6,10 +6,7 @@ use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{
-    expansions,
-    replies::{CREATED, json, unserializable},
-};
+use super::{expansions, replies::CREATED};
 use crate::{
     api::dialect::Dialect,
     domain::{
@@ -20,7 +17,7 @@ use crate::{
         order::Order,
         refund::Refund,
     },
-    idempotency::{BeginOutcome, Rejection, Reply},
+    idempotency::{BeginOutcome, Failure, Rejection, Reply},
     store::{self, events::NewEvent},
 };
 
@@ -64,7 +61,7 @@ impl Origin {
             account: self.account,
             id: EventId(Uuid::now_v7()),
             event_type,
-            object: serde_json::to_string(object).map_err(unserializable)?,
+            object: serde_json::to_string(object).map_err(Failure::internal)?,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),
             traceparent: self.traceparent.clone(),
@@ -138,7 +135,7 @@ impl Origin {
         id: String,
         object: &T,
     ) -> Result<Reply, Rejection> {
-        let mut reply = json(status, object)?;
+        let mut reply = Reply::json(status, object)?;
         if status == CREATED {
             let location = format!("{}/{collection}/{id}", self.dialect.prefix());
             reply.headers.push(("location".into(), location));

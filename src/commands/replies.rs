@@ -1,6 +1,5 @@
 //! Replies as commands save them: bodies, refusals and declines.
 
-use serde::Serialize;
 use sqlx::PgConnection;
 
 use super::Origin;
@@ -46,19 +45,9 @@ pub(super) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejec
     Ok(reply)
 }
 
-pub(super) fn unserializable(error: serde_json::Error) -> Rejection {
-    Rejection::Failed(Failure::internal(error))
-}
-
-/// A reply with a JSON body.
-pub(super) fn json<T: Serialize>(status: u16, object: &T) -> Result<Reply, Rejection> {
-    let body = serde_json::to_vec(object).map_err(unserializable)?;
-    Ok(Reply::raw_json(status, body))
-}
-
 /// The reply of an error that is a definite outcome.
 pub(super) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
-    let mut reply = json(error.code.status(), &error.envelope())?;
+    let mut reply = Reply::json(error.code.status(), &error.envelope())?;
     let described_by = format!("<{}>; rel=\"describedby\"", error.code.doc_url());
     reply.headers.push(("link".into(), described_by));
     Ok(reply)

@@ -6,7 +6,7 @@ use super::{
     ids::{ChargeId, OrderId},
     metadata::Metadata,
     money::Money,
-    test_cards::{Decline, TestCard},
+    test_cards::{Decision, Decline, TestCard},
 };
 
 /// A test card with the expiry date it was presented with.
@@ -51,6 +51,15 @@ pub enum Authorization {
 }
 
 impl Authorization {
+    /// What the simulated processor answers about a card at once. `None`: it takes its time, or is down.
+    pub fn at_once(card: &TestCard) -> Option<Self> {
+        match card.decision {
+            Decision::Approve => Some(Self::Approved),
+            Decision::Decline(decline) => Some(Self::Declined(decline)),
+            Decision::ApproveSlowly | Decision::Outage => None,
+        }
+    }
+
     /// Why the money was not promised, if it was not.
     pub fn decline(self) -> Option<Decline> {
         match self {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::commands::{
     Creation, Origin, SlowLane,
-    card_answers::{authorize, authorize_at_once},
+    card_answers::authorize,
     creation::NewObject,
     replies::{CREATED, declined},
 };
@@ -27,7 +27,7 @@ use crate::{
         ids::{AccountId, ChargeId},
         operation::{Answer, CardAuthorization, Effect, Operation},
     },
-    idempotency::{Begin, BeginOutcome, Decide, Decision, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply},
     store,
 };
 
@@ -46,7 +46,8 @@ impl Decide for CreateCharge {
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
         let params = CreateChargeParams::parse(&self.params)?;
-        let said = authorize_at_once(params.new.card.card)?;
+        let waits = || Failure::unavailable("the processor takes its time, or is down");
+        let said = Authorization::at_once(params.new.card.card).ok_or_else(waits)?;
         self.charged(params, said, now)
     }
 

@@ -23,7 +23,7 @@ use crate::{
         mode::{Mode, must_have_taken_the_money},
         orders::create::content_hash,
         refunds::create::{self as create_refund, refunded},
-        replies::{OK, json},
+        replies::OK,
     },
     domain::{
         charge::{Authorization, Charge, NewCharge},
@@ -130,7 +130,7 @@ impl RunStep {
 /// refusal either: a decline or a lack of stock is stored in the table, together with the
 /// compensating steps.
 fn has_run() -> Result<Reply, Rejection> {
-    json(OK, &serde_json::Map::new())
+    Ok(Reply::json(OK, &serde_json::Map::new())?)
 }
 
 fn lost(what: &str) -> Rejection {

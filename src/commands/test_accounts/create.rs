@@ -8,10 +8,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::commands::{
-    Origin, new_api_key,
-    replies::{CREATED, json},
-};
+use crate::commands::{Origin, new_api_key, replies::CREATED};
 use crate::{
     api::{
         params::Params,
@@ -45,7 +42,7 @@ impl Command for CreateTestAccount {
         // The key is shown here only. The stored reply holds it too, so that a client that lost the
         // reply gets it by retrying, for as long as its idempotency key lives.
         let view = TestAccountView::new(id, api_key, ends_at);
-        let mut reply = json(CREATED, &view)?;
+        let mut reply = Reply::json(CREATED, &view)?;
         reply.resource_id = Some(view.id);
         Ok(reply)
     }

@@ -7,10 +7,7 @@
 
 use sqlx::PgConnection;
 
-use crate::commands::{
-    Origin,
-    replies::{OK, json},
-};
+use crate::commands::{Origin, replies::OK};
 use crate::{
     api::{params::Params, test_accounts::ExpiredKeysView},
     idempotency::{self, Command, Rejection, Reply},
@@ -42,6 +39,9 @@ impl Command for ExpireKeys {
                 break;
             }
         }
-        json(OK, &ExpiredKeysView::new(deleted, last.is_some()))
+        Ok(Reply::json(
+            OK,
+            &ExpiredKeysView::new(deleted, last.is_some()),
+        )?)
     }
 }
