@@ -158,16 +158,16 @@ impl Table {
     ];
 }
 
-/// Deletes at most 500 rows of one account, the oldest first, and returns how many. Locks them.
+/// Deletes at most 500 rows of one account, the oldest first, and returns how many: 100 of checkouts, each of
+/// which has five steps, which go with it. Locks them.
 ///
 /// `ARRAY` makes the limit a limit: whatever is expected of the account, the rows are found by their
 /// primary key.
 pub async fn delete_batch(
     connection: &mut PgConnection,
-    account: AccountId,
+    AccountId(account): AccountId,
     table: Table,
 ) -> Result<u64, sqlx::Error> {
-    let account = account.0;
     let deleted = match table {
         Table::WebhookDeliveries => sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE account_id = $1 AND id = ANY(ARRAY(
@@ -200,7 +200,6 @@ pub async fn delete_batch(
                 SELECT id FROM refunds WHERE account_id = $1 ORDER BY id LIMIT 500))",
             account,
         ),
-        // Each has five steps, which go with it.
         Table::Checkouts => sqlx::query!(
             "DELETE FROM checkouts WHERE account_id = $1 AND id = ANY(ARRAY(
                 SELECT id FROM checkouts WHERE account_id = $1 ORDER BY id LIMIT 100))",

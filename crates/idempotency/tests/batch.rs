@@ -572,3 +572,73 @@ async fn work_ends_though_its_client_has_left(options: PgPoolOptions, connect: P
     drained.await.unwrap();
     assert_eq!(count(&world.pool, BOOKINGS).await, 2);
 }
+
+/// The same statements for one request, on a connection of the pool.
+const BY_ITSELF: BatchSettings = BatchSettings {
+    connections: 0,
+    ..PATIENT
+};
+
+#[sqlx::test(migrations = false)]
+async fn without_connections_of_their_own_batches_are_of_one_request(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options, connect).await;
+    let batches = Batches::new(&idempotency, BY_ITSELF);
+    let run = async |key: &str, seat: &str, how: How| {
+        let (request, book) = book(account_id, key, seat);
+        batches.run(request, Book(book.0, how)).await
+    };
+    let (record, replayed) = stored(run("one", "one", How::Books).await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    // Claimed with its outcome: nothing else would have given it the transaction's time in its reply.
+    let body = String::from_utf8(record.reply.body.clone()).unwrap();
+    assert!(body.contains(&record.created_at.to_string()), "{body}");
+    let again = run("one", "another", How::Books).await;
+    assert_eq!(stored(again), (record, true));
+    let refused = stored(run("refused", "refused", How::Refuses).await);
+    assert_eq!((refused.0.reply.status, refused.1), (400, false));
+    // What it can't decide, or must read first, is a transaction like any other.
+    let undecided = stored(run("undecided", "one", How::RunsAlone).await);
+    assert_eq!((undecided.0.reply.status, undecided.1), (400, false));
+    let expire = "UPDATE idempotency_keys SET created_at = now() - interval '2 days',
+                                              expires_at = now() - interval '1 day'";
+    sqlx::raw_sql(expire).execute(&pool).await.unwrap();
+    let taken_over = stored(run("one", "again", How::Books).await);
+    assert_eq!((taken_over.0.reply.status, taken_over.1), (201, false));
+    let elsewhere = hold(&pool, account_id, &["held"]).await;
+    let held = run("held", "held", How::Books).await;
+    assert!(matches!(held, Outcome::InUse), "{held:?}");
+    elsewhere.rollback().await.unwrap();
+    stored(run("held", "held", How::Books).await);
+    assert_eq!(count(&pool, BOOKINGS).await, 3);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_batch_of_one_that_fails_leaves_nothing_and_is_not_acknowledged(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let account_id = Uuid::now_v7();
+    let (pool, idempotency) = set_up(options.max_connections(2), connect).await;
+    let batches = Batches::new(&idempotency, BY_ITSELF);
+    sqlx::query("INSERT INTO bookings (seat) VALUES ('taken')")
+        .execute(&pool)
+        .await
+        .unwrap();
+    for how in [How::Books, How::Panics, How::Swallows] {
+        for _ in 0..3 {
+            let (request, book) = book(account_id, "one", "taken");
+            let outcome = batches.run(request, Book(book.0, how)).await;
+            assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        }
+        assert_eq!(count(&pool, RECORDS).await, 0);
+    }
+    // Every connection is clean, or was closed.
+    let (request, book) = book(account_id, "one", "free");
+    let (record, replayed) = stored(batches.run(request, book).await);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    assert_eq!(count(&pool, BOOKINGS).await, 2);
+}

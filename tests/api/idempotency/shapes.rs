@@ -55,7 +55,7 @@ fn requests() -> Vec<(&'static str, &'static str, Value)> {
 
 /// Ids and times differ from run to run.
 fn masked(text: &str) -> String {
-    let id = Regex::new("(ch|or|evt|req)_[0-9a-hjkmnp-tv-z]{26}").unwrap();
+    let id = Regex::new("(card|ch|or|evt|req)_[0-9a-hjkmnp-tv-z]{26}").unwrap();
     let time = Regex::new(r#""created":\d+"#).unwrap();
     let text = id.replace_all(text, "${1}_");
     time.replace_all(&text, r#""created":0"#).into_owned()
@@ -69,12 +69,14 @@ fn seen(answer: &Answer) -> String {
         "request-id",
         "original-request",
     ];
-    let headers: Vec<String> = answer
+    let mut headers: Vec<String> = answer
         .headers
         .iter()
         .filter(|(name, _)| !varies.contains(&name.as_str()))
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
+    // Actix gives them no order.
+    headers.sort();
     let body = String::from_utf8(answer.body.clone()).unwrap();
     masked(&format!("{} {headers:?} {body}", answer.status))
 }
@@ -95,13 +97,14 @@ async fn written(server: &TestServer) -> Vec<String> {
                           encode(content_hash, 'hex'), items, metadata)
            FROM orders
           UNION ALL
-         SELECT concat_ws(' ', 'event', type, object, idempotency_key) FROM events
-          ORDER BY 1",
+         SELECT concat_ws(' ', 'event', type, object, idempotency_key) FROM events",
     )
     .fetch_all(&server.database.pool)
     .await
     .unwrap();
-    rows.iter().map(|row| masked(row)).collect()
+    let mut rows: Vec<_> = rows.iter().map(|row| masked(row)).collect();
+    rows.sort();
+    rows
 }
 
 #[tokio::test]
@@ -124,7 +127,7 @@ async fn a_decision_is_answered_and_written_alike_in_a_batch_by_itself_and_after
     }
     let [in_a_batch, by_itself, after_reading] = ways.try_into().unwrap();
     assert_eq!(in_a_batch.0.len(), requests().len());
-    assert!(in_a_batch.1.len() > 30, "{in_a_batch:?}");
+    assert!(in_a_batch.1.len() > 25, "{in_a_batch:?}");
     assert_eq!(in_a_batch, by_itself);
     assert_eq!(in_a_batch, after_reading);
 }
