@@ -101,7 +101,7 @@ pub async fn serve(
     let listeners = listeners.into();
     let metrics = metrics(&listeners)?;
     let observer = Arc::new(metrics.clone());
-    let database = database.observed_by(observer.clone());
+    let database = database.admitting(config.in_progress, observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
     let supervisor = Supervisor::new(metrics.clone(), is_stopping.clone());
     let settings = Settings {
@@ -109,8 +109,7 @@ pub async fn serve(
         database_deadline: config.timeouts.database_deadline,
     };
     let idempotency =
-        Idempotency::new(database.fair_pool().clone(), settings).map_err(ServeError::Settings)?;
-    let idempotency = idempotency.limited_to(config.in_progress);
+        Idempotency::new(database.connections().clone(), settings).map_err(ServeError::Settings)?;
     let phases = phases(&idempotency, config, observer.clone())?;
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;

@@ -201,7 +201,7 @@ impl Story {
             database_deadline: config.timeouts.database_deadline,
         };
         let text = key.as_str().to_owned();
-        let idempotency = Idempotency::new(database.fair_pool().clone(), settings)?;
+        let idempotency = Idempotency::new(database.connections().clone(), settings)?;
         let inspected = idempotency.inspect(account.0, key).await;
         let found = inspected.map_err(|Failure { cause, .. }| cause.to_string())?;
         let began = match &found {

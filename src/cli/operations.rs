@@ -257,7 +257,7 @@ pub async fn resolve(
         retention: config.idempotency_ttl,
         database_deadline: config.timeouts.database_deadline,
     };
-    let idempotency = Idempotency::new(database.fair_pool().clone(), settings)?;
+    let idempotency = Idempotency::new(database.connections().clone(), settings)?;
     let processor = match &config.processor {
         None => None,
         Some(processor) => {

@@ -65,7 +65,7 @@ async fn serve(
             reply.extensions_mut().insert(NoReply);
         },
     };
-    let processor = Processor::new(database.fair_pool().clone(), settings)
+    let processor = Processor::new(database.connections().clone(), settings)
         .map_err(|error| format!("PROCESSOR_KEY_WINDOW can't be used: {error}"))?;
     let served = processor.clone();
     let hosts = Data::new(Hosts::of(listener.local_addr()?, &config.allowed_hosts));

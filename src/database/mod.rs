@@ -39,7 +39,10 @@ pub use self::{
 use crate::{
     config::{Config, Timeouts},
     domain::ids::AccountId,
-    idempotency::{self, BEGIN_DURABLE, FairPool, NO_ACCOUNT, Observer, SessionLimits},
+    idempotency::{
+        self, Admission, AdmissionObserver, BEGIN_DURABLE, Connections, InProgressLimits,
+        NO_ACCOUNT, SessionLimits,
+    },
 };
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
@@ -100,7 +103,7 @@ pub enum WhenRefused {
 /// The pool, and how to make connections beside it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Database {
-    pool: FairPool,
+    pool: Connections,
     account: Uuid,
     options: PgConnectOptions,
     deadline: Duration,
@@ -194,16 +197,18 @@ impl Database {
         self.pool.pool()
     }
 
-    /// The pool, with what each account has of it.
-    pub fn fair_pool(&self) -> &FairPool {
+    /// The pool, and who gets its connections.
+    pub fn connections(&self) -> &Connections {
         &self.pool
     }
 
-    /// The same database, whose use `observer` is told of.
+    /// The same database, whose connections are dealt to accounts, with limits on the requests in progress.
+    /// `observer` is told of its use.
     #[must_use]
-    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+    pub fn admitting(self, limits: InProgressLimits, observer: Arc<dyn AdmissionObserver>) -> Self {
+        let admission = Admission::new(self.pool().clone(), limits).observed_by(observer);
         Self {
-            pool: self.pool.observed_by(observer),
+            pool: admission.into(),
             ..self
         }
     }

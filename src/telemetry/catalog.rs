@@ -88,8 +88,9 @@ metrics! {
     WAITERS = "charge_once_idempotency_waiters", Kind::Gauge, [],
         "Duplicates that wait in this process for the first request with their key.";
     SHED = "charge_once_shed_requests_total", Kind::Counter, ["scope"],
-        "Requests that were answered with 503 at once, because too many were in progress: of their account \
-         (`account`), or in all (`all`). Their keys were not claimed. They count as `failed` as well.";
+        "Requests that were not begun, and answered with 503 at once, because too many were in progress: of \
+         their account (`account`), or in all (`all`). They count as `failed` as well, and so do duplicates \
+         that share the answer.";
     BATCH_SIZE = "charge_once_batch_requests", Kind::Histogram(BATCH_REQUESTS), [],
         "Requests that shared a transaction.";
     BATCH_SECONDS = "charge_once_batch_duration_seconds", Kind::Histogram(STEP_SECONDS), [],

@@ -6,8 +6,8 @@ use super::metrics::{Metrics, value};
 use crate::{
     commands::CheckoutSteps,
     idempotency::{
-        BatchObserver, CallAnswer, ExternalEffect, InProgressLimit, Observer, PhasesObserver,
-        RanAlone, ReplayCacheObserver,
+        AdmissionObserver, BatchObserver, CallAnswer, ExternalEffect, InProgressLimit, Observer,
+        PhasesObserver, RanAlone, ReplayCacheObserver,
     },
 };
 
@@ -30,16 +30,18 @@ impl Observer for Metrics {
         }
     }
 
+    fn gave_up_a_row(&self) {
+        self.row_timeouts.increment(1);
+    }
+}
+
+impl AdmissionObserver for Metrics {
     fn shed(&self, limit: InProgressLimit) {
         let shed = match limit {
             InProgressLimit::Account => &self.shed_of_account,
             InProgressLimit::All => &self.shed_in_all,
         };
         shed.increment(1);
-    }
-
-    fn gave_up_a_row(&self) {
-        self.row_timeouts.increment(1);
     }
 }
 

@@ -58,7 +58,7 @@ impl Scrape {
         let pool = database.pool();
         metrics.pool_max.set(pool.options().get_max_connections());
         metrics.pool_open.set(pool.size());
-        metrics.pool_idle.set(value(database.fair_pool().idle()));
+        metrics.pool_idle.set(value(pool.num_idle()));
         metrics.render()
     }
 }

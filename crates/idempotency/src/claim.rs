@@ -8,11 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{
-    Record, Request,
-    connection::begin,
-    reply::{Row, sqlstate},
-};
+use crate::{Record, Reply, Request, connection::begin, reply::sqlstate};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
@@ -27,8 +23,9 @@ pub(crate) const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '250ms'");
 pub(crate) const BEGIN_BRIEFLY: &str = begin!("; SET LOCAL lock_timeout = '25ms'");
 
 /// The point that a refusal returns to: the claim is older than the savepoint and survives it. A
-/// transaction waits 100 ms for a row that the work itself needs. Then it gives its connection back and
-/// begins again, because requests that wait for one locked row must not have all connections meanwhile.
+/// transaction waits 100 ms for a row that the work itself needs. Then it gives its connection back
+/// and begins again, because requests that wait for one locked row must not have all connections
+/// meanwhile.
 pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '100ms'";
 
 /// The longest that a request waits for business rows, in transactions that wait for a tenth of it.
@@ -49,8 +46,8 @@ pub(crate) enum Claim {
     /// Another transaction holds the key and didn't finish in time, or the whole table: see
     /// [`is_table_locked`].
     HeldElsewhere,
-    /// A committed row without an outcome, which only an add-on can judge.
-    Unfinished(Box<Row>),
+    /// A committed row without an outcome, which only an add-on can judge. Its reply says nothing.
+    Unfinished(Box<Record>),
     /// The record vanished between two statements (swept, or taken over): begin afresh.
     Vanished,
 }
@@ -82,7 +79,7 @@ pub(crate) async fn claim(
         // A new statement has a new snapshot, which sees the row that the insert ran into.
         Ok(false) => match read(tx, request).await? {
             None => Ok(Claim::Vanished),
-            Some(Found::Unfinished(row)) => return Ok(Claim::Unfinished(row)),
+            Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
             Some(Found::Expired) => take_over(tx, request, &retention).await,
         },
@@ -104,8 +101,9 @@ fn is_lock_wait_over(error: &sqlx::Error) -> bool {
 pub(crate) const TABLE_IS_LOCKED: &str =
     "another session locks the whole table idempotency_keys, as a migration does";
 
-/// Whether another session has, or waits for, a lock on the whole table that no claim passes. A claim whose
-/// wait is over then says nothing about its key. The connection must be in no transaction.
+/// Whether another session has, or waits for, a lock on the whole table that no claim passes. A
+/// claim whose wait is over then says nothing about its key. The connection must be in no
+/// transaction.
 pub(crate) async fn is_table_locked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let lock_as_a_claim_does =
         "BEGIN; LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; ROLLBACK";
@@ -155,7 +153,7 @@ async fn insert(
 pub(crate) enum Found {
     Completed(Arc<Record>),
     Expired,
-    Unfinished(Box<Row>),
+    Unfinished(Box<Record>),
 }
 
 /// Reads the row without a lock: a completed record is immutable. A row without an outcome never
@@ -195,32 +193,31 @@ pub(crate) async fn read_all(
     .await?;
     let found = rows.into_iter().map(|row| {
         let id = (row.account_id, row.key);
-        let state = Row {
+        let record = Record {
+            reply: Reply {
+                status: row.status.map_or(0, i16::unsigned_abs),
+                headers: row.headers.unwrap_or_default().0,
+                body: row.body.unwrap_or_default(),
+                resource_id: row.resource_id,
+            },
             request_id: row.request_id,
             method: row.method,
             path: row.path,
+            label: row.label,
             fingerprint_version: row.fingerprint_version,
             fingerprint: row.fingerprint,
             created_at: row.created_at,
             expires_at: row.expires_at,
-            status: row.status,
-            headers: row.headers,
-            body: row.body,
-            resource_id: row.resource_id,
-            label: row.label,
         };
-        let found = if row.expired {
-            Found::Expired
-        } else if state.status.is_none() {
-            Found::Unfinished(Box::new(state))
-        } else {
-            // The constraints leave no third kind of row.
-            let record = state.into_record().ok_or(sqlx::Error::RowNotFound)?;
-            Found::Completed(Arc::new(record))
+        let found = match row.status {
+            _ if row.expired => Found::Expired,
+            None => Found::Unfinished(Box::new(record)),
+            // The constraints leave no third kind of row: headers and body are there.
+            Some(_) => Found::Completed(Arc::new(record)),
         };
-        Ok((id, found))
+        (id, found)
     });
-    found.collect()
+    Ok(found.collect())
 }
 
 /// Makes an expired record this transaction's claim. Exactly one of many racers succeeds: the

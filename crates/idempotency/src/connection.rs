@@ -10,12 +10,17 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{Connection, PgConnection, Postgres, Transaction, postgres::PgConnectOptions};
+use sqlx::{
+    Connection, PgConnection, PgPool, Postgres, Transaction, pool::PoolConnection,
+    postgres::PgConnectOptions,
+};
+use tokio::time::{Instant, timeout, timeout_at};
+use uuid::Uuid;
 
 use crate::{
     Failure, Observer, ROW_LOCK_WAIT,
-    fair_pool::Place,
-    kept::{Kept, Taken, Trust, give_back},
+    admit::{Admit, Everyone, Held},
+    observer::Unobserved,
 };
 
 /// The time limits that a session sets itself, so that a lost process or a stuck statement frees
@@ -64,8 +69,9 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 }
 
 /// Opens a transaction with what the promise rests on, whatever the session's defaults are: a
-/// connection pooler may drop what [`pin_session`] asks for. On a server that may forget what it acknowledges
-/// it fails: its settings can change at any time, and `synchronous_commit` has no value for that.
+/// connection pooler may drop what [`pin_session`] asks for. On a server that may forget what it
+/// acknowledges it fails: its settings can change at any time, and `synchronous_commit` has no
+/// value for that.
 macro_rules! begin {
     ($($more:literal)?) => {
         concat!(
@@ -80,43 +86,111 @@ macro_rules! begin {
 }
 pub(crate) use begin;
 
-/// Opens a transaction as every request with a key does, for writes without one: it is durable, or it fails.
+/// Opens a transaction as every request with a key does, for writes without one: it is durable, or
+/// it fails.
 pub const BEGIN_DURABLE: &str = begin!();
 
-/// The right to a connection, and to claim keys with it.
-pub(crate) type Places = (Place, Option<Place>);
+/// How long a clean connection may take to answer the pool's ping before it is given up. The pool
+/// sets no limit: on a socket that died silently its slot would be lost until TCP gives up.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The account of connections that no account asked for: workers' and strangers'.
+pub const NO_ACCOUNT: Uuid = Uuid::nil();
+
+/// Where requests get their connections: a pool, and who is told of its use. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    pub(crate) pool: PgPool,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) admit: Arc<dyn Admit>,
+}
+
+impl From<PgPool> for Connections {
+    fn from(pool: PgPool) -> Self {
+        Self {
+            pool,
+            observer: Arc::new(Unobserved),
+            admit: Arc::new(Everyone),
+        }
+    }
+}
+
+impl Connections {
+    /// The same pool, whose use `observer` is told of, and all that is done with this clone.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// The pool itself.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Takes a connection for the account, or for [`NO_ACCOUNT`]. Waits as long as the pool's
+    /// `acquire_timeout` allows.
+    pub async fn acquire(&self, account: Uuid) -> Result<GuardedConnection, sqlx::Error> {
+        self.acquire_to(account, false).await
+    }
+
+    /// Takes a connection to claim a key with it, for work that begins again where the connection
+    /// turns out to be dead.
+    pub(crate) async fn acquire_to_claim(
+        &self,
+        account: Uuid,
+    ) -> Result<GuardedConnection, sqlx::Error> {
+        self.acquire_to(account, true).await
+    }
+
+    /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
+    /// transaction, and the next autocommit write on it is acknowledged and lost.
+    async fn acquire_to(
+        &self,
+        account: Uuid,
+        to_claim: bool,
+    ) -> Result<GuardedConnection, sqlx::Error> {
+        let asked = Instant::now();
+        let deadline = asked + self.pool.options().get_acquire_timeout();
+        let acquiring = async {
+            let turn = self.admit.connect(account, to_claim).await;
+            Ok(GuardedConnection {
+                pooled: Some(self.pool.acquire().await?),
+                turn: Some(turn),
+                clean: false,
+                observer: Arc::clone(&self.observer),
+            })
+        };
+        let acquired = timeout_at(deadline, acquiring)
+            .await
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        let timed_out = matches!(acquired, Err(sqlx::Error::PoolTimedOut));
+        if acquired.is_ok() || timed_out {
+            let waited = asked.elapsed();
+            self.observer.waited_for_connection(waited, timed_out);
+        }
+        acquired
+    }
+
+    /// Closes the connections that are not in use: they know prepared statements as long as they
+    /// live, and what those were prepared for has changed.
+    pub(crate) fn close_idle(&self) {
+        while let Some(mut idle) = self.pool.try_acquire() {
+            idle.close_on_drop();
+        }
+    }
+}
 
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
     /// Empty only while it is dropped.
-    taken: Option<Taken>,
-    kept: Kept,
+    pooled: Option<PoolConnection<Postgres>>,
     /// Its account's, until another request may have the connection.
-    places: Option<Places>,
+    turn: Option<Held>,
     clean: bool,
     observer: Arc<dyn Observer>,
 }
 
 impl GuardedConnection {
-    /// Takes a connection, for an account that has a place.
-    ///
-    /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
-    /// transaction, and the next autocommit write on it is acknowledged and lost.
-    pub(crate) async fn acquire(
-        kept: &Kept,
-        trust: Trust,
-        places: Places,
-        observer: Arc<dyn Observer>,
-    ) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            taken: Some(kept.take(trust).await?),
-            kept: kept.clone(),
-            places: Some(places),
-            clean: false,
-            observer,
-        })
-    }
-
     /// Opens a transaction.
     pub(crate) async fn open(
         &mut self,
@@ -133,20 +207,20 @@ impl GuardedConnection {
 
 impl Drop for GuardedConnection {
     fn drop(&mut self) {
-        let Some(mut taken) = self.taken.take() else {
+        let Some(mut pooled) = self.pooled.take() else {
             return;
         };
         if !self.clean {
             self.observer.discarded_connection();
             // Closing is bounded by sqlx.
-            taken.connection.close_on_drop();
-        } else if let Some(returning) = self.kept.keep(taken) {
-            let places = self.places.take();
-            tokio::spawn(async move {
-                give_back(returning).await;
-                drop(places);
-            });
+            pooled.close_on_drop();
+            return;
         }
+        let turn = self.turn.take();
+        tokio::spawn(async move {
+            let _ = timeout(RETURN_LIMIT, pooled.return_to_pool()).await;
+            drop(turn);
+        });
     }
 }
 
@@ -157,13 +231,13 @@ impl Deref for GuardedConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.taken.as_ref().expect(IS_TAKEN).connection
+        self.pooled.as_ref().expect(IS_TAKEN)
     }
 }
 
 #[expect(clippy::expect_used, reason = "nothing but drop empties it")]
 impl DerefMut for GuardedConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.taken.as_mut().expect(IS_TAKEN).connection
+        self.pooled.as_mut().expect(IS_TAKEN)
     }
 }

@@ -1,19 +1,18 @@
-//! Removing expired records, and letting records expire.
+//! Removing expired records.
 //!
 //! Promise: the sweep removes nothing but what is already dead, never makes a request wait longer
-//! than one short batch, leaves most of the time to requests, and runs on any number of replicas at once
-//! without a leader.
+//! than one short batch, leaves most of the time to requests, and runs on any number of replicas at
+//! once without a leader.
 
 use std::{io, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep, timeout};
-use uuid::Uuid;
 
-/// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work, well
-/// under the claim's lock wait, because a claim of a key in the batch waits for the batch. The statement
-/// has the number a second time.
+/// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work,
+/// well under the claim's lock wait, because a claim of a key in the batch waits for the batch. The
+/// statement has the number a second time.
 pub const SWEEP_BATCH_ROWS: i64 = 500;
 
 /// How fast a sweep goes.
@@ -21,9 +20,9 @@ pub const SWEEP_BATCH_ROWS: i64 = 500;
 pub struct SweepPace {
     /// The longest that one batch may take: 5 seconds.
     pub batch_deadline: Duration,
-    /// How long the sweep rests after a batch, as a multiple of what the batch took: 7, so that a backlog
-    /// of millions costs an eighth of one connection's time, and still goes faster than new records are
-    /// made. With 0 it doesn't rest.
+    /// How long the sweep rests after a batch, as a multiple of what the batch took: 7, so that a
+    /// backlog of millions costs an eighth of one connection's time, and still goes faster than new
+    /// records are made. With 0 it doesn't rest.
     pub rest: u32,
 }
 
@@ -42,8 +41,8 @@ impl Default for SweepPace {
 /// requests. After an error, a batch that took too long included, close it.
 pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64, sqlx::Error> {
     let mut removed = 0;
-    // Each batch goes on where the last one stopped. From the beginning of the index, it would have to
-    // pass over the entries of everything that was deleted before.
+    // Each batch goes on where the last one stopped. From the beginning of the index, it would have
+    // to pass over the entries of everything that was deleted before.
     let mut from = None;
     loop {
         let began = Instant::now();
@@ -61,77 +60,6 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
     }
 }
 
-/// How long the record has been expired that expired first of all that are not swept: how late the sweep
-/// is. `None`: nothing is expired. Reads the first entries of an index, and takes no lock.
-pub async fn oldest_expired(
-    connection: &mut PgConnection,
-) -> Result<Option<Duration>, sqlx::Error> {
-    let age = sqlx::query_scalar!(
-        r#"
-        SELECT extract(epoch FROM now() - expires_at)::float8 AS "age!"
-          FROM idempotency_keys
-         WHERE status IS NOT NULL AND expires_at <= now()
-         ORDER BY expires_at
-         LIMIT 1
-        "#,
-    )
-    .fetch_optional(connection)
-    .await?;
-    Ok(age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
-}
-
-/// What [`forget`] deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forgotten {
-    /// All records.
-    pub rows: u64,
-    /// Those of keys that clients sent. The others are of steps of their requests.
-    pub keys: u64,
-    /// Where the next batch begins; `None` if there is none.
-    pub last: Option<String>,
-}
-
-/// Deletes at most [`SWEEP_BATCH_ROWS`] completed records of one account, expired or not, that come after
-/// the key `last`: all of their keys are new again. Records without an outcome stay. Locks what it deletes,
-/// and passes over what another transaction has locked.
-///
-/// This breaks the promise of the records, so it is for accounts that are removed, and for tests. A replay
-/// cache knows nothing of it.
-pub async fn forget(
-    connection: &mut PgConnection,
-    account_id: Uuid,
-    last: Option<String>,
-) -> Result<Forgotten, sqlx::Error> {
-    let deleted = sqlx::query!(
-        r#"
-        WITH completed AS MATERIALIZED (
-            SELECT ctid
-              FROM idempotency_keys
-             WHERE account_id = $1 AND key > $2 AND status IS NOT NULL
-             ORDER BY key
-             LIMIT 500
-               FOR UPDATE SKIP LOCKED),
-        deleted AS (
-            DELETE FROM idempotency_keys AS record
-             USING completed
-             WHERE record.ctid = completed.ctid
-            RETURNING record.key)
-        SELECT count(*) AS "rows!", count(*) FILTER (WHERE key NOT LIKE ',%') AS "keys!",
-               max(key) AS last
-          FROM deleted
-        "#,
-        account_id,
-        last.unwrap_or_default(),
-    )
-    .fetch_one(connection)
-    .await?;
-    Ok(Forgotten {
-        rows: deleted.rows.unsigned_abs(),
-        keys: deleted.keys.unsigned_abs(),
-        last: deleted.last.filter(|_| deleted.rows == SWEEP_BATCH_ROWS),
-    })
-}
-
 /// What a batch deleted.
 struct Batch {
     rows: i64,
@@ -142,10 +70,11 @@ struct Batch {
 /// Deletes at most [`SWEEP_BATCH_ROWS`] expired records that died at `from` or after it.
 ///
 /// `MATERIALIZED` makes the limit a limit: a subquery that the planner may run again would lock
-/// more. It is written into the statement, because PostgreSQL's plan for any limit expects a tenth of
-/// the table, and reads all of it. `SKIP LOCKED` leaves rows alone that another replica sweeps or a
-/// request takes over. What is locked is deleted by its place in the table (`ctid`), which its lock
-/// keeps: records that expire together lie together, and their keys lie all over a large index.
+/// more. It is written into the statement, because PostgreSQL's plan for any limit expects a tenth
+/// of the table, and reads all of it. `SKIP LOCKED` leaves rows alone that another replica sweeps
+/// or a request takes over. What is locked is deleted by its place in the table (`ctid`), which its
+/// lock keeps: records that expire together lie together, and their keys lie all over a large
+/// index.
 async fn sweep_batch(
     connection: &mut PgConnection,
     from: Option<DateTime<Utc>>,

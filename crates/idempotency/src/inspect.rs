@@ -3,16 +3,16 @@
 //! Promise: looking changes nothing. An answer describes one moment: "nothing finished now" never
 //! means that the operation may be sent under a new key; only a retry is safe.
 
-use std::{future::Future, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record,
-    Request,
+    Failure, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record, Request,
     claim::{self, Claim, Found},
-    reply::Row,
+    in_flight::{EntryId, InFlight, InFlightEntry},
 };
 
 /// What a look at a key found.
@@ -61,18 +61,46 @@ impl KnownRequest {
     }
 }
 
-impl From<Row> for KnownRequest {
-    fn from(row: Row) -> Self {
+impl From<Record> for KnownRequest {
+    fn from(record: Record) -> Self {
         Self {
-            method: row.method,
-            path: row.path,
-            request_id: row.request_id,
-            fingerprint: row.fingerprint,
-            label: row.label,
-            resource_id: row.resource_id,
-            created_at: Some(row.created_at),
+            method: record.method,
+            path: record.path,
+            request_id: record.request_id,
+            fingerprint: record.fingerprint,
+            label: record.label,
+            resource_id: record.reply.resource_id,
+            created_at: Some(record.created_at),
         }
     }
+}
+
+/// How much this process has in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlightCounts {
+    /// Keys that it works on.
+    pub keys: usize,
+    /// Duplicates that wait for them.
+    pub waiters: usize,
+}
+
+/// How long the record has been expired that expired first of all that are not swept: how late the
+/// sweep is. `None`: nothing is expired. Reads the first entries of an index, and takes no lock.
+pub async fn oldest_expired(
+    connection: &mut PgConnection,
+) -> Result<Option<Duration>, sqlx::Error> {
+    let age = sqlx::query_scalar!(
+        r#"
+        SELECT extract(epoch FROM now() - expires_at)::float8 AS "age!"
+          FROM idempotency_keys
+         WHERE status IS NOT NULL AND expires_at <= now()
+         ORDER BY expires_at
+         LIMIT 1
+        "#,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
 }
 
 /// A key in flight whose request takes several transactions.
@@ -94,7 +122,7 @@ pub struct LeasedKey {
 /// Reads leases with the requests that they were taken for. Takes no lock.
 #[cfg(feature = "phases")]
 async fn leased(
-    connection: &mut sqlx::PgConnection,
+    connection: &mut PgConnection,
     account_id: Uuid,
     limit: usize,
 ) -> Result<Vec<LeasedKey>, sqlx::Error> {
@@ -134,6 +162,33 @@ async fn leased(
         .collect())
 }
 
+/// What a probe asks for.
+const NOTHING: FingerprintInput<'_> = FingerprintInput {
+    method: "",
+    path: "",
+    query: Parameters::Raw(b""),
+    media_type: "",
+    parameters: Parameters::Raw(b""),
+};
+
+/// The requests of one account. They lie together in the map, which is locked meanwhile.
+fn of_account(
+    entries: &BTreeMap<EntryId, InFlightEntry>,
+    account_id: Uuid,
+) -> impl Iterator<Item = &InFlightEntry> {
+    entries
+        .range((account_id, IdempotencyKey(String::new()))..)
+        .take_while(move |((account, _), _)| *account == account_id)
+        .map(|(_, entry)| entry)
+}
+
+fn counts(in_flight: &InFlight) -> InFlightCounts {
+    InFlightCounts {
+        keys: in_flight.lock().len(),
+        waiters: in_flight.stopping.receiver_count(),
+    }
+}
+
 impl Idempotency {
     /// Looks a key up: first among the requests in flight here, then in the database.
     ///
@@ -147,28 +202,13 @@ impl Idempotency {
     ) -> Result<Inspected, Failure> {
         let in_flight = self.request_in_flight(account_id, &key);
         let in_flight = in_flight.as_ref().map(KnownRequest::of);
-        let probe = Request {
-            account_id,
-            key,
-            fingerprint: Fingerprint::of(&FingerprintInput {
-                method: "",
-                path: "",
-                query: Parameters::Raw(b""),
-                media_type: "",
-                parameters: Parameters::Raw(b""),
-            }),
-            method: String::new(),
-            path: String::new(),
-            label: None,
-            request_id: String::new(),
-            wait: std::time::Duration::ZERO,
-        };
+        let probe = Request::new(account_id, key, &NOTHING);
         let this = self.clone();
         let found = self.look(async move { this.probe(&probe).await }).await?;
         Ok(match found {
             Claim::Completed(record) => Inspected::Completed(record),
             Claim::HeldElsewhere => Inspected::InFlight(in_flight),
-            Claim::Unfinished(row) => Inspected::InFlight(Some((*row).into())),
+            Claim::Unfinished(record) => Inspected::InFlight(Some((*record).into())),
             Claim::Mine | Claim::Vanished => match in_flight {
                 Some(in_flight) => Inspected::InFlight(Some(in_flight)),
                 None => Inspected::Nothing,
@@ -176,16 +216,40 @@ impl Idempotency {
         })
     }
 
-    /// The keys of an account that this process works on, with their requests, in the order they came.
+    /// The requests of one account that this process works on, in the order they came. For display
+    /// only, and never a reason to use a new key: other replicas have requests of their own.
+    pub fn requests_in_flight(&self, account_id: Uuid) -> Vec<Request> {
+        let mut found: Vec<_> = of_account(&self.in_flight.lock(), account_id)
+            .map(|entry| (entry.since, entry.request.clone()))
+            .collect();
+        found.sort_by_key(|(since, _)| *since);
+        found.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// The request that this process works on under a key, if there is one.
+    pub fn request_in_flight(&self, account_id: Uuid, key: &IdempotencyKey) -> Option<Request> {
+        let entries = self.in_flight.lock();
+        let entry = entries.get(&(account_id, key.clone()))?;
+        Some(entry.request.clone())
+    }
+
+    /// How many keys this process works on, and how many duplicates wait for them. Costs two
+    /// numbers.
+    pub fn in_flight_counts(&self) -> InFlightCounts {
+        counts(&self.in_flight)
+    }
+
+    /// The keys of an account that this process works on, with their requests, in the order they
+    /// came.
     pub fn in_flight_here(&self, account_id: Uuid) -> Vec<(String, KnownRequest)> {
-        let here = self.in_flight.of_account(account_id, |_| true);
+        let here = self.requests_in_flight(account_id);
         here.iter()
             .map(|request| (request.key.as_str().to_owned(), KnownRequest::of(request)))
             .collect()
     }
 
-    /// At most `limit` keys of an account that are in flight across transactions, whichever process works
-    /// on them, in the order of the keys.
+    /// At most `limit` keys of an account that are in flight across transactions, whichever process
+    /// works on them, in the order of the keys.
     #[cfg(feature = "phases")]
     pub async fn leased_keys(
         &self,
@@ -220,7 +284,7 @@ impl Idempotency {
         let mut connection = self.pool.acquire(probe.account_id).await?;
         let committed = match claim::read(&mut connection, probe).await? {
             Some(Found::Completed(record)) => Some(Claim::Completed(record)),
-            Some(Found::Unfinished(row)) => Some(Claim::Unfinished(row)),
+            Some(Found::Unfinished(record)) => Some(Claim::Unfinished(record)),
             Some(Found::Expired) | None => None,
         };
         if let Some(found) = committed {
@@ -237,5 +301,70 @@ impl Idempotency {
             return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use super::*;
+    use crate::in_flight::{Conclusion, InFlight, Place};
+
+    const ROUNDS: u128 = 20_000;
+
+    fn join(in_flight: &InFlight, account: u128, key: &str) -> Place {
+        let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
+        in_flight.join(&Request::new(Uuid::from_u128(account), key, &NOTHING))
+    }
+
+    /// The lock is held meanwhile, so what one account has in flight must not be another one's
+    /// wait.
+    #[test]
+    fn a_look_at_an_account_visits_no_request_of_another() {
+        let in_flight = InFlight::new();
+        let mut places = Vec::new();
+        for (account, keys) in [(1, 100), (2, 1), (3, 100)] {
+            for number in 0..keys {
+                places.push(join(&in_flight, account, &format!("key-{number}")));
+            }
+        }
+        let entries = in_flight.lock();
+        let visited = of_account(&entries, Uuid::from_u128(2));
+        let accounts: Vec<_> = visited.map(|entry| entry.request.account_id).collect();
+        assert_eq!(accounts, [Uuid::from_u128(2)]);
+    }
+
+    /// Two locks that are taken in different orders by two threads stop both forever.
+    #[test]
+    fn counting_never_stops_a_request() {
+        let in_flight = InFlight::new();
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        for account in [1, 2] {
+            let (in_flight, ended) = (in_flight.clone(), ended.clone());
+            std::thread::spawn(move || {
+                for _ in 0..ROUNDS {
+                    if let Place::Leader(leadership) = join(&in_flight, account, "a") {
+                        leadership.conclude(Conclusion::Reused);
+                    }
+                }
+                ended.send(()).unwrap();
+            });
+        }
+        let counting = in_flight.clone();
+        std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                assert!(counts(&counting).keys <= 2);
+            }
+            ended.send(()).unwrap();
+        });
+        for _ in 0..3 {
+            let end = has_ended.recv_timeout(Duration::from_secs(60));
+            assert!(
+                end.is_ok(),
+                "a thread waits forever, or has panicked: {end:?}"
+            );
+        }
+        assert_eq!(counts(&in_flight).keys, 0);
     }
 }

@@ -11,8 +11,8 @@ pub const KEY_MAX_BYTES: usize = 255;
 
 /// A key that a client chose for one operation: 1 to 255 bytes of visible ASCII without `"`, `\`
 /// and `,`, which are not `undefined`, `null`, `None`, `nil` or `NaN`.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct IdempotencyKey(String);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdempotencyKey(pub(crate) String);
 
 /// Why a header value, or a key in a look-up, names no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,8 @@ pub enum KeyError {
          quotes, backslashes and commas. A UUID is a good key."
     )]
     ForbiddenByte,
-    /// `undefined`, `null`, `None`, `nil` or `NaN`: what a program writes for a value that is not there.
+    /// `undefined`, `null`, `None`, `nil` or `NaN`: what a program writes for a value that is not
+    /// there.
     #[error(
         "The idempotency key is what a program writes for a value that is not there, such as \
          undefined or null. A UUID, made before the first attempt, is a good key."
@@ -43,8 +44,8 @@ pub enum KeyError {
     Mistake,
 }
 
-/// What programs write for a value that is not there. Operations that have nothing in common would share it as
-/// their key.
+/// What programs write for a value that is not there. Operations that have nothing in common would
+/// share it as their key.
 const MISTAKES: [&str; 5] = ["undefined", "null", "None", "nil", "NaN"];
 
 impl IdempotencyKey {
@@ -77,17 +78,7 @@ impl IdempotencyKey {
         Ok(Self(bare.iter().copied().map(char::from).collect()))
     }
 
-    /// A key that no client can send: it begins with a comma, which no header's key may hold. For
-    /// the steps of work that a client asked for under a key of its own.
-    pub fn reserved(name: &str) -> Result<Self, KeyError> {
-        let Self(name) = Self::parse(name.as_bytes())?;
-        if name.len() == KEY_MAX_BYTES {
-            return Err(KeyError::TooLong);
-        }
-        Ok(Self(format!(",{name}")))
-    }
-
-    /// Whether no client can send it.
+    /// Whether no client can send it: it begins with a comma.
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with(',')
     }
@@ -129,23 +120,6 @@ mod tests {
         assert!(IdempotencyKey::parse(format!("\"{longest}\"").as_bytes()).is_ok());
         assert_eq!(
             IdempotencyKey::parse(format!("{longest}k").as_bytes()).unwrap_err(),
-            KeyError::TooLong
-        );
-    }
-
-    #[test]
-    fn no_header_names_a_reserved_key() {
-        let reserved = IdempotencyKey::reserved("step-1").unwrap();
-        assert_eq!(reserved.as_str(), ",step-1");
-        assert!(reserved.is_reserved());
-        assert!(!IdempotencyKey::parse(b"step-1").unwrap().is_reserved());
-        assert_eq!(
-            IdempotencyKey::parse(reserved.as_str().as_bytes()).unwrap_err(),
-            KeyError::ForbiddenByte
-        );
-        let too_long = "k".repeat(KEY_MAX_BYTES);
-        assert_eq!(
-            IdempotencyKey::reserved(&too_long).unwrap_err(),
             KeyError::TooLong
         );
     }

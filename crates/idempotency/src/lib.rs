@@ -2,35 +2,39 @@
 //!
 //! [add_ons]: add_ons
 #![cfg_attr(feature = "http", doc = include_str!("../README.md"))]
-// The front page of the documentation is the README. The link above comes before its own, and so counts.
+// The front page of the documentation is the README. The link above comes before its own, and so
+// counts.
 //
-// One request, in the order of the code: `in_flight` decides whether this process already works on the
-// key, `transaction` begins, `claim` takes the key, the `Command` writes its rows, `reply` saves the
-// outcome, and `transaction` commits all of it at once. The core names no add-on behind a cargo feature.
+// One request, in the order of the code: `in_flight` decides whether this process already works on
+// the key, `connection` takes one from the pool, `transaction` begins, `claim` takes the key, the
+// `Command` writes its rows, `reply` saves the outcome, and `transaction` commits all of it at
+// once. The core names no add-on behind a cargo feature.
 
 #[cfg(doc)]
 #[doc = include_str!("../ADD-ONS.md")]
 pub mod add_ons {}
 
+mod admit;
 mod claim;
 mod connection;
 mod expiry;
-mod fair_pool;
 mod fingerprint;
 mod in_flight;
-mod kept;
 mod key;
 mod migrations;
 mod observer;
 mod reply;
 mod request;
-mod shedding;
 mod sqlstate;
 mod trace;
 mod transaction;
 
+#[cfg(feature = "admission")]
+mod admission;
 #[cfg(feature = "batch")]
 mod batch;
+#[cfg(feature = "forget")]
+mod forget;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "inspect")]
@@ -44,13 +48,12 @@ mod workflow;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use in_flight::{Conclusion, InFlight, Leadership, Place, Verdict};
-use shedding::LookUps;
+use admit::Answering;
+use in_flight::{Conclusion, InFlight, Leadership, Place};
 use sqlx::{PgConnection, postgres::types::PgInterval};
-use tokio::{runtime::Handle, sync::Semaphore, time::Instant};
+use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 use transaction::TxOutcome;
-use uuid::Uuid;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
@@ -59,24 +62,26 @@ pub use request::{Outcome, Request, Settings};
 
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{
-    BEGIN_DURABLE, GuardedConnection, SessionLimits, pin_session, pinned_settings,
+    BEGIN_DURABLE, Connections, GuardedConnection, NO_ACCOUNT, SessionLimits, pin_session,
+    pinned_settings,
 };
-pub use expiry::{Forgotten, SWEEP_BATCH_ROWS, SweepPace, forget, oldest_expired, sweep};
-pub use fair_pool::{FairPool, NO_ACCOUNT};
+pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, sweep};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
-pub use in_flight::InFlightCounts;
 pub use observer::Observer;
-pub use shedding::{InProgressLimit, InProgressLimits};
 pub use trace::TRACE_TARGET;
 
+#[cfg(feature = "admission")]
+pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
+#[cfg(feature = "forget")]
+pub use forget::{Forgotten, forget};
 #[cfg(feature = "http")]
 pub use http::HeaderError;
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]
-pub use inspect::{Inspected, KnownRequest};
+pub use inspect::{InFlightCounts, Inspected, KnownRequest, oldest_expired};
 #[cfg(feature = "phases")]
 pub use phases::{
     Begin, BeginOutcome, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect,
@@ -107,44 +112,35 @@ pub trait Command: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Reply, Rejection>> + Send;
 }
 
-/// The one way to write: [`Idempotency::run`] owns BEGIN, claim, save and COMMIT, so no handler can forget a
-/// step. Cheap to clone; all clones share the map of keys in flight.
+/// The one way to write: [`Idempotency::run`] owns BEGIN, claim, save and COMMIT, so no handler can
+/// forget a step. Cheap to clone; all clones share the map of keys in flight.
 #[derive(Clone)]
 pub struct Idempotency {
     settings: Settings,
-    pool: FairPool,
+    pool: Connections,
     retention: PgInterval,
     in_flight: InFlight,
-    patient_claims: Arc<Semaphore>,
-    look_ups: LookUps,
     runtime: Handle,
 }
 
 impl Idempotency {
-    /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default isolation
-    /// level and `synchronous_commit = on`: see [`pin_session`]. Where reads or an [`Observer`] need it
-    /// too, it is a [`FairPool`]. Fails on a retention that Postgres can't represent.
-    ///
-    /// Up to a quarter of the pool stays taken for a second after a request, for the next one. Leave as many
-    /// connections more to an application that uses the pool directly as well. Give each instance a pool
-    /// of its own: four that share one could keep all of it, idle, from each other.
+    /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default
+    /// isolation level and `synchronous_commit = on`: see [`pin_session`]. For an [`Observer`], or
+    /// an add-on that admits requests, it is [`Connections`]. Fails on a retention that Postgres
+    /// can't represent.
     ///
     /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
     /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.
     /// Panics outside a Tokio runtime.
     pub fn new(
-        pool: impl Into<FairPool>,
+        pool: impl Into<Connections>,
         settings: Settings,
     ) -> Result<Self, sqlx::error::BoxDynError> {
-        let pool = pool.into();
-        let waiting = usize::try_from(pool.pool().options().get_max_connections() / 2)?.max(1);
         Ok(Self {
-            look_ups: LookUps::by(pool.clone()),
-            pool,
+            pool: pool.into(),
             retention: PgInterval::try_from(settings.retention)?,
             settings,
             in_flight: InFlight::new(),
-            patient_claims: Arc::new(Semaphore::new(waiting)),
             runtime: Handle::current(),
         })
     }
@@ -165,22 +161,6 @@ impl Idempotency {
             }
         })
         .await
-    }
-
-    /// The requests of one account that this process works on, in the order they came. For display
-    /// only, and never a reason to use a new key: other replicas have requests of their own.
-    pub fn requests_in_flight(&self, account_id: Uuid) -> Vec<Request> {
-        self.in_flight.of_account(account_id, |_| true)
-    }
-
-    /// The request that this process works on under a key, if there is one.
-    pub fn request_in_flight(&self, account_id: Uuid, key: &IdempotencyKey) -> Option<Request> {
-        self.in_flight.look_up(account_id, key)
-    }
-
-    /// How many keys this process works on, and how many duplicates wait for them. Costs two numbers.
-    pub fn in_flight_counts(&self) -> InFlightCounts {
-        self.in_flight.counts()
     }
 
     /// Ends every wait of a duplicate for the first request, now and from now on: the process is
@@ -208,8 +188,8 @@ impl Idempotency {
         }
     }
 
-    /// When a request that begins now has its answer at the latest: after the wait for a connection, and
-    /// the database deadline.
+    /// When a request that begins now has its answer at the latest: after the wait for a
+    /// connection, and the database deadline.
     fn answered_by(&self) -> Instant {
         let pool_wait = self.pool.pool().options().get_acquire_timeout();
         Instant::now() + pool_wait + self.settings.database_deadline
@@ -225,60 +205,61 @@ impl Idempotency {
     where
         F: Future<Output = Conclusion> + Send + 'static,
     {
-        let patience = Instant::now() + request.wait;
-        let mut is_held_elsewhere = false;
+        let (account, patience) = (request.account_id, Instant::now() + request.wait);
+        let mut has_waited = false;
         loop {
-            let (conclusion, shared) = match self.in_flight.join(&request) {
+            match self.in_flight.join(&request) {
                 Place::Leader(leadership) => {
-                    let lead = lead(self.clone(), request.clone(), leadership);
-                    let ended = self.runtime.spawn(lead.in_current_span()).await;
-                    let panicked = |_| {
-                        tracing::error!("the work panicked");
-                        Conclusion::Failed(Failure::internal("the work panicked"))
-                    };
-                    (ended.unwrap_or_else(panicked), false)
-                }
-                Place::Follower(follower) => {
-                    let waiting = trace_span!("wait for first request");
-                    let followed = follower.follow(self.answered_by(), patience);
-                    match followed.instrument(waiting).await {
-                        Verdict::Share(conclusion) => (conclusion, true),
-                        Verdict::InUse => return Outcome::InUse,
-                        Verdict::AskAgain => {
-                            is_held_elsewhere = true;
-                            continue;
+                    let ended = match self.pool.admit.begin(&request) {
+                        Ok(begun) => {
+                            let lead = lead(self.clone(), request.clone(), leadership);
+                            self.in_a_task(Box::pin(async move { (lead.await, begun).0 }))
+                                .await
                         }
-                        Verdict::StartOver => continue,
-                    }
-                }
-                // The request waited for another process, and others took its place here.
-                Place::OverLimit(_) if is_held_elsewhere => return Outcome::InUse,
-                Place::OverLimit(limit) => return self.shed(&request, limit).await,
-            };
-            match conclusion {
-                Conclusion::Stored {
-                    record,
-                    replayed,
-                    taken_over,
-                } => {
-                    return Outcome::Stored {
-                        record,
-                        replayed: replayed || shared,
-                        taken_over: taken_over && !shared,
+                        // It waited for what had its key, and others took its place meanwhile.
+                        Err(_) if has_waited => {
+                            leadership.conclude(Outcome::InUse);
+                            return Outcome::InUse;
+                        }
+                        Err(refusal) => {
+                            let refuse = async move { leadership.conclude(refusal.await) };
+                            self.in_a_task(Box::pin(refuse)).await
+                        }
                     };
-                }
-                Conclusion::Reused => return Outcome::Reused,
-                Conclusion::Unfinished => return Outcome::Unfinished,
-                Conclusion::Failed(failure) => return Outcome::Failed(failure),
-                Conclusion::HeldElsewhere => {
-                    is_held_elsewhere = true;
+                    if !matches!(ended, Outcome::InUse) {
+                        return ended;
+                    }
                     let again = Instant::now() + jittered(RECLAIM_PAUSE);
                     if again >= patience || !self.in_flight.pause(again).await {
                         return Outcome::InUse;
                     }
+                    has_waited = true;
+                }
+                Place::Follower(follower) => {
+                    let seat = self.pool.admit.follow(account);
+                    let patience = if seat.is_some() {
+                        patience
+                    } else {
+                        Instant::now()
+                    };
+                    let waiting = trace_span!("wait for first request");
+                    let followed = follower.follow(self.answered_by(), patience);
+                    if let Some(outcome) = followed.instrument(waiting).await {
+                        return outcome;
+                    }
+                    has_waited = true;
                 }
             }
         }
+    }
+
+    /// Does what a disconnect must not cancel.
+    async fn in_a_task(&self, work: Answering) -> Conclusion {
+        let ended = self.runtime.spawn(work.in_current_span()).await;
+        ended.unwrap_or_else(|_| {
+            tracing::error!("the work panicked");
+            Conclusion::Failed(Failure::internal("the work panicked"))
+        })
     }
 }
 
@@ -290,8 +271,7 @@ fn conclude(request: &Request, leadership: &Leadership, conclusion: Conclusion) 
     {
         failure.log(&request.request_id);
     }
-    leadership.conclude(conclusion.clone());
-    conclusion
+    leadership.conclude(conclusion)
 }
 
 /// Between half of `pause` and all of it.

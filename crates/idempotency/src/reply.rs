@@ -8,7 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
-use crate::{Request, in_flight::Conclusion, sqlstate};
+use crate::{Request, sqlstate};
 
 /// A definite answer: status, end-to-end headers and body, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,16 @@ pub struct Record {
     pub created_at: DateTime<Utc>,
     /// When the record dies, by the database's clock.
     pub expires_at: DateTime<Utc>,
+}
+
+impl Record {
+    /// Whether it belongs to `request`. On a row that exists, the fingerprint is compared before
+    /// anything else. Fails where this build doesn't know the rule that it was made by.
+    pub(crate) fn is_of(&self, request: &Request) -> Result<bool, Failure> {
+        let (version, fingerprint) = (self.fingerprint_version, &self.fingerprint);
+        let same = request.fingerprint.matches(version, fingerprint);
+        same.map_err(Failure::unavailable)
+    }
 }
 
 /// Why a command ended without success.
@@ -159,8 +169,9 @@ impl Failure {
         }
     }
 
-    /// No transaction could be opened: nothing has been done, whatever the reason is. Another connection
-    /// may be alive, but not where the server's settings are the reason (22023, see `begin!`).
+    /// No transaction could be opened: nothing has been done, whatever the reason is. Another
+    /// connection may be alive, but not where the server's settings are the reason (22023, see
+    /// `begin!`).
     pub(crate) fn of_begin(error: sqlx::Error) -> Self {
         let is_refused = sqlstate(&error).is_some_and(|code| code == "22023");
         Self {
@@ -173,8 +184,8 @@ impl Failure {
         }
     }
 
-    /// Logs the cause: as a warning if it passes by itself. Once for each request: its duplicates share the
-    /// failure and log nothing.
+    /// Logs the cause: as a warning if it passes by itself. Once for each request: its duplicates
+    /// share the failure and log nothing.
     pub(crate) fn log(&self, request_id: &str) {
         let Self { kind, cause, .. } = self;
         match kind {
@@ -197,8 +208,8 @@ impl Failure {
     }
 }
 
-/// Whether a COMMIT that failed like this has rolled back, for certain. 25P02 is a transaction that an
-/// earlier error had aborted.
+/// Whether a COMMIT that failed like this has rolled back, for certain. 25P02 is a transaction that
+/// an earlier error had aborted.
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
     sqlstate(error)
         .is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == "25P02")
@@ -240,58 +251,6 @@ impl<E: Into<Failure>> From<E> for Rejection {
     }
 }
 
-/// A row of `idempotency_keys` whose outcome is saved.
-pub(crate) struct Row {
-    pub(crate) request_id: String,
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) fingerprint_version: i16,
-    pub(crate) fingerprint: Vec<u8>,
-    pub(crate) created_at: DateTime<Utc>,
-    pub(crate) expires_at: DateTime<Utc>,
-    pub(crate) status: Option<i16>,
-    pub(crate) headers: Option<sqlx::types::Json<Vec<(String, String)>>>,
-    pub(crate) body: Option<Vec<u8>>,
-    pub(crate) resource_id: Option<String>,
-    pub(crate) label: Option<String>,
-}
-
-impl Row {
-    /// What a row without an outcome means for `request`: on a row that exists the fingerprint is
-    /// compared before anything else.
-    pub(crate) fn compare(&self, request: &Request) -> Result<Conclusion, Failure> {
-        let same = request
-            .fingerprint
-            .matches(self.fingerprint_version, &self.fingerprint)
-            .map_err(Failure::unavailable)?;
-        Ok(if same {
-            Conclusion::Unfinished
-        } else {
-            Conclusion::Reused
-        })
-    }
-
-    /// `None` for a row whose outcome isn't saved.
-    pub(crate) fn into_record(self) -> Option<Record> {
-        Some(Record {
-            reply: Reply {
-                status: u16::try_from(self.status?).ok()?,
-                headers: self.headers?.0,
-                body: self.body?,
-                resource_id: self.resource_id,
-            },
-            request_id: self.request_id,
-            method: self.method,
-            path: self.path,
-            label: self.label,
-            fingerprint_version: self.fingerprint_version,
-            fingerprint: self.fingerprint,
-            created_at: self.created_at,
-            expires_at: self.expires_at,
-        })
-    }
-}
-
 /// Saves the outcome in the row that this transaction claimed, or may complete, and gives back the
 /// whole record. An outcome that took long lives as long as any other.
 ///
@@ -301,13 +260,12 @@ pub(crate) async fn save(
     tx: &mut PgConnection,
     account_id: uuid::Uuid,
     key: &str,
-    reply: &Reply,
+    reply: Reply,
     retention: &PgInterval,
 ) -> Result<Record, sqlx::Error> {
     // The database's own check names what is saved; a status that doesn't fit i16 can't pass it.
     let status = i16::try_from(reply.status).unwrap_or(i16::MAX);
-    sqlx::query_as!(
-        Row,
+    let row = sqlx::query!(
         r#"
         UPDATE idempotency_keys
            SET status = $3, headers = $4, body = $5, resource_id = $6,
@@ -326,7 +284,16 @@ pub(crate) async fn save(
         retention,
     )
     .fetch_one(tx)
-    .await?
-    .into_record()
-    .ok_or(sqlx::Error::RowNotFound)
+    .await?;
+    Ok(Record {
+        reply,
+        request_id: row.request_id,
+        method: row.method,
+        path: row.path,
+        label: row.label,
+        fingerprint_version: row.fingerprint_version,
+        fingerprint: row.fingerprint,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+    })
 }

@@ -4,17 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
-use crate::{
-    Failure, Fingerprint, FingerprintInput, IdempotencyKey, KeyError, Parameters, Record,
-    in_flight::{Conclusion, EntryId},
-    transaction::compare,
-};
+use crate::{Failure, Fingerprint, FingerprintInput, IdempotencyKey, Record, in_flight::EntryId};
 
 /// One request that carries an idempotency key.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The tenant that the key belongs to. Never the API key: rotation must not split a key in two. A tenant
-    /// whose id is a text or a number gets a UUID that is made of it: `Uuid::new_v5`.
+    /// The tenant that the key belongs to. Never the API key: rotation must not split a key in two.
+    /// A tenant whose id is a text or a number gets a UUID that is made of it: `Uuid::new_v5`.
     pub account_id: Uuid,
     /// The key.
     pub key: IdempotencyKey,
@@ -53,33 +49,10 @@ impl Request {
     pub(crate) fn entry_id(&self) -> EntryId {
         (self.account_id, self.key.clone())
     }
-
-    /// Work that belongs to a larger request: `path` says which part, and is its key in a scope
-    /// that no client can write. The same path is always the same request.
-    pub fn reserved(
-        account_id: Uuid,
-        path: String,
-        request_id: String,
-        wait: Duration,
-    ) -> Result<Self, KeyError> {
-        let nothing = Parameters::Canonical(b"{}");
-        let input = FingerprintInput {
-            method: "POST",
-            path: &path,
-            query: nothing,
-            media_type: "json",
-            parameters: nothing,
-        };
-        Ok(Self {
-            request_id,
-            wait,
-            ..Self::new(account_id, IdempotencyKey::reserved(&path)?, &input)
-        })
-    }
 }
 
 /// How a request ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Outcome {
     /// A definite, committed answer.
     Stored {
@@ -103,21 +76,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What a completed record means for `request`: a replay, or a reuse. `None`: this build doesn't know
-    /// the rule that the record's fingerprint was made by.
-    pub(crate) fn of(request: &Request, record: Arc<Record>) -> Option<Self> {
-        match compare(request, record).ok()? {
-            Conclusion::Stored {
-                record,
-                replayed,
-                taken_over,
-            } => Some(Self::Stored {
-                record,
-                replayed,
-                taken_over,
-            }),
-            Conclusion::Reused => Some(Self::Reused),
-            Conclusion::HeldElsewhere | Conclusion::Unfinished | Conclusion::Failed(_) => None,
+    /// An earlier request's outcome.
+    pub(crate) fn replay(record: Arc<Record>) -> Self {
+        Self::Stored {
+            record,
+            replayed: true,
+            taken_over: false,
         }
     }
 }

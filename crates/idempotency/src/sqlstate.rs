@@ -1,7 +1,7 @@
 //! What PostgreSQL's errors mean for the transaction that they end: the one table of it.
 //!
-//! Promise: whatever passes by itself is told as such. Its client retries with the same key, and an answer in
-//! hand is written again. A code that is not in the table is a defect.
+//! Promise: whatever passes by itself is told as such. Its client retries with the same key, and an
+//! answer in hand is written again. A code that is not in the table is a defect.
 
 use crate::{
     FailureKind::{self, Busy, Unavailable},
@@ -16,8 +16,9 @@ const MEANINGS: [(&str, FailureKind, RunAgain); 18] = [
     // A serialization failure, and a deadlock's victim.
     ("40001", Unavailable, AtOnce),
     ("40P01", Unavailable, AtOnce),
-    // "cached plan must not change result type", which a session that has prepared a statement says of it
-    // until it ends, once a migration has changed a column; and BEGIN READ WRITE on a standby.
+    // "cached plan must not change result type", which a session that has prepared a statement says
+    // of it until it ends, once a migration has changed a column; and BEGIN READ WRITE on a
+    // standby.
     ("0A000", Unavailable, InAnotherSession),
     // A prepared statement is gone, or exists already: a pooler gave the client another session.
     ("26000", Unavailable, InAnotherSession),
@@ -29,13 +30,14 @@ const MEANINGS: [(&str, FailureKind, RunAgain); 18] = [
     // The session was idle in its transaction, or the transaction took too long.
     ("25P03", Unavailable, Never),
     ("25P04", Unavailable, Never),
-    // Only the start of a session is answered so: a password that is being changed, and a database that
-    // is being restored.
+    // Only the start of a session is answered so: a password that is being changed, and a database
+    // that is being restored.
     ("28", Unavailable, Never),
     ("3D000", Unavailable, Never),
     // A full disk, too little memory, too many connections.
     ("53", Unavailable, Never),
-    // The server doesn't accept this now: while it recovers, or while a database takes no connections.
+    // The server doesn't accept this now: while it recovers, or while a database takes no
+    // connections.
     ("55000", Unavailable, Never),
     // In use by others: a database that is being copied.
     ("55006", Unavailable, Never),

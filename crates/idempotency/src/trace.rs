@@ -1,8 +1,8 @@
 //! Spans: where the time of a request goes, for those who collect traces.
 //!
-//! Promise: no span holds an account, a key, a reply, or anything else that a client sent. Spans have a target
-//! of their own, so a subscriber can take them and leave the log lines, or the other way round. A span
-//! that no subscriber takes costs one atomic read, and allocates nothing.
+//! Promise: no span holds an account, a key, a reply, or anything else that a client sent. Spans
+//! have a target of their own, so a subscriber can take them and leave the log lines, or the other
+//! way round. A span that no subscriber takes costs one atomic read, and allocates nothing.
 
 use std::future::Future;
 

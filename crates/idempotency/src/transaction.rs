@@ -53,16 +53,6 @@ pub(crate) enum TxOutcome<P> {
     Pending(P),
 }
 
-impl<P> TxOutcome<P> {
-    /// The key is in flight by a committed row. The owner is known; the reply is not.
-    fn is_without_answer(&self) -> bool {
-        match self {
-            Self::Concluded(conclusion) => matches!(conclusion, Conclusion::Unfinished),
-            Self::Pending(_) => true,
-        }
-    }
-}
-
 /// A command is one transaction: nothing is left to do after it.
 impl<C: Command> Work for C {
     type Pending = Infallible;
@@ -104,13 +94,16 @@ impl Idempotency {
                 let ended = self.attempt(connection, request, work, leadership, &committing);
                 let held_up = match ended.await {
                     Ok(Some(outcome)) => {
-                        if outcome.is_without_answer() {
+                        // A committed row without a reply has the key: its owner is known.
+                        if let TxOutcome::Pending(_)
+                        | TxOutcome::Concluded(Conclusion::Unfinished) = outcome
+                        {
                             leadership.recorded();
                         }
                         return outcome;
                     }
                     Ok(None) if attempts_left == 0 => {
-                        return TxOutcome::Concluded(Conclusion::HeldElsewhere);
+                        return TxOutcome::Concluded(Conclusion::InUse);
                     }
                     Ok(None) => None,
                     Err(failure) => match failure.run_again {
@@ -158,50 +151,44 @@ impl Idempotency {
         leadership: &Leadership,
         committing: &AtomicBool,
     ) -> Result<Option<TxOutcome<W::Pending>>, Failure> {
-        let patient = self.patient_claims.try_acquire().ok();
+        let patient = self.pool.admit.wait_for_key();
         let begin = match patient {
             Some(_) => claim::BEGIN,
             None => claim::BEGIN_BRIEFLY,
         };
         let began = Instant::now();
         let claiming = async {
-            let opened = connection.open(begin).await;
-            let mut tx = opened.inspect_err(|_| self.pool.distrust())?;
+            let mut tx = connection.open(begin).await?;
             let claiming = Instant::now();
             let claimed = claim::claim(&mut tx, request, self.retention).await?;
             let is_held = matches!(claimed, Claim::HeldElsewhere);
-            self.pool.observer().claimed(claiming.elapsed(), is_held);
+            self.pool.observer.claimed(claiming.elapsed(), is_held);
             Ok((tx, claimed))
         };
-        let how = |claimed: &Result<(_, Claim), Failure>| match claimed {
-            Ok((_, claimed)) => Some(claimed.name()),
-            Err(_) => None,
+        let how = |claimed: &Result<(_, Claim), Failure>| {
+            claimed.as_ref().ok().map(|(_, claimed)| claimed.name())
         };
         let (mut tx, claimed) = trace::step(trace_span!("claim"), claiming, how).await?;
         drop(patient);
         let found = match claimed {
             Claim::Mine => None,
-            Claim::Completed(record) => Some(compare(request, record)?),
-            Claim::Unfinished(row) => Some(row.compare(request)?),
-            Claim::HeldElsewhere => {
-                tx.rollback().await?;
-                let is_table_locked = claim::is_table_locked(&mut connection).await?;
-                connection.release();
-                if is_table_locked {
-                    return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
-                }
-                return Ok(Some(TxOutcome::Concluded(Conclusion::HeldElsewhere)));
+            Claim::Completed(record) => Some(Some(compare(request, record)?)),
+            Claim::Unfinished(record) if record.is_of(request)? => {
+                Some(Some(Conclusion::Unfinished))
             }
-            Claim::Vanished => {
-                tx.rollback().await?;
-                connection.release();
-                return Ok(None);
-            }
+            Claim::Unfinished(_) => Some(Some(Conclusion::Reused)),
+            Claim::HeldElsewhere => Some(Some(Conclusion::InUse)),
+            Claim::Vanished => Some(None),
         };
         if let Some(conclusion) = found {
             tx.rollback().await?;
+            let is_held = matches!(conclusion, Some(Conclusion::InUse));
+            let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
             connection.release();
-            return Ok(Some(TxOutcome::Concluded(conclusion)));
+            if is_table_locked {
+                return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
+            }
+            return Ok(conclusion.map(TxOutcome::Concluded));
         }
 
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
@@ -215,7 +202,7 @@ impl Idempotency {
             }
             Err(Rejection::Failed(failure)) => {
                 if failure.run_again == RunAgain::WhenUnlocked {
-                    self.pool.observer().gave_up_a_row();
+                    self.pool.observer.gave_up_a_row();
                 }
                 // The failure stands whether or not the ROLLBACK is answered; only an answered one
                 // gives the connection back, and only where it may be of use.
@@ -229,7 +216,7 @@ impl Idempotency {
         let outcome = match worked {
             ControlFlow::Break(reply) => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
-                let saved = reply::save(&mut tx, account_id, key, &reply, &self.retention);
+                let saved = reply::save(&mut tx, account_id, key, reply, &self.retention);
                 TxOutcome::Concluded(Conclusion::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
@@ -260,14 +247,9 @@ fn how_work_ended<P>(worked: &Result<ControlFlow<Reply, P>, Rejection>) -> Optio
 
 /// A completed record answers only its own request.
 pub(crate) fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusion, Failure> {
-    let (version, fingerprint) = (record.fingerprint_version, &record.fingerprint);
-    Ok(match request.fingerprint.matches(version, fingerprint) {
-        Ok(true) => Conclusion::Stored {
-            record,
-            replayed: true,
-            taken_over: false,
-        },
-        Ok(false) => Conclusion::Reused,
-        Err(unknown) => return Err(Failure::unavailable(unknown)),
+    Ok(if record.is_of(request)? {
+        Conclusion::replay(record)
+    } else {
+        Conclusion::Reused
     })
 }

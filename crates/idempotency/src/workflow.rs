@@ -88,9 +88,8 @@ impl Idempotency {
         limit: usize,
     ) -> Result<Option<Steps>, Failure> {
         // Before the database is read: what commits in between is in both, and never in neither.
-        let in_flight = self.in_flight.of_account(account_id, |request| {
-            request.label.as_deref() == Some(name.as_str())
-        });
+        let mut in_flight = self.requests_in_flight(account_id);
+        in_flight.retain(|request| request.label.as_deref() == Some(name.as_str()));
         let in_flight = in_flight.iter().map(|request| Step {
             key: request.key.as_str().to_owned(),
             request: KnownRequest::of(request),

@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use charge_once_idempotency::{
-    Command, FairPool, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, forget,
-    migrate, sweep,
+    Command, Connections, Idempotency, Outcome, Rejection, Reply, Settings, SweepPace, migrate,
+    sweep,
 };
 use sqlx::{
     PgConnection, PgPool,
@@ -286,8 +286,8 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
     connect: PgConnectOptions,
 ) {
     let (pool, _) = set_up(options.max_connections(8), connect).await;
-    let fair = FairPool::from(pool.clone());
-    let idempotency = Idempotency::new(fair.clone(), Settings::default()).unwrap();
+    let connections = Connections::from(pool.clone());
+    let idempotency = Idempotency::new(connections.clone(), Settings::default()).unwrap();
     let account_id = Uuid::now_v7();
     for key in ["one", "two", "three"] {
         let request = request(account_id, key, "/bookings", "{}");
@@ -297,7 +297,7 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
         assert!(count(&pool, ended).await > 0);
         if key == "two" {
-            let mut connection = fair.acquire(account_id).await.unwrap();
+            let mut connection = connections.acquire(account_id).await.unwrap();
             let read = sqlx::raw_sql("SELECT 1").execute(&mut *connection);
             assert!(read.await.is_ok(), "a read can't begin again");
             connection.release();
@@ -306,6 +306,7 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
     assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
 
+#[cfg(feature = "forget")]
 #[sqlx::test(migrations = false)]
 async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(
     options: PgPoolOptions,
@@ -334,12 +335,14 @@ async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(
     .await
     .unwrap();
     let mut connection = pool.acquire().await.unwrap();
-    let first = forget(&mut connection, account_id, None).await.unwrap();
+    let first = charge_once_idempotency::forget(&mut connection, account_id, None)
+        .await
+        .unwrap();
     assert_eq!(
         (first.rows, first.keys, first.last.as_deref()),
         (500, 1, Some("a"))
     );
-    let second = forget(&mut connection, account_id, first.last)
+    let second = charge_once_idempotency::forget(&mut connection, account_id, first.last)
         .await
         .unwrap();
     assert_eq!((second.rows, second.keys, second.last), (1, 1, None));

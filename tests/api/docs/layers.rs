@@ -129,23 +129,25 @@ fn inside_a_transaction_nothing_is_awaited_but_sql() {
 fn the_idempotency_core_names_no_add_on() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/idempotency/src");
     let files: Vec<_> = [
+        "admit.rs",
         "claim.rs",
         "connection.rs",
         "expiry.rs",
-        "fair_pool.rs",
         "fingerprint.rs",
         "in_flight.rs",
-        "kept.rs",
         "key.rs",
         "observer.rs",
         "reply.rs",
         "request.rs",
+        "transaction.rs",
     ]
     .map(|file| core.join(file))
     .into();
     assert_files_name_none_of(
         &files,
         &[
+            "Admission",
+            "InProgress",
             "phases",
             "Phases",
             "batch::",
@@ -164,10 +166,11 @@ fn the_idempotency_core_names_no_add_on() {
     );
 }
 
-/// Lines of code that the crate compiles without a feature. When a change makes them fewer, lower it.
-const CORE_LINES_MAX: usize = 2_426;
+/// Lines that the crate compiles without a feature, with their comments. When a change makes them fewer, lower it.
+const CORE_LINES_MAX: usize = 2_000;
 
-/// The lines of a file that hold code, without its own tests and without what a cargo feature compiles.
+/// The lines of a file that hold code or a comment, without its own tests and without what a cargo feature
+/// compiles.
 fn lines_without_features(text: &str) -> usize {
     let mut count = 0;
     // How far the item is indented that is passed over.
@@ -175,7 +178,7 @@ fn lines_without_features(text: &str) -> usize {
     for line in text.lines().take_while(|line| *line != "#[cfg(test)]") {
         let code = line.trim_start();
         let indentation = line.len() - code.len();
-        if code.is_empty() || code.starts_with("//") || code.starts_with("#![cfg_attr(") {
+        if code.is_empty() {
             continue;
         }
         if code.starts_with("#[cfg(") {
@@ -207,7 +210,7 @@ fn the_idempotency_core_does_not_grow() {
         }
         before = line;
     }
-    println!("crates/idempotency has {lines} lines of code without features");
+    println!("crates/idempotency has {lines} lines of code and comments without features");
     assert!(lines <= CORE_LINES_MAX, "{lines}");
 }
 

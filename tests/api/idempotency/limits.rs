@@ -6,8 +6,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    BatchSettings, Batches, Decide, Decision, Idempotency, IdempotencyKey, InProgressLimits,
-    Outcome, Rejection, Request, Rows,
+    Admission, BatchSettings, Batches, Decide, Decision, Idempotency, IdempotencyKey,
+    InProgressLimits, Outcome, Rejection, Request, Rows, Settings,
 };
 use chrono::{DateTime, Utc};
 use futures_util::{FutureExt, future::join_all};
@@ -223,10 +223,11 @@ async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up()
             .run(request("A", Duration::ZERO), work.clone())
             .await,
     );
-    let limited = Arc::new(replica.limited_to(InProgressLimits {
+    let nothing = InProgressLimits {
         per_account: 0,
         in_all: 0,
-    }));
+    };
+    let limited = Idempotency::new(Admission::new(pool, nothing), Settings::default()).unwrap();
     let duplicates = (0..2_100).map(|_| limited.run(request("A", Duration::ZERO), work.clone()));
     for outcome in join_all(duplicates).await {
         assert_eq!(stored(outcome), (Arc::clone(&first), true));

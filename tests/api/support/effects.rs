@@ -9,8 +9,8 @@ use std::{
 };
 
 use charge_once::idempotency::{
-    Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome,
-    Parameters, Record, Rejection, Reply, Request, Settings,
+    Admission, Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey,
+    InProgressLimits, Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
 };
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
@@ -118,7 +118,8 @@ pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idem
         retention: Duration::from_secs(3600),
         database_deadline,
     };
-    Idempotency::new(pool.clone(), settings).unwrap()
+    let admission = Admission::new(pool.clone(), InProgressLimits::NONE);
+    Idempotency::new(admission, settings).unwrap()
 }
 
 /// The request `content` under the key `key-1`.

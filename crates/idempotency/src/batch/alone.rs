@@ -1,8 +1,7 @@
 //! The accounts whose requests run alone for a while.
 //!
-//! Promise: an account that holds up batches, with keys that another replica holds or with rows that are
-//! refused, holds up few. What falls out of batches uses half of the pool at most, and one account half of
-//! that, so that others who fell out with it find a place at once.
+//! Promise: an account that holds up batches, with keys that another replica holds or with rows
+//! that are refused, holds up few.
 
 use std::{
     collections::HashMap,
@@ -11,49 +10,36 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::{Failure, fair_pool::FairPlaces, in_flight::Conclusion};
+use super::RanAlone;
+use crate::in_flight::Conclusion;
 
 /// How long an account's requests run alone after one of them could not be completed.
 const ALONE_FOR: Duration = Duration::from_secs(1);
 
 /// Cheap to clone; all clones are one.
-#[derive(Clone)]
-pub(super) struct Alone {
-    accounts: Arc<Mutex<HashMap<Uuid, State>>>,
-    places: FairPlaces,
-}
+#[derive(Clone, Default)]
+pub(super) struct Alone(Arc<Mutex<HashMap<Uuid, State>>>);
 
 #[derive(Default)]
 struct State {
-    /// Its requests that fell out of a batch and are not concluded.
+    /// Its requests whose batch failed and that are not concluded: it is not known yet whether they
+    /// are to blame.
     fallen: usize,
     until: Option<Instant>,
 }
 
-/// Why a request runs alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// Its batch failed. Until it is concluded, it is not known whether it is to blame.
-    ItsBatchFailed,
-    /// Its account runs alone.
-    ItsAccount,
+impl State {
+    fn is_held(&self, now: Instant) -> bool {
+        self.fallen > 0 || self.until.is_some_and(|until| now < until)
+    }
 }
 
 impl Alone {
-    /// What runs alone uses half of so many connections.
-    pub(super) fn with(pool_connections: u32) -> Self {
-        let places = usize::try_from(pool_connections / 2).unwrap_or(1).max(1);
-        Self {
-            accounts: Arc::default(),
-            places: FairPlaces::new(places, places.div_ceil(2)),
-        }
-    }
-
-    /// Whether the account's next request runs alone: because some fell out of a batch and it is not
-    /// known yet why, or because one of them could not be completed within the last second.
+    /// Whether the account's next request runs alone: because some fell out of a batch and it is
+    /// not known yet why, or because one of them could not be completed within the last second.
     pub(super) fn holds(&self, account: Uuid) -> bool {
         self.lock()
             .get(&account)
@@ -64,31 +50,24 @@ impl Alone {
     pub(super) async fn run(
         &self,
         account: Uuid,
-        cause: Cause,
-        until: Instant,
+        because: RanAlone,
         request: impl Future<Output = Conclusion>,
     ) -> Conclusion {
-        let mut running = Running::of(self, account, cause);
-        let Ok(Ok(_place)) = timeout_at(until, self.places.take(account)).await else {
-            let overloaded = "too many requests can't run in a batch";
-            return Conclusion::Failed(Failure::unavailable(overloaded));
+        let fell = usize::from(because == RanAlone::BatchFailed);
+        self.lock().entry(account).or_default().fallen += fell;
+        let mut running = Running {
+            alone: self,
+            account,
+            fell,
+            held_up: false,
         };
         let conclusion = request.await;
-        running.held_up = matches!(
-            conclusion,
-            Conclusion::HeldElsewhere | Conclusion::Failed(_)
-        );
+        running.held_up = matches!(conclusion, Conclusion::InUse | Conclusion::Failed(_));
         conclusion
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, State>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn is_held(&self, now: Instant) -> bool {
-        self.fallen > 0 || self.until.is_some_and(|until| now < until)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,22 +75,8 @@ impl State {
 struct Running<'a> {
     alone: &'a Alone,
     account: Uuid,
-    cause: Cause,
+    fell: usize,
     held_up: bool,
-}
-
-impl<'a> Running<'a> {
-    fn of(alone: &'a Alone, account: Uuid, cause: Cause) -> Self {
-        if cause == Cause::ItsBatchFailed {
-            alone.lock().entry(account).or_default().fallen += 1;
-        }
-        Self {
-            alone,
-            account,
-            cause,
-            held_up: false,
-        }
-    }
 }
 
 impl Drop for Running<'_> {
@@ -119,9 +84,7 @@ impl Drop for Running<'_> {
         let now = Instant::now();
         let mut accounts = self.alone.lock();
         let state = accounts.entry(self.account).or_default();
-        if self.cause == Cause::ItsBatchFailed {
-            state.fallen -= 1;
-        }
+        state.fallen -= self.fell;
         if self.held_up {
             state.until = Some(now + ALONE_FOR);
         }
@@ -138,17 +101,13 @@ mod tests {
 
     const ALICE: Uuid = Uuid::from_u128(1);
 
-    fn later() -> Instant {
-        Instant::now() + Duration::from_secs(10)
-    }
-
     /// Runs a request that ends when it is told how.
-    fn running(alone: &Alone, cause: Cause) -> (oneshot::Sender<Conclusion>, Ending) {
+    fn running(alone: &Alone, because: RanAlone) -> (oneshot::Sender<Conclusion>, Ending) {
         let (end, ended) = oneshot::channel();
         let alone = alone.clone();
         let ending = tokio::spawn(async move {
             let request = async { ended.await.unwrap_or(Conclusion::Reused) };
-            alone.run(ALICE, cause, later(), request).await
+            alone.run(ALICE, because, request).await
         });
         (end, ending)
     }
@@ -157,13 +116,13 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_is_held_until_all_that_fell_are_concluded_and_by_nothing_else() {
-        let alone = Alone::with(10);
-        let (fell, ending) = running(&alone, Cause::ItsBatchFailed);
+        let alone = Alone::default();
+        let (fell, ending) = running(&alone, RanAlone::BatchFailed);
         while !alone.holds(ALICE) {
             tokio::task::yield_now().await;
         }
         // More come, and run alone because of the one that fell.
-        let (_never, _) = running(&alone, Cause::ItsAccount);
+        let (_never, _) = running(&alone, RanAlone::AccountHeldUp);
         assert!(fell.send(Conclusion::Reused).is_ok());
         assert!(ending.await.is_ok());
         assert!(!alone.holds(ALICE));
@@ -171,9 +130,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_account_whose_request_is_held_up_runs_alone_for_a_second() {
-        let alone = Alone::with(10);
-        let held_up = async { Conclusion::HeldElsewhere };
-        let _ = alone.run(ALICE, Cause::ItsAccount, later(), held_up).await;
+        let alone = Alone::default();
+        let held_up = async { Conclusion::InUse };
+        let _ = alone.run(ALICE, RanAlone::AccountHeldUp, held_up).await;
         assert!(alone.holds(ALICE));
         tokio::time::advance(ALONE_FOR).await;
         assert!(!alone.holds(ALICE));

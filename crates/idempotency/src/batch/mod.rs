@@ -39,7 +39,7 @@ use crate::{
     observer::Unobserved,
     trace::{self, trace_span},
 };
-use alone::{Alone, Cause};
+use alone::Alone;
 use member::{Ended, Member};
 use queue::{Queue, Taken};
 use transaction::Batch;
@@ -174,7 +174,7 @@ impl<R: Rows> Batches<R> {
         Self {
             idempotency: idempotency.clone(),
             queue: (settings.connections > 0).then(|| Arc::new(OpenQueue(queue))),
-            alone: Alone::with(idempotency.pool.pool().options().get_max_connections()),
+            alone: Alone::default(),
             observer,
         }
     }
@@ -216,10 +216,8 @@ impl<R: Rows> Batches<R> {
                 .lead_batch_of_one(request, command.clone(), leadership, until, execute)
                 .await;
         };
-        let mut cause = Cause::ItsAccount;
         let mut because = RanAlone::AccountHeldUp;
         if !self.alone.holds(account) {
-            cause = Cause::ItsBatchFailed;
             because = RanAlone::BatchFailed;
             let bytes = command.weight();
             let span = trace_span!("wait for batch", "idempotency.requests" = Empty);
@@ -248,7 +246,7 @@ impl<R: Rows> Batches<R> {
             }
         }
         self.observer.ran_alone(because);
-        self.alone.run(account, cause, until, execute).await
+        self.alone.run(account, because, execute).await
     }
 
     /// Runs one request as a batch, on a connection of the pool, or by `execute` where that takes more.

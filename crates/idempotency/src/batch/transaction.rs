@@ -253,8 +253,9 @@ async fn prepare<R: Rows>(
     Ok(won)
 }
 
-/// Runs one request as a batch, on a connection of the pool. It is answered then, or runs alone, and so it does
-/// after a failure that may pass if it runs again.
+/// Runs one request as a batch, on a connection of the pool. `Ok`: the member has its answer, or was told that
+/// it is undecided. A failure that may pass if it runs again has left nothing, so the request may run alone. Every
+/// other failure is its answer.
 ///
 /// Every `?` drops the connection guard with its doubt, as where a request runs alone.
 pub(super) async fn run_one<R: Rows>(
@@ -269,9 +270,12 @@ pub(super) async fn run_one<R: Rows>(
     let deadline = Instant::now() + idempotency.settings.database_deadline;
     let committing = AtomicBool::new(false);
     let running = run_one_on(connection, idempotency, observer, member, &committing);
-    timeout_at(deadline.min(until), running)
+    let began = Instant::now();
+    let ended = timeout_at(deadline.min(until), running)
         .await
-        .unwrap_or_else(|_| Err(Failure::deadline(committing.load(Ordering::Relaxed))))
+        .unwrap_or_else(|_| Err(Failure::deadline(committing.load(Ordering::Relaxed))));
+    observer.ended_batch(1, began.elapsed(), ended.is_ok());
+    ended
 }
 
 async fn run_one_on<R: Rows>(
@@ -281,10 +285,8 @@ async fn run_one_on<R: Rows>(
     member: Member<R>,
     committing: &AtomicBool,
 ) -> Result<(), Failure> {
-    let began = Instant::now();
     let begun = claims::begin(&mut connection).instrument(trace_span!("begin"));
-    let begun = begun.await.map_err(Failure::of_begin);
-    let now = begun.inspect_err(|_| idempotency.pool.distrust())?;
+    let now = begun.await.map_err(Failure::of_begin)?;
     let prepared = prepare(idempotency, observer, &mut connection, now, vec![member]).await;
     let won = match prepared.map_err(Failure::from) {
         Ok(won) if !won.is_empty() => won,
@@ -297,7 +299,6 @@ async fn run_one_on<R: Rows>(
             if is_rolled_back && !is_of_session {
                 connection.release();
             }
-            observer.ended_batch(1, began.elapsed(), failure.is_none());
             return failure.map_or(Ok(()), Err);
         }
     };
@@ -307,9 +308,7 @@ async fn run_one_on<R: Rows>(
         claims::commit(&mut connection),
         how_committed,
     );
-    let committed = committed.await.map_err(Failure::of_commit);
-    observer.ended_batch(1, began.elapsed(), committed.is_ok());
-    committed?;
+    committed.await.map_err(Failure::of_commit)?;
     connection.release();
     conclude(won);
     Ok(())

@@ -84,7 +84,7 @@ impl<E: ExternalEffect> Phases<E> {
                 TxOutcome::Concluded(Conclusion::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {
                         Ok(TakeOver::Taken(leased)) => leased,
-                        Ok(TakeOver::Held) => return Conclusion::HeldElsewhere,
+                        Ok(TakeOver::Held) => return Conclusion::InUse,
                         Ok(TakeOver::Gone) => continue,
                         // "Busy" would say that nothing was done, and that isn't known of this
                         // operation.
@@ -106,7 +106,7 @@ impl<E: ExternalEffect> Phases<E> {
                 CompletionOutcome::LeaseLost => may_begin.store(false, Ordering::Relaxed),
             }
         }
-        Conclusion::HeldElsewhere
+        Conclusion::InUse
     }
 
     /// Takes the operation over that holds the request's key, if its lease is over. Of many at once

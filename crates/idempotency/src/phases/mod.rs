@@ -16,6 +16,7 @@ mod first_phase;
 mod lease;
 mod observer;
 mod recovery;
+mod steps;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

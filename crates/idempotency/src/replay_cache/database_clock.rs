@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{FairPool, NO_ACCOUNT};
+use crate::{Connections, NO_ACCOUNT};
 
 /// How old a reading may be. A failover is noticed after so long at the latest.
 const READING_MAX_AGE: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ pub(super) struct Showing {
 /// Cheap to clone; all clones share the readings.
 #[derive(Clone)]
 pub(super) struct DatabaseClock {
-    pool: FairPool,
+    pool: Connections,
     reading: Arc<Mutex<Option<Reading>>>,
     /// One reading at a time.
     turn: Arc<Semaphore>,
@@ -62,7 +62,7 @@ pub(super) struct DatabaseClock {
 }
 
 impl DatabaseClock {
-    pub(super) fn new(pool: FairPool, runtime: Handle) -> Self {
+    pub(super) fn new(pool: Connections, runtime: Handle) -> Self {
         let clock = Self {
             pool,
             reading: Arc::default(),

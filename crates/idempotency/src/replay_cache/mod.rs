@@ -27,7 +27,10 @@ use std::{future::Future, mem::size_of, num::NonZeroU64, sync::Arc, time::Durati
 use chrono::TimeDelta;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
-use crate::{Idempotency, Outcome, Record, Request, in_flight::EntryId, observer::Unobserved};
+use crate::{
+    Idempotency, Outcome, Record, Request, in_flight::EntryId, observer::Unobserved,
+    transaction::compare,
+};
 use database_clock::{DatabaseClock, Server, Showing};
 
 pub use observer::ReplayCacheObserver;
@@ -113,7 +116,7 @@ impl ReplayCache {
         if !is_alive(&record, server, self.clock.showing()?) {
             return None;
         }
-        Outcome::of(request, record)
+        compare(request, record).ok()
     }
 
     /// How many bytes the records take now, about. For display only.

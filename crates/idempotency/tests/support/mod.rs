@@ -52,7 +52,14 @@ pub async fn set_up_with(
         .execute(&pool)
         .await
         .unwrap();
-    let idempotency = Idempotency::new(pool.clone(), settings).unwrap();
+    #[cfg(feature = "admission")]
+    let connections = charge_once_idempotency::Admission::new(
+        pool.clone(),
+        charge_once_idempotency::InProgressLimits::NONE,
+    );
+    #[cfg(not(feature = "admission"))]
+    let connections = pool.clone();
+    let idempotency = Idempotency::new(connections, settings).unwrap();
     (pool, idempotency)
 }
 

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use charge_once_idempotency::{FairPool, NO_ACCOUNT};
+use charge_once_idempotency::{Connections, NO_ACCOUNT};
 use sqlx::{Connection, PgConnection, postgres::types::PgInterval, types::Json};
 use tokio::runtime::Handle;
 use tracing::Instrument;
@@ -61,7 +61,7 @@ pub(super) enum Unfinished {
 /// The processor's database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
-    pool: FairPool,
+    pool: Connections,
     runtime: Handle,
     /// How long a key is remembered.
     window: PgInterval,
@@ -70,7 +70,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(
-        pool: FairPool,
+        pool: Connections,
         window: Duration,
         deadline: Duration,
     ) -> Result<Self, sqlx::error::BoxDynError> {
@@ -160,7 +160,7 @@ fn is_rolled_back(error: &sqlx::Error) -> bool {
 /// One transaction: the totals, the entry, COMMIT. Every `?` drops the connection guard, which
 /// closes the connection, and Postgres rolls back.
 async fn attempt(
-    pool: &FairPool,
+    pool: &Connections,
     key: Uuid,
     instruction: &Instruction,
     window: &PgInterval,

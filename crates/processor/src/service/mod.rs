@@ -21,7 +21,7 @@ use actix_web::{
     http::StatusCode,
     web::{self, Bytes, Data, PayloadConfig, ServiceConfig},
 };
-use charge_once_idempotency::FairPool;
+use charge_once_idempotency::Connections;
 use chrono::{DateTime, Utc};
 use sqlx::migrate::Migrator;
 use tokio::runtime::Handle;
@@ -118,7 +118,7 @@ async fn look_up(processor: Data<Processor>, key: web::Path<Uuid>) -> HttpRespon
 impl Processor {
     /// Keeps its ledger in the database of `pool`, which has the schema. Make it on the runtime of the pool,
     /// which outlives the worker threads. Fails if PostgreSQL has no such interval as the window.
-    pub fn new(pool: FairPool, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
+    pub fn new(pool: Connections, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
         let Settings {
             key_window,
             database_deadline,

@@ -1,193 +1,57 @@
-//! Deals the pool's connections to accounts.
+//! Places that are dealt to accounts.
 //!
-//! Promise: while requests of several accounts come, no account has more than half of the connections,
-//! and of those that wait the one with the fewest is served next. An account that is alone may have all
-//! of them. Of four or more, new work leaves one to reads and to what ends work.
+//! Promise: while requests of several accounts come, no account has more than half of the places,
+//! and of those that wait the one with the fewest is served next. An account that is alone may have
+//! all of them.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use sqlx::PgPool;
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
-use crate::{
-    GuardedConnection, Observer,
-    kept::{Kept, Trust},
-    observer::Unobserved,
-};
+use super::{LOOK_UPS, lock};
+use crate::NO_ACCOUNT;
 
-/// How long after an account's last request others still leave it a part of the pool. The first request
-/// of an account that comes back later may find every connection taken, and waits until one is given
-/// back.
+/// How long after an account's last request others still leave it a part of the places. The first
+/// request of an account that comes back later may find all of them taken, and waits until one is
+/// given back.
 const REMEMBERED_FOR: Duration = Duration::from_secs(1);
 
-/// Connections that transactions which claim a key leave alone: while all of those wait for locks, others
-/// still read, replay, and complete what was begun. A pool of less than [`SPARING`] can't spare any.
-const NOT_FOR_CLAIMS: usize = 1;
-
-/// Connections of the smallest pool in which an account that has its share of the claims can still read.
-const SPARING: usize = 4;
-
-/// Whose connections those are that no account asked for: workers' and strangers'.
-pub const NO_ACCOUNT: Uuid = Uuid::nil();
-
-/// Whose connection reads the records of refused requests, of all accounts: it waits behind no worker.
-pub(crate) const LOOK_UPS: Uuid = Uuid::max();
-
-/// A pool whose connections are dealt to accounts. Cheap to clone; all clones share the pool.
+/// Cheap to clone; all clones are the same places.
 #[derive(Debug, Clone)]
-pub struct FairPool {
-    kept: Kept,
-    places: FairPlaces,
-    /// Those of them that may be used to claim keys. Taken first.
-    for_claims: FairPlaces,
-    observer: Arc<dyn Observer>,
-}
-
-impl From<PgPool> for FairPool {
-    fn from(pool: PgPool) -> Self {
-        let places = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
-        // Of the share of an account, too.
-        let (for_claims, share_of_claims) = match places {
-            SPARING.. => (places - NOT_FOR_CLAIMS, half(places) - NOT_FOR_CLAIMS),
-            _ => (places, half(places)),
-        };
-        Self {
-            kept: Kept::of(pool),
-            places: FairPlaces::new(places, places),
-            for_claims: FairPlaces::shared(for_claims, for_claims, share_of_claims),
-            observer: Arc::new(Unobserved),
-        }
-    }
-}
-
-impl FairPool {
-    /// The same pool, whose use `observer` is told of, and all that is done with this clone.
-    #[must_use]
-    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
-    }
-
-    /// Who is told what happens.
-    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
-        &self.observer
-    }
-
-    /// Connections that are open, and no request has.
-    pub fn idle(&self) -> usize {
-        self.pool().num_idle() + self.kept.idle()
-    }
-
-    /// The pool itself. What is taken from it directly counts for no account.
-    pub fn pool(&self) -> &PgPool {
-        self.kept.pool()
-    }
-
-    /// A connection was dead that had been alive a moment ago: the others are looked at before they are
-    /// used again.
-    pub(crate) fn distrust(&self) {
-        self.kept.distrust();
-    }
-
-    /// Closes the connections that are not in use: they know prepared statements as long as they live, and
-    /// what those were prepared for has changed.
-    pub(crate) fn close_idle(&self) {
-        self.kept.close_idle();
-    }
-
-    /// Takes a connection for the account, or for [`NO_ACCOUNT`]. Waits as long as the pool's
-    /// `acquire_timeout` allows, for the account's turn and for the connection together.
-    pub async fn acquire(&self, account: Uuid) -> Result<GuardedConnection, sqlx::Error> {
-        self.acquire_with(account, Trust::None).await
-    }
-
-    /// As [`FairPool::acquire`], to claim a key: for work that begins again where the connection turns out
-    /// to be dead.
-    pub(crate) async fn acquire_to_claim(
-        &self,
-        account: Uuid,
-    ) -> Result<GuardedConnection, sqlx::Error> {
-        self.acquire_with(account, Trust::UsedJustNow).await
-    }
-
-    async fn acquire_with(
-        &self,
-        account: Uuid,
-        trust: Trust,
-    ) -> Result<GuardedConnection, sqlx::Error> {
-        let asked = Instant::now();
-        let deadline = asked + self.pool().options().get_acquire_timeout();
-        let acquiring = async {
-            let to_claim = match trust {
-                Trust::UsedJustNow => Some(self.for_claims.take(account).await?),
-                Trust::None => None,
-            };
-            let places = (self.places.take(account).await?, to_claim);
-            let observer = Arc::clone(&self.observer);
-            GuardedConnection::acquire(&self.kept, trust, places, observer).await
-        };
-        let acquired = timeout_at(deadline, acquiring)
-            .await
-            .unwrap_or(Err(sqlx::Error::PoolTimedOut));
-        let timed_out = matches!(acquired, Err(sqlx::Error::PoolTimedOut));
-        if acquired.is_ok() || timed_out {
-            let waited = asked.elapsed();
-            self.observer.waited_for_connection(waited, timed_out);
-        }
-        acquired
-    }
-}
-
-/// What an account has of some places at most while others ask.
-fn half(places: usize) -> usize {
-    (places / 2).max(1)
-}
-
-/// Places that are dealt to accounts. Cheap to clone; all clones are the same places.
-#[derive(Debug, Clone)]
-pub(crate) struct FairPlaces {
-    shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
-}
+pub(super) struct FairPlaces(Arc<Mutex<Shares<oneshot::Sender<Place>>>>);
 
 impl FairPlaces {
-    /// So many places, of which one account may have `for_one` while no other asks.
-    pub(crate) fn new(places: usize, for_one: usize) -> Self {
-        Self::shared(places, for_one, half(places))
-    }
-
-    /// So many places, of which one account may have `for_one` while no other asks, and else `share`.
-    fn shared(places: usize, for_one: usize, share: usize) -> Self {
-        Self {
-            shares: Arc::new(Mutex::new(Shares::new(places, for_one, share))),
-        }
+    pub(super) fn new(places: usize) -> Self {
+        Self(Arc::new(Mutex::new(Shares::new(places))))
     }
 
     /// Takes a place for the account, in its turn.
-    pub(crate) async fn take(&self, account: Uuid) -> Result<Place, sqlx::Error> {
+    pub(super) async fn take(&self, account: Uuid) -> Place {
         let waiting = {
-            let mut shares = lock(&self.shares);
+            let mut shares = lock(&self.0);
             if shares.take(account, Instant::now()) {
-                return Ok(Place::of(&self.shares, account));
+                return Place::of(&self.0, account);
             }
             let (sender, waiting) = oneshot::channel();
             shares.wait(account, sender);
             waiting
         };
-        // Every sender is kept until it is served.
-        waiting.await.map_err(|_| sqlx::Error::PoolClosed)
+        // Every sender is kept until it is served, so there is no other case.
+        waiting.await.unwrap_or_else(|_| Place {
+            shares: Arc::clone(&self.0),
+            account: None,
+        })
     }
 }
 
-/// The right to one connection, or to whatever the places are, until it is dropped.
+/// A place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(super) struct Place {
     shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
     /// Whose it is. `None`: it was given back.
     account: Option<Uuid>,
@@ -204,8 +68,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A loop and no recursion: the next thousands in the queue may have given up, and each of them
-        // gives its place back too.
+        // A loop and no recursion: the next thousands in the queue may have given up, and each of
+        // them gives its place back too.
         let mut unwanted = Vec::new();
         let mut next = self.account.take();
         while let Some(account) = next {
@@ -220,19 +84,10 @@ impl Drop for Place {
     }
 }
 
-/// Nothing in here panics halfway through a change.
-fn lock<W>(shares: &Mutex<Shares<W>>) -> MutexGuard<'_, Shares<W>> {
-    shares.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Who has how many connections, and who waits for one. It knows neither the pool nor time.
+/// Who has how many places, and who waits for one. It knows no clock.
 #[derive(Debug)]
 struct Shares<W> {
     places: usize,
-    /// How many an account may have while no other asks.
-    for_one: usize,
-    /// How many it may have while others do.
-    share: usize,
     taken: usize,
     accounts: HashMap<Uuid, Account<W>>,
     /// Those that wait: by what they have, and then by when they began to wait.
@@ -243,7 +98,7 @@ struct Shares<W> {
     before: Option<Instant>,
 }
 
-/// An account that has connections, or waits for some.
+/// An account that has places, or waits for some.
 #[derive(Debug)]
 struct Account<W> {
     taken: usize,
@@ -253,11 +108,9 @@ struct Account<W> {
 }
 
 impl<W> Shares<W> {
-    fn new(places: usize, for_one: usize, share: usize) -> Self {
+    fn new(places: usize) -> Self {
         Self {
             places,
-            for_one,
-            share,
             taken: 0,
             accounts: HashMap::new(),
             waiting: BTreeSet::new(),
@@ -330,7 +183,11 @@ impl<W> Shares<W> {
             None => None,
         };
         let is_alone = others_asked.is_none_or(|at| now.duration_since(at) >= REMEMBERED_FOR);
-        if is_alone { self.for_one } else { self.share }
+        if is_alone {
+            self.places
+        } else {
+            (self.places / 2).max(1)
+        }
     }
 
     /// Remembers that an account asked. What no account asked for leaves an account alone.
@@ -393,7 +250,7 @@ mod tests {
 
     /// A pool of ten, of which Mallory has as many as he may, and waits for `waiting` more.
     fn crowded_by_mallory(now: Instant, waiting: usize) -> (Shares<usize>, usize) {
-        let mut shares = Shares::new(10, 10, 5);
+        let mut shares = Shares::new(10);
         let taken = (0..20).take_while(|_| shares.take(MALLORY, now)).count();
         for number in 0..waiting {
             shares.wait(MALLORY, number);
@@ -401,27 +258,25 @@ mod tests {
         (shares, taken)
     }
 
-    async fn begins_to_wait(
-        taking: &mut Pin<Box<impl Future<Output = Result<Place, sqlx::Error>>>>,
-    ) {
+    async fn begins_to_wait(taking: &mut Pin<Box<impl Future<Output = Place>>>) {
         let is_pending = poll_fn(|cx| Poll::Ready(taking.as_mut().poll(cx).is_pending())).await;
         assert!(is_pending, "it has a place");
     }
 
-    /// A waiter that gave up gives its place back as soon as it is served. Thousands in a row must not nest on
-    /// one stack.
+    /// A waiter that gave up gives its place back as soon as it is served. Thousands in a row must
+    /// not nest on one stack.
     #[tokio::test]
     async fn a_place_finds_its_way_past_any_number_that_wait_no_longer() {
-        let places = FairPlaces::new(1, 1);
-        let taken = places.take(MALLORY).await.unwrap();
+        let places = FairPlaces::new(1);
+        let taken = places.take(MALLORY).await;
         for account in 0..20_000 {
             begins_to_wait(&mut Box::pin(places.take(Uuid::from_u128(account)))).await;
         }
         let mut waits = Box::pin(places.take(ALICE));
         begins_to_wait(&mut waits).await;
         drop(taken);
-        drop(waits.await.unwrap());
-        assert_eq!(lock(&places.shares).taken, 0);
+        drop(waits.await);
+        assert_eq!(lock(&places.0).taken, 0);
     }
 
     fn accounts<W>(served: &[(Uuid, W)]) -> Vec<Uuid> {
@@ -441,7 +296,7 @@ mod tests {
     #[test]
     fn while_others_ask_an_account_has_half_of_the_pool() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(10, 10, 5);
+        let mut shares: Shares<usize> = Shares::new(10);
         assert!(shares.take(ALICE, now));
         let taken = |shares: &mut Shares<usize>, now| {
             (0..20).take_while(|_| shares.take(MALLORY, now)).count()
@@ -472,7 +327,7 @@ mod tests {
     #[test]
     fn those_that_wait_have_the_whole_pool_again_when_the_others_are_gone() {
         let now = Instant::now();
-        let mut shares = Shares::new(4, 4, 2);
+        let mut shares = Shares::new(4);
         assert!(shares.take(ALICE, now));
         assert!(shares.take(MALLORY, now) && shares.take(MALLORY, now));
         for number in 0..3 {
@@ -497,7 +352,7 @@ mod tests {
     #[test]
     fn an_account_without_connections_is_forgotten() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(1, 1, 1);
+        let mut shares: Shares<usize> = Shares::new(1);
         assert!(shares.take(ALICE, now));
         assert!(!shares.take(BOB, now));
         shares.wait(BOB, 1);

@@ -1,0 +1,299 @@
+//! Add-on: who may begin, who may wait, and who gets a connection, when more is asked for than the
+//! pool can do.
+//!
+//! Promise: a request that is refused here was never claimed, so its key is as free as before. It
+//! is told so at once, however the database is doing.
+
+mod fair_places;
+mod look_ups;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sqlx::PgPool;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use crate::{
+    Connections, Failure, Observer, Outcome, Request,
+    admit::{Admit, Answering, Held, Turn},
+    observer::Unobserved,
+};
+use fair_places::FairPlaces;
+use look_ups::LookUps;
+
+/// Duplicates of one account that may wait for the work of other requests, so that one tenant can't
+/// fill the process with waiters. A client with more retries in the air than this is broken.
+const SEATS_PER_ACCOUNT: usize = 1_000;
+
+/// Connections that transactions which claim a key leave alone: while all of those wait for locks,
+/// others still read, replay, and complete what was begun. A pool of less than [`SPARING`] can't
+/// spare any.
+const NOT_FOR_CLAIMS: usize = 1;
+
+/// Connections of the smallest pool that spares some.
+const SPARING: usize = 4;
+
+/// The account of the connection that reads the records of refused requests, of all accounts: it
+/// waits behind no worker.
+const LOOK_UPS: Uuid = Uuid::max();
+
+/// How many requests may be in progress in this process, from the moment that they begin to wait
+/// for a connection until they have an outcome. Duplicates are not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InProgressLimits {
+    /// Of one account.
+    pub per_account: usize,
+    /// In all.
+    pub in_all: usize,
+}
+
+impl InProgressLimits {
+    /// No limits.
+    pub const NONE: Self = Self {
+        per_account: usize::MAX,
+        in_all: usize::MAX,
+    };
+}
+
+/// The limit that a refused request met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InProgressLimit {
+    /// [`InProgressLimits::per_account`]
+    Account,
+    /// [`InProgressLimits::in_all`]
+    All,
+}
+
+/// Is told as well what admission decides.
+pub trait AdmissionObserver: Observer {
+    /// A request was refused because too many are in progress. Its duplicates meanwhile share the
+    /// refusal.
+    fn shed(&self, limit: InProgressLimit) {
+        let _ = limit;
+    }
+}
+
+impl AdmissionObserver for Unobserved {}
+
+/// A pool whose connections are dealt to accounts, with limits on what is in progress: for
+/// [`Idempotency::new`](crate::Idempotency::new), in place of the pool. Cheap to clone; all clones
+/// admit together.
+///
+/// The order of precedence, as a request meets it:
+///
+/// 1. A duplicate of a request in progress begins nothing and takes no connection: it follows. Of
+///    one account, 1,000 may wait for work. The others wait for the claim, which takes moments.
+/// 2. A request beyond a limit does not begin. The limit of its account counts first, then that of
+///    all. If its key has a record, the record answers. Otherwise it gets a [`Failure`] of the kind
+///    [`Unavailable`](crate::FailureKind::Unavailable), at once. A part of a request that has begun
+///    is neither counted nor refused.
+/// 3. What begins waits for its account's turn to claim a key. An account that is alone may have
+///    every place. While others ask, it has half of them at most, and of those that wait the
+///    account with the fewest is next.
+/// 4. Then it waits for a connection, as reads do and what ends work: by turns of the same kind. Of
+///    four connections or more, claims have one fewer, so that the others never wait for a claim.
+/// 5. With its connection, a claim waits for another process that has its key. Half of the
+///    connections may do so. A claim beyond them hardly waits.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    pool: PgPool,
+    observer: Arc<dyn AdmissionObserver>,
+    limits: InProgressLimits,
+    in_progress: Tally,
+    look_ups: LookUps,
+    seats: Tally,
+    /// All connections, and those of them that may be used to claim keys.
+    connections: FairPlaces,
+    claims: FairPlaces,
+    patient_claims: Arc<Semaphore>,
+}
+
+impl Admission {
+    /// What is taken from the pool directly counts for no account.
+    pub fn new(pool: PgPool, limits: InProgressLimits) -> Self {
+        let places = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
+        let spared = if places < SPARING { 0 } else { NOT_FOR_CLAIMS };
+        Self {
+            pool,
+            observer: Arc::new(Unobserved),
+            limits,
+            in_progress: Tally::default(),
+            look_ups: LookUps::default(),
+            seats: Tally::default(),
+            connections: FairPlaces::new(places),
+            claims: FairPlaces::new(places - spared),
+            patient_claims: Arc::new(Semaphore::new(
+                (places / 2).clamp(1, Semaphore::MAX_PERMITS),
+            )),
+        }
+    }
+
+    /// The same, and `observer` is told of it and of all that is done with this clone's
+    /// connections.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn AdmissionObserver>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Answers a request that met a limit: from its key's record, or else with a failure.
+    async fn refuse(self, request: Request, limit: InProgressLimit) -> Outcome {
+        let request_id = request.request_id.clone();
+        let looked_up = self.look_ups.recorded_outcome(self.clone().into(), request);
+        if let Some(outcome) = looked_up.await {
+            return outcome;
+        }
+        self.observer.shed(limit);
+        let cause = match limit {
+            InProgressLimit::Account => "too many requests of the account are in progress",
+            InProgressLimit::All => "too many requests are in progress",
+        };
+        tracing::warn!(request_id, %cause, "not begun");
+        Outcome::Failed(Failure::unavailable(cause))
+    }
+}
+
+impl From<Admission> for Connections {
+    fn from(admission: Admission) -> Self {
+        Self {
+            pool: admission.pool.clone(),
+            observer: admission.observer.clone(),
+            admit: Arc::new(admission),
+        }
+    }
+}
+
+impl Admit for Admission {
+    fn begin(&self, request: &Request) -> Result<Held, Answering> {
+        if request.key.is_reserved() {
+            return Ok(Box::new(()));
+        }
+        match self.in_progress.take(request.account_id, self.limits) {
+            Ok(counted) => Ok(Box::new(counted)),
+            Err(limit) => Err(Box::pin(self.clone().refuse(request.clone(), limit))),
+        }
+    }
+
+    fn follow(&self, account: Uuid) -> Option<Held> {
+        let seats = InProgressLimits {
+            per_account: SEATS_PER_ACCOUNT,
+            ..InProgressLimits::NONE
+        };
+        let seat = self.seats.take(account, seats).ok()?;
+        Some(Box::new(seat))
+    }
+
+    fn connect(&self, account: Uuid, to_claim: bool) -> Turn<'_> {
+        Box::pin(async move {
+            let claim = match to_claim {
+                true => Some(self.claims.take(account).await),
+                false => None,
+            };
+            Box::new((self.connections.take(account).await, claim)) as Held
+        })
+    }
+
+    fn wait_for_key(&self) -> Option<Held> {
+        let patient = Arc::clone(&self.patient_claims).try_acquire_owned().ok()?;
+        Some(Box::new(patient))
+    }
+}
+
+/// How many of something each account has. Cheap to clone; all clones count together.
+#[derive(Debug, Clone, Default)]
+struct Tally(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    by_account: HashMap<Uuid, usize>,
+    in_all: usize,
+}
+
+impl Tally {
+    /// Counts one more, unless a limit is met.
+    fn take(&self, account: Uuid, limits: InProgressLimits) -> Result<Counted, InProgressLimit> {
+        let mut counts = lock(&self.0);
+        let of_account = counts.by_account.get(&account).copied().unwrap_or_default();
+        if of_account >= limits.per_account {
+            return Err(InProgressLimit::Account);
+        }
+        if counts.in_all >= limits.in_all {
+            return Err(InProgressLimit::All);
+        }
+        counts.by_account.insert(account, of_account + 1);
+        counts.in_all += 1;
+        Ok(Counted {
+            tally: self.clone(),
+            account,
+        })
+    }
+}
+
+/// One that is counted, until it is dropped.
+struct Counted {
+    tally: Tally,
+    account: Uuid,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.tally.0);
+        counts.in_all -= 1;
+        if let Some(of_account) = counts.by_account.get_mut(&self.account) {
+            *of_account -= 1;
+            if *of_account == 0 {
+                counts.by_account.remove(&self.account);
+            }
+        }
+    }
+}
+
+/// Nothing in here panics halfway through a change.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: Uuid = Uuid::from_u128(1);
+    const BOB: Uuid = Uuid::from_u128(2);
+
+    #[test]
+    fn what_is_in_progress_is_limited_by_account_and_in_all_until_it_ends() {
+        let (tally, limits) = (
+            Tally::default(),
+            InProgressLimits {
+                per_account: 2,
+                in_all: 3,
+            },
+        );
+        let met = |account| tally.take(account, limits).err();
+        let first = tally.take(ALICE, limits);
+        let _second = tally.take(ALICE, limits);
+        assert_eq!(met(ALICE), Some(InProgressLimit::Account));
+        let _other = tally.take(BOB, limits);
+        assert_eq!(met(BOB), Some(InProgressLimit::All));
+        drop(first);
+        let _third = tally.take(ALICE, limits);
+        assert_eq!(
+            met(ALICE),
+            Some(InProgressLimit::Account),
+            "one end is one place"
+        );
+    }
+
+    #[test]
+    fn what_was_counted_is_forgotten() {
+        let tally = Tally::default();
+        for account in 0..1_000 {
+            let counted = tally.take(Uuid::from_u128(account), InProgressLimits::NONE);
+            assert!(counted.is_ok());
+        }
+        let counts = lock(&tally.0);
+        assert!(counts.by_account.is_empty() && counts.in_all == 0);
+    }
+}
