@@ -14,7 +14,7 @@ use actix_web::{
 use charge_once_client::transport::TlsError;
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
@@ -103,6 +103,7 @@ pub async fn serve(
     let observer = Arc::new(metrics.clone());
     let database = database.admitting(config.in_progress, observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
+    let wake_webhooks = Arc::new(Notify::new());
     let supervisor = Supervisor::new(metrics.clone(), is_stopping.clone());
     let settings = Settings {
         retention: config.idempotency_ttl,
@@ -139,7 +140,13 @@ pub async fn serve(
     };
     let checkouts =
         checkouts(&idempotency, steps, config, observer).map_err(ServeError::Settings)?;
-    let reconcilers = reconcilers(phases.as_ref(), &checkouts, &supervisor, &is_stopping);
+    let reconcilers = reconcilers(
+        phases.as_ref(),
+        &checkouts,
+        &wake_webhooks,
+        &supervisor,
+        &is_stopping,
+    );
     let app = App {
         idempotency: idempotency.clone(),
         batches,
@@ -155,6 +162,7 @@ pub async fn serve(
         timeouts: config.timeouts,
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
+        wake_webhooks: Arc::clone(&wake_webhooks),
         webhooks_allow_private: config.webhooks.allow_private,
         faults: faults(&database, config).await?,
         has_console: config.console,
@@ -166,7 +174,7 @@ pub async fn serve(
     let scraped =
         scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
     let scraped = scraped.transpose()?;
-    let delivery = Delivery::new(database.clone(), config, metrics.clone())?;
+    let delivery = Delivery::new(database.clone(), config, metrics.clone(), wake_webhooks)?;
     let webhooks = deliver(delivery, &supervisor, &is_stopping);
     let sweep = sweep(&database, config, &metrics, &supervisor, &is_stopping);
 
@@ -375,19 +383,21 @@ fn checkouts(
 fn reconcilers(
     phases: Option<&NetworkPhases>,
     checkouts: &CheckoutPhases,
+    wake_webhooks: &Arc<Notify>,
     supervisor: &Supervisor,
     stopping: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
     let mut reconcilers = Vec::new();
     if let Some(phases) = phases.cloned() {
-        let stopping = stopping.clone();
+        let (wake, stopping) = (Arc::clone(wake_webhooks), stopping.clone());
         reconcilers.push(supervisor.spawn("processor_reconciler", move || {
-            workers::reconciler::run(phases.clone(), stopping.clone())
+            workers::reconciler::run(phases.clone(), Arc::clone(&wake), stopping.clone())
         }));
     }
     let (checkouts, stopping) = (checkouts.clone(), stopping.clone());
+    let wake = Arc::clone(wake_webhooks);
     reconcilers.push(supervisor.spawn("checkout_reconciler", move || {
-        workers::reconciler::run(checkouts.clone(), stopping.clone())
+        workers::reconciler::run(checkouts.clone(), Arc::clone(&wake), stopping.clone())
     }));
     reconcilers
 }

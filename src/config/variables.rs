@@ -273,7 +273,8 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "WEBHOOK_POLL_INTERVAL",
         Some("1s"),
-        "How often each replica looks for webhooks to deliver.",
+        "How often each replica looks for webhooks that are due again, or that another replica left. It sends \
+         its own at once.",
     ),
     variable(
         "PROCESSOR_BIND_ADDRESS",

@@ -96,14 +96,17 @@ pub(super) async fn retry(
         .await?;
     match is_due {
         None => Err(ConsoleError::Missing),
-        Some(true) => Ok(layout::redirect("/console/deliveries?retry=due")),
+        Some(true) => {
+            app.wake_webhooks.notify_one();
+            Ok(layout::redirect("/console/deliveries?retry=due"))
+        }
         Some(false) => Ok(layout::redirect("/console/deliveries?retry=not_due")),
     }
 }
 
 fn retried(request: &HttpRequest) -> Option<&'static str> {
     match query_value(request, "retry")?.as_str() {
-        "due" => Some("It is due now. The worker sends it within a second or so."),
+        "due" => Some("It is due now, and is being sent."),
         "not_due" => Some(
             "It was left as it is: it has been delivered, it is being sent now, or its endpoint is \
              deleted.",

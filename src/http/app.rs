@@ -1,9 +1,9 @@
 //! What every handler works with.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use charge_once_connections::Hosts;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{
     api_keys::ApiKeys, error::HttpError, faults::Faults, rate_limit::RateLimit,
@@ -51,6 +51,8 @@ pub struct App {
     pub body_limit: usize,
     /// How long a duplicate under `/v1` waits unless it says otherwise.
     pub in_flight_wait_v1: Duration,
+    /// Wakes this replica's delivery of webhooks, after each COMMIT that may have written an event.
+    pub wake_webhooks: Arc<Notify>,
     /// Whether webhooks may go to addresses that are not public.
     pub webhooks_allow_private: bool,
     /// Faults on demand, where they are allowed.

@@ -60,6 +60,9 @@ pub async fn run<F: Future<Output = Outcome>>(
         Some(replay_cache) => replay_cache.run(request, run).await,
         None => run(request).await,
     };
+    if may_have_written(&outcome) {
+        app.wake_webhooks.notify_one();
+    }
     if let Some(observation) = observation {
         observation.key_ended(&outcome);
     }
@@ -70,6 +73,16 @@ pub async fn run<F: Future<Output = Outcome>>(
         return Ok(lost(reply.unwrap_or_else(|error| error.error_response())));
     }
     reply
+}
+
+/// Whether something may be committed that was not before. What failed counts too: a COMMIT without an answer,
+/// or a checkout that has run some of its steps.
+fn may_have_written(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Stored { replayed, .. } => !replayed,
+        Outcome::Failed(_) => true,
+        Outcome::Reused | Outcome::InUse | Outcome::Unfinished => false,
+    }
 }
 
 /// Whether this very request did what it asked for.

@@ -4,10 +4,10 @@
 //! Promise: it runs on every replica without a leader. It does what a client's retry would do, with
 //! the same keys, so it can't cause a second effect.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     task::{JoinError, JoinSet},
     time::MissedTickBehavior,
 };
@@ -21,8 +21,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// connection.
 const AT_A_TIME_MAX: usize = 4;
 
-/// Takes operations over until `stopping`.
-pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Receiver<bool>) {
+/// Takes operations over until `stopping`. After each, `wake_webhooks` is notified.
+pub async fn run<E: ExternalEffect>(
+    phases: Phases<E>,
+    wake_webhooks: Arc<Notify>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut recovering = JoinSet::new();
@@ -37,7 +41,7 @@ pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Rece
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
         tokio::select! {
-            () = look(&phases, &mut recovering) => {}
+            () = look(&phases, &wake_webhooks, &mut recovering) => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
     }
@@ -45,7 +49,11 @@ pub async fn run<E: ExternalEffect>(phases: Phases<E>, mut stopping: watch::Rece
 
 /// One task looks. Only if it finds something do several go to work, as many as the ones at work leave room
 /// for: a processor that is silent about fewer than [`AT_A_TIME_MAX`] operations holds up no other.
-async fn look<E: ExternalEffect>(phases: &Phases<E>, recovering: &mut JoinSet<()>) {
+async fn look<E: ExternalEffect>(
+    phases: &Phases<E>,
+    wake_webhooks: &Arc<Notify>,
+    recovering: &mut JoinSet<()>,
+) {
     while let Some(ended) = recovering.try_join_next() {
         log_panic(ended);
     }
@@ -56,7 +64,7 @@ async fn look<E: ExternalEffect>(phases: &Phases<E>, recovering: &mut JoinSet<()
     match phases.is_any_abandoned().await {
         Ok(true) => {
             for _ in 0..room {
-                recovering.spawn(recover(phases.clone()));
+                recovering.spawn(recover(phases.clone(), Arc::clone(wake_webhooks)));
             }
         }
         Ok(false) => {}
@@ -65,10 +73,10 @@ async fn look<E: ExternalEffect>(phases: &Phases<E>, recovering: &mut JoinSet<()
 }
 
 /// Takes over one operation after the other, until none is left.
-async fn recover<E: ExternalEffect>(phases: Phases<E>) {
+async fn recover<E: ExternalEffect>(phases: Phases<E>, wake_webhooks: Arc<Notify>) {
     loop {
         match phases.recover_one().await {
-            Ok(true) => {}
+            Ok(true) => wake_webhooks.notify_one(),
             Ok(false) => return,
             Err(failure) => return log(E::KIND, &failure),
         }

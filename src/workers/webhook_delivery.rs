@@ -7,12 +7,12 @@
 
 mod steps;
 
-use std::{collections::HashMap, future::Future, time::Duration};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use charge_once_client::transport::TlsError;
 use sqlx::{Connection, PgConnection};
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{Notify, oneshot, watch},
     task::{self, JoinError, JoinSet},
     time::Instant,
 };
@@ -45,6 +45,10 @@ const LEASE_TIMEOUTS: u32 = 3;
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
 const ENDPOINTS_AT_ONCE: i32 = 1000;
 
+/// After each such statement, a COMMIT begins no look for so long: looks take a share of a core that doesn't
+/// grow with the number of commits, and an event still waits less than a person notices.
+const WAKE_PAUSE: Duration = Duration::from_millis(25);
+
 /// The delivery of webhooks. Cheap to clone.
 #[derive(Clone)]
 pub struct Delivery {
@@ -53,17 +57,25 @@ pub struct Delivery {
     sender: Sender,
     webhooks: Webhooks,
     deadline: Duration,
+    wake: Arc<Notify>,
 }
 
 impl Delivery {
-    /// Fails if the TLS library refuses its default protocol versions: a defect.
-    pub fn new(database: Database, config: &Config, metrics: Metrics) -> Result<Self, TlsError> {
+    /// `wake` is notified after each COMMIT in this process that may have written an event. Fails if the TLS
+    /// library refuses its default protocol versions: a defect.
+    pub fn new(
+        database: Database,
+        config: &Config,
+        metrics: Metrics,
+        wake: Arc<Notify>,
+    ) -> Result<Self, TlsError> {
         Ok(Self {
             database,
             metrics,
             sender: Sender::new(&config.webhooks)?,
             webhooks: config.webhooks,
             deadline: config.timeouts.database_deadline,
+            wake,
         })
     }
 
@@ -97,6 +109,7 @@ impl Delivery {
         };
         let mut worker = Worker {
             next_look: Instant::now() + self.webhooks.poll_interval,
+            next_wake: Instant::now(),
             delivery: self,
             sends: JoinSet::new(),
             sending: HashMap::new(),
@@ -128,6 +141,8 @@ struct Worker {
     turns: Turns,
     chores: Chores,
     next_look: Instant,
+    /// When a COMMIT in this process may begin a look again.
+    next_wake: Instant,
 }
 
 /// What is to be done besides sending. Each is done in steps, and sending goes on between them.
@@ -214,6 +229,7 @@ impl Worker {
             tokio::select! {
                 Some(ended) = self.sends.join_next_with_id() => self.collect(ended),
                 () = tokio::time::sleep_until(self.next_look), if !stopped => {}
+                () = woken(&self.delivery.wake, self.next_wake), if !stopped => self.chores.look(),
                 _ = stopping.wait_for(|stopping| *stopping), if !stopped => {}
             }
             // What ended together is marked together.
@@ -252,6 +268,7 @@ impl Worker {
             self.chores.cancel = !is_done;
         }
         if let Some(after) = self.chores.look {
+            self.next_wake = self.next_wake.max(Instant::now()) + WAKE_PAUSE;
             let found = self
                 .within_deadline(steps::look(connection, after, ENDPOINTS_AT_ONCE))
                 .await?;
@@ -388,6 +405,16 @@ impl Worker {
             self.turns.end(account, endpoint, ending);
         }
     }
+}
+
+/// Resolves when something may have been committed, but not before `earliest`. However much it was, that is one
+/// notification.
+async fn woken(wake: &Notify, earliest: Instant) {
+    // A sleep until a time that is over is not ready at once, and the caller may drop it before it is.
+    if Instant::now() < earliest {
+        tokio::time::sleep_until(earliest).await;
+    }
+    wake.notified().await;
 }
 
 /// The span of an attempt, in the trace in which the event was written, if there was one.

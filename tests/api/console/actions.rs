@@ -7,9 +7,10 @@ use crate::support::{
     webhooks::{Endpoint, delete, quick_but},
 };
 
-/// Failed attempts wait for hours.
+/// Failed attempts wait for hours, and the worker doesn't look by itself.
 const SLOW: &[(&str, &str)] = &[
     CONSOLE,
+    ("WEBHOOK_POLL_INTERVAL", "1h"),
     ("WEBHOOK_RETRY_MIN", "1h"),
     ("WEBHOOK_RETRY_MAX", "8h"),
 ];

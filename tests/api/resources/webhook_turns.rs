@@ -26,15 +26,16 @@ use crate::support::{
     webhook_receiver::Receiver,
     webhooks::{
         Endpoint, PENDING, QUICK, acknowledge_all, add_accounts, add_backlog, delete,
-        everything_is_delivered, quick_but,
+        everything_is_delivered, hold_back, let_go, quick_but,
     },
 };
 
-/// Sends nothing after its start.
-const LAZY: &[(&str, &str)] = &[
-    ("WEBHOOK_ALLOW_PRIVATE", "true"),
-    ("WEBHOOK_POLL_INTERVAL", "1h"),
-];
+/// A server that sends nothing.
+async fn lazy() -> TestServer {
+    let server = TestServer::start_with(QUICK).await;
+    hold_back(&server.database).await;
+    server
+}
 
 #[tokio::test]
 async fn an_account_with_a_backlog_delays_no_other_account() {
@@ -80,13 +81,14 @@ async fn a_silent_endpoint_with_a_backlog_delays_no_other_of_its_account() {
 
 #[tokio::test]
 async fn first_attempts_begin_in_the_order_of_the_events() {
-    let server = TestServer::start_with(LAZY).await;
+    let server = lazy().await;
     let mut receiver = Receiver::start().await;
     Endpoint::at(&server.client, &receiver.url()).await;
     for number in 0..12 {
         server.client.charge(&format!("key-{number}")).await;
     }
     let database = server.stop().await;
+    let_go(&database).await;
     // Their order in the table says nothing.
     sqlx::raw_sql(
         "CREATE TABLE moved AS SELECT * FROM webhook_deliveries;
@@ -198,10 +200,11 @@ async fn an_event_that_was_being_written_while_its_endpoint_was_deleted_is_cance
 
 #[tokio::test]
 async fn an_endpoint_that_was_deleted_after_it_was_found_gets_nothing() {
-    let server = TestServer::start_with(LAZY).await;
+    let server = lazy().await;
     let endpoint = Endpoint::at(&server.client, "https://example.invalid/").await;
     server.client.charge("key-1").await;
     let database = server.stop().await;
+    let_go(&database).await;
     let mut tx = database.pool.begin().await.unwrap();
     let found = ready_endpoints(&mut tx, None, 10).await.unwrap()[0];
     let id = WebhookEndpointId::parse(&endpoint.id).unwrap();
@@ -252,13 +255,14 @@ async fn a_backlog_that_is_due_at_a_disabled_endpoint_fails_in_batches_and_says_
 
 #[tokio::test]
 async fn what_a_replica_of_the_release_before_has_taken_is_not_sent_before_it_is_due() {
-    let server = TestServer::start_with(LAZY).await;
+    let server = lazy().await;
     let mut receiver = Receiver::start().await;
     let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
     for number in 0..10 {
         server.client.charge(&format!("key-{number}")).await;
     }
     let database = server.stop().await;
+    let_go(&database).await;
     // It claims, and puts off after a failure, without a word about `ready`. More than one claim of
     // this release finds, and in front of what is due.
     sqlx::query(
@@ -405,7 +409,7 @@ async fn fill(database: &TestDatabase, of: (AccountId, WebhookEndpointId)) {
 
 #[tokio::test]
 async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
-    let server = TestServer::start_with(LAZY).await;
+    let server = lazy().await;
     server
         .database
         .is_left_broken("many events tell of one charge");
@@ -415,6 +419,7 @@ async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
     }
     client.charge("key-1").await;
     let database = server.stop().await;
+    let_go(&database).await;
     let endpoints: Vec<(Uuid, Uuid)> =
         sqlx::query_as("SELECT account_id, id FROM webhook_endpoints ORDER BY id")
             .fetch_all(&database.pool)
@@ -456,10 +461,11 @@ async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
 
 #[tokio::test]
 async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
-    let server = TestServer::start_with(LAZY).await;
+    let server = lazy().await;
     server.database.is_left_broken("its events tell of nothing");
     let endpoint = Endpoint::at(&server.client, "https://example.invalid/").await;
     let database = server.stop().await;
+    let_go(&database).await;
     let account: Uuid = sqlx::query_scalar(
         "INSERT INTO webhook_endpoints
                 (account_id, id, url, enabled_events, metadata, deleted_at, canceled_at)

@@ -4,14 +4,86 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use serde_json::json;
 use sqlx::{Postgres, Transaction};
 
 use crate::support::{
     accounts::client_of_account,
+    checkouts::{checkout, stock},
     harness::{LOCK_WAITS, ServerProcess, TestDatabase, TestServer, eventually},
+    processor::Processor,
     webhook_receiver::Receiver,
-    webhooks::{Endpoint, PENDING, QUICK, delete, everything_is_delivered, quick_but},
+    webhooks::{
+        Endpoint, PENDING, QUICK, delete, everything_is_delivered, hold_back, let_go, quick_but,
+    },
 };
+
+/// The worker looks by itself when it starts, and never again during a test.
+const SELDOM: (&str, &str) = ("WEBHOOK_POLL_INTERVAL", "1h");
+
+/// Receives events of these types, in any order.
+async fn receives(receiver: &mut Receiver, types: &[&str]) {
+    let mut left = types.to_vec();
+    while !left.is_empty() {
+        let received = receiver.next().await;
+        let event = received.event();
+        let at = left.iter().position(|one| event["type"] == *one);
+        left.remove(at.unwrap_or_else(|| panic!("not among {left:?}: {event}")));
+        received.answer(200).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_replica_commits_is_sent_at_once_and_not_when_it_looks_again() {
+    let mut receiver = Receiver::start().await;
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
+    // Each way in which events are committed.
+    for batch in ["on", "off"] {
+        let server = TestServer::start_with(&quick_but(&[SELDOM, ("BATCH", batch)])).await;
+        let client = &server.client;
+        Endpoint::at(client, &receiver.url()).await;
+        let charge = client.charge("key-1").await;
+        receives(&mut receiver, &["charge.succeeded"]).await;
+        let refund = json!({"charge": charge.id()});
+        assert_eq!(client.post("/refunds", "key-2", &refund).await.status, 201);
+        receives(&mut receiver, &["refund.created", "charge.refunded"]).await;
+        assert_eq!(client.post("/orders", "key-3", &order).await.status, 201);
+        receives(&mut receiver, &["order.created"]).await;
+        stock(client, "mug", 2).await;
+        assert_eq!(
+            client.post("/checkouts", "key-4", &checkout()).await.status,
+            201
+        );
+        let steps = [
+            "order.created",
+            "charge.succeeded",
+            "order.paid",
+            "checkout.completed",
+        ];
+        receives(&mut receiver, &steps).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_completed_in_phases_is_sent_at_once_with_and_without_a_client() {
+    let mut receiver = Receiver::start().await;
+    let processor = Processor::start().await;
+    let url = processor.url();
+    let variables = [
+        SELDOM,
+        ("PROCESSOR_URL", &*url),
+        ("PROCESSOR_TIMEOUT", "3s"),
+    ];
+    let server = TestServer::start_with(&quick_but(&variables)).await;
+    Endpoint::at(&server.client, &receiver.url()).await;
+    assert_eq!(server.client.charge("key-1").await.status, 201);
+    receives(&mut receiver, &["charge.succeeded"]).await;
+    processor
+        .set_fault(json!({"fault": "drop_after", "count": 1}))
+        .await;
+    assert_eq!(server.client.charge("key-2").await.status, 503);
+    receives(&mut receiver, &["charge.succeeded"]).await;
+}
 
 #[tokio::test]
 async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests() {
@@ -116,8 +188,9 @@ async fn two_replicas_share_the_work_and_deliver_nothing_twice() {
 
 #[tokio::test]
 async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
-    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_POLL_INTERVAL", "60s")])).await;
+    let server = TestServer::start_with(&quick_but(&[SELDOM])).await;
     let (client, database) = (&server.client, &server.database);
+    hold_back(database).await;
     let mut receiver = Receiver::start().await;
     Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
@@ -129,6 +202,7 @@ async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
     .fetch_one(&mut *other_replica)
     .await
     .unwrap();
+    let_go(database).await;
     let replica = ServerProcess::start(database, QUICK);
     let received = receiver.next().await;
     let first = charge_once::domain::ids::EventId(first).to_string();
@@ -144,14 +218,16 @@ async fn a_delivery_that_another_replica_is_claiming_is_passed_over() {
 
 #[tokio::test]
 async fn an_endpoint_whose_deliveries_are_all_being_claimed_is_passed_over() {
-    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_POLL_INTERVAL", "60s")])).await;
+    let server = TestServer::start_with(&quick_but(&[SELDOM])).await;
     let (client, database) = (&server.client, &server.database);
+    hold_back(database).await;
     let (claimed, mut receiver) = (Receiver::start().await, Receiver::start().await);
     Endpoint::at(client, &claimed.url()).await;
     client.charge("key-1").await;
     let other_replica = hold_deliveries(database).await;
     Endpoint::at(client, &receiver.url()).await;
     client.charge("key-2").await;
+    let_go(database).await;
     let replica = ServerProcess::start(database, QUICK);
     receiver.next().await.answer(200).await;
     other_replica.rollback().await.unwrap();

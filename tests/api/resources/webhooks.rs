@@ -11,8 +11,8 @@ use crate::support::{
     harness::{Client, ServerProcess, TestDatabase, TestServer, charge, eventually},
     webhook_receiver::Receiver,
     webhooks::{
-        DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, quick_but, sent_at,
-        verifies,
+        DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, hold_back,
+        quick_but, sent_at, verifies,
     },
 };
 
@@ -432,8 +432,9 @@ async fn one_account_is_never_told_of_another_s_events() {
 
 #[tokio::test]
 async fn pages_of_deliveries_lead_through_all_of_them_and_no_other_endpoint_s() {
-    let server = TestServer::start_with(&[("WEBHOOK_POLL_INTERVAL", "60s")]).await;
+    let server = TestServer::start().await;
     let client = &server.client;
+    hold_back(&server.database).await;
     let endpoint = Endpoint::at(client, "https://example.invalid/").await;
     let sibling = Endpoint::at(client, "https://example.invalid/").await;
     for number in 0..5 {

@@ -33,6 +33,22 @@ pub fn quick_but<'a>(variables: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)
     [variables, QUICK].concat()
 }
 
+/// Nothing is sent from now on: a worker can claim no delivery, until [`let_go`].
+pub async fn hold_back(database: &TestDatabase) {
+    let held =
+        "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+                CREATE TRIGGER held_back BEFORE UPDATE ON webhook_deliveries
+                   FOR EACH ROW EXECUTE FUNCTION skip()";
+    sqlx::raw_sql(held).execute(&database.pool).await.unwrap();
+}
+
+/// What was held back can be sent. A worker that has looked finds it when it looks again.
+pub async fn let_go(database: &TestDatabase) {
+    // Unlike DROP, it doesn't wait for locks of rows.
+    let off = "ALTER TABLE webhook_deliveries DISABLE TRIGGER held_back";
+    sqlx::raw_sql(off).execute(&database.pool).await.unwrap();
+}
+
 /// An endpoint: its id and its secret.
 pub struct Endpoint {
     pub id: String,
