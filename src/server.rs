@@ -35,14 +35,15 @@ use crate::{
         readiness::Readiness,
     },
     idempotency::{
-        BatchSettings, Batches, COMPLETION_RESERVE, Idempotency, LeaseSettings, Phases,
-        ReplayCache, Settings,
+        BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,
+        Phases, ReplayCache, Settings,
     },
     processor::{HttpProcessor, HttpProcessorError},
     store,
     telemetry::{
         RequestSpan,
         metrics::Metrics,
+        observer::CheckoutsObserver,
         requests::Routes,
         scrape::{self, Scrape},
         traces,
@@ -55,6 +56,9 @@ use crate::{
 
 /// How long replies may take that are written when the drain limit is reached.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
+
+/// The kinds of requests in phases, which metrics tell apart.
+const PHASE_KINDS: [&str; 2] = [ProcessorEffect::<HttpProcessor>::KIND, CheckoutSteps::KIND];
 
 /// The server could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +126,7 @@ pub async fn serve(
     let batches = Batches::observed(&idempotency, settings, observer.clone());
     let replay_cache = config
         .replay_cache
-        .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer.clone()));
+        .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer));
     let (request_log, logging) = config
         .console
         .then(|| {
@@ -139,7 +143,7 @@ pub async fn serve(
         step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
     };
     let checkouts =
-        checkouts(&idempotency, steps, config, observer).map_err(ServeError::Settings)?;
+        checkouts(&idempotency, steps, config, &metrics).map_err(ServeError::Settings)?;
     let reconcilers = reconcilers(
         phases.as_ref(),
         &checkouts,
@@ -255,7 +259,7 @@ impl Running {
 fn metrics(listeners: &Listeners) -> std::io::Result<Metrics> {
     match listeners.metrics {
         None => Ok(Metrics::off()),
-        Some(_) => Metrics::on().map_err(std::io::Error::other),
+        Some(_) => Metrics::on(&PHASE_KINDS).map_err(std::io::Error::other),
     }
 }
 
@@ -267,10 +271,11 @@ fn serve_metrics(
     supervisor: &Supervisor,
     config: &Config,
 ) -> std::io::Result<ServerHandle> {
+    let batches = app.batches.clone();
     let scrape = Scrape {
         metrics: metrics.clone(),
         idempotency: app.idempotency.clone(),
-        batches: app.batches.clone(),
+        batch_waiting: Arc::new(move || batches.waiting()),
         replay_cache: app.replay_cache.clone(),
         database: app.database.clone(),
     };
@@ -370,12 +375,13 @@ fn checkouts(
     idempotency: &Idempotency,
     steps: CheckoutSteps,
     config: &Config,
-    observer: Arc<Metrics>,
+    metrics: &Metrics,
 ) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
     let settings = LeaseSettings {
         lease: config.lease,
         call_limit: config.lease - config.timeouts.database_deadline - COMPLETION_RESERVE,
     };
+    let observer = Arc::new(CheckoutsObserver(metrics.clone()));
     Ok(Phases::new(idempotency.clone(), steps, settings)?.observed_by(observer))
 }
 

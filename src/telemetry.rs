@@ -8,7 +8,7 @@
 
 pub mod catalog;
 pub mod metrics;
-mod observer;
+pub mod observer;
 pub mod requests;
 pub mod scrape;
 pub mod traces;

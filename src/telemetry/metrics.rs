@@ -9,12 +9,7 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusRecorder};
 
 use super::catalog::{self, Kind, METRICS, Metric};
-use crate::{
-    commands::{CheckoutSteps, ProcessorEffect},
-    idempotency::{CallAnswer, ExternalEffect, RanAlone},
-    processor::HttpProcessor,
-    store::last_check::LastCheck,
-};
+use crate::idempotency::{CallAnswer, RanAlone};
 
 /// All metrics. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -37,11 +32,11 @@ impl std::ops::Deref for Metrics {
 impl Metrics {
     /// Counts nothing.
     pub fn off() -> Self {
-        Self(Arc::new(Handles::of(Registry(None))))
+        Self(Arc::new(Handles::of(Registry(None), &[])))
     }
 
-    /// Counts. Call [`Metrics::tidy_up`] now and then. Fails on a histogram without buckets.
-    pub fn on() -> Result<Self, BuildError> {
+    /// Counts, and tells requests in phases apart by these kinds. Call [`Metrics::tidy_up`] now and then. Fails on a histogram without buckets.
+    pub fn on(phase_kinds: &[&'static str]) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for metric in METRICS {
             if let Kind::Histogram(buckets) = metric.kind {
@@ -58,7 +53,7 @@ impl Metrics {
                 Kind::Histogram(_) => recorder.describe_histogram(name, None, about),
             }
         }
-        let metrics = Self(Arc::new(Handles::of(Registry(Some(recorder)))));
+        let metrics = Self(Arc::new(Handles::of(Registry(Some(recorder)), phase_kinds)));
         metrics.info.set(1);
         let process = metrics_process::Collector::default();
         if let Some(recorder) = &metrics.registry.0 {
@@ -134,10 +129,6 @@ pub fn value(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The kinds of requests in phases, as [`ExternalEffect::KIND`](crate::idempotency::ExternalEffect::KIND)
-/// names them.
-pub const PHASE_KINDS: [&str; 2] = [ProcessorEffect::<HttpProcessor>::KIND, CheckoutSteps::KIND];
-
 /// The workers of a process, which [`Supervisor`](crate::workers::supervisor::Supervisor) keeps at work.
 pub const WORKERS: [&str; 6] = [
     "checkout_reconciler",
@@ -150,7 +141,8 @@ pub const WORKERS: [&str; 6] = [
 
 /// The metrics of requests in phases of one kind.
 pub struct PhaseHandles {
-    pub(super) kind: &'static str,
+    /// As [`ExternalEffect::KIND`](crate::idempotency::ExternalEffect::KIND) names it.
+    pub kind: &'static str,
     pub(super) answered: Counter,
     pub(super) not_executed: Counter,
     pub(super) unknown: Counter,
@@ -273,7 +265,7 @@ pub struct Handles {
     pub(super) pool_wait: Histogram,
     pub(super) pool_timeouts: Counter,
     pub(super) pool_discarded: Counter,
-    pub phases: [PhaseHandles; 2],
+    pub phases: Vec<PhaseHandles>,
     pub(super) checkouts_completed: Counter,
     pub(super) checkouts_canceled: Counter,
     pub checkouts_in_progress: Gauge,
@@ -290,7 +282,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    fn of(registry: Registry) -> Self {
+    fn of(registry: Registry, phase_kinds: &[&'static str]) -> Self {
         use catalog as c;
         let counter = |metric| registry.counter(metric, &[]);
         let gauge = |metric| registry.gauge(metric, &[]);
@@ -347,7 +339,10 @@ impl Handles {
             pool_wait: histogram(&c::POOL_WAIT),
             pool_timeouts: counter(&c::POOL_TIMEOUTS),
             pool_discarded: counter(&c::POOL_DISCARDED),
-            phases: PHASE_KINDS.map(|kind| PhaseHandles::of(&registry, kind)),
+            phases: phase_kinds
+                .iter()
+                .map(|kind| PhaseHandles::of(&registry, kind))
+                .collect(),
             checkouts_completed: ended("completed"),
             checkouts_canceled: ended("canceled"),
             checkouts_in_progress: checkouts("in_progress"),
@@ -365,11 +360,11 @@ impl Handles {
         }
     }
 
-    /// Shows what the last check found. The two series are made here, so that there are none before it.
-    pub fn show_last_check(&self, last: LastCheck) {
+    /// Shows what the last check found, and when, in unix seconds. The two series are made here, so that there are none before it.
+    pub fn show_last_check(&self, violations: i32, finished_at: f64) {
         let gauge = |metric| self.registry.gauge(metric, &[]);
-        gauge(&catalog::CHECK_VIOLATIONS).set(last.violations);
-        gauge(&catalog::CHECK_LAST_RUN).set(last.finished_at);
+        gauge(&catalog::CHECK_VIOLATIONS).set(violations);
+        gauge(&catalog::CHECK_LAST_RUN).set(finished_at);
     }
 
     /// Counts a failure of one of [`WORKERS`].

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use super::metrics::{Metrics, value};
-use crate::{
-    commands::CheckoutSteps,
-    idempotency::{
-        AdmissionObserver, BatchObserver, CallAnswer, ExternalEffect, InProgressLimit, Observer,
-        PhasesObserver, RanAlone, ReplayCacheObserver,
-    },
+use crate::idempotency::{
+    AdmissionObserver, BatchObserver, CallAnswer, InProgressLimit, Observer, PhasesObserver,
+    RanAlone, ReplayCacheObserver,
 };
 
 impl Observer for Metrics {
@@ -81,15 +78,23 @@ impl PhasesObserver for Metrics {
             phases.seconds.record(took);
         }
     }
+}
 
-    fn completed(&self, kind: &'static str, status: u16) {
-        if kind == CheckoutSteps::KIND {
-            let ended = if status < 300 {
-                &self.checkouts_completed
-            } else {
-                &self.checkouts_canceled
-            };
-            ended.increment(1);
-        }
+/// Counts what the phases of checkouts tell, and how checkouts end.
+#[derive(Debug)]
+pub struct CheckoutsObserver(pub Metrics);
+
+impl PhasesObserver for CheckoutsObserver {
+    fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {
+        self.0.called(kind, took, answer);
+    }
+
+    fn completed(&self, _: &'static str, status: u16) {
+        let ended = if status < 300 {
+            &self.0.checkouts_completed
+        } else {
+            &self.0.checkouts_canceled
+        };
+        ended.increment(1);
     }
 }

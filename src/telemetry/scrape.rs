@@ -3,7 +3,7 @@
 //! Promise: it is never served where clients send requests. A scrape asks no database, and runs on a thread of
 //! its own: however many there are, no request waits for one.
 
-use std::{io, net::TcpListener, time::Duration};
+use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
 use actix_web::{App, HttpRequest, HttpResponse, Route, dev::Server, guard, web};
 use charge_once_connections::{
@@ -12,9 +12,8 @@ use charge_once_connections::{
 
 use super::metrics::{Metrics, value};
 use crate::{
-    commands::Creation,
     database::Database,
-    idempotency::{Batches, Idempotency, ReplayCache},
+    idempotency::{Idempotency, ReplayCache},
 };
 
 /// Connections at a time: some scrapers, and a person who looks.
@@ -30,8 +29,8 @@ pub struct Scrape {
     pub metrics: Metrics,
     /// Knows what is in flight.
     pub idempotency: Idempotency,
-    /// Know how much waits for them.
-    pub batches: Batches<Creation>,
+    /// How many requests wait for a batch now.
+    pub batch_waiting: Arc<dyn Fn() -> usize + Send + Sync>,
     /// Knows its size.
     pub replay_cache: Option<ReplayCache>,
     /// Knows its pool.
@@ -43,14 +42,14 @@ impl Scrape {
         let Self {
             metrics,
             idempotency,
-            batches,
+            batch_waiting,
             replay_cache,
             database,
         } = self;
         let in_flight = idempotency.in_flight_counts();
         metrics.keys_in_flight.set(value(in_flight.keys));
         metrics.waiters.set(value(in_flight.waiters));
-        metrics.batch_waiting.set(value(batches.waiting()));
+        metrics.batch_waiting.set(value(batch_waiting()));
         if let Some(replay_cache) = replay_cache {
             let bytes = usize::try_from(replay_cache.bytes()).unwrap_or(usize::MAX);
             metrics.cache_bytes.set(value(bytes));

@@ -38,7 +38,6 @@ use self::{collector::Collector, conventions::Conventional};
 use crate::{
     config::{Sampling, Traces},
     idempotency::TRACE_TARGET,
-    processor,
 };
 
 /// The target of spans that are made for traces only.
@@ -173,9 +172,10 @@ fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && (metadata.target() == REQUEST_TARGET || is_of_traces_only(metadata))
 }
 
-/// Whether log lines must not show it.
+/// Whether log lines must not show it. This program and its crates name such targets alike.
 pub(super) fn is_of_traces_only(metadata: &Metadata<'_>) -> bool {
-    [TARGET, TRACE_TARGET, processor::TRACE_TARGET].contains(&metadata.target())
+    let target = metadata.target();
+    target.starts_with("charge_once") && target.ends_with("::trace")
 }
 
 /// What runs inside a call can begin tasks, in which the span of the call is all that is known of the request.

@@ -18,7 +18,7 @@ use crate::{
     database::Database,
     idempotency::{self, ExternalEffect},
     store,
-    telemetry::metrics::{Metrics, PHASE_KINDS, set_to_now, value},
+    telemetry::metrics::{Metrics, set_to_now, value},
 };
 
 /// Pause between two looks: about as often as Prometheus asks.
@@ -71,13 +71,13 @@ async fn look(
     };
     let expired = idempotency::oldest_expired(&mut connection).await?;
     metrics.oldest_expired.set(expired.unwrap_or_default());
-    for (kind, handles) in PHASE_KINDS.iter().zip(&metrics.phases) {
-        let leased = idempotency::leased(&mut connection, kind, PHASES_MAX).await?;
+    for handles in &metrics.phases {
+        let leased = idempotency::leased(&mut connection, handles.kind, PHASES_MAX).await?;
         set(&handles.running, leased.running);
         set(&handles.waiting, leased.waiting);
         set(&handles.in_doubt, leased.in_doubt);
         handles.oldest.set(age(leased.oldest));
-        if *kind == CheckoutSteps::KIND {
+        if handles.kind == CheckoutSteps::KIND {
             set(
                 &metrics.checkouts_in_progress,
                 leased.running + leased.waiting,
@@ -91,7 +91,7 @@ async fn look(
     let longest = store::webhook_queue::longest_due(&mut connection, ENDPOINTS_MAX).await?;
     metrics.webhooks_oldest_due.set(longest.unwrap_or_default());
     if let Some(last) = store::last_check::find(&mut connection).await? {
-        metrics.show_last_check(last);
+        metrics.show_last_check(last.violations, last.finished_at);
     }
     set_to_now(&metrics.read_success);
     Ok(connection)

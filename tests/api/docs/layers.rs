@@ -66,6 +66,143 @@ fn nothing_in_a_lower_layer_names_a_higher_one() {
     assert_names_none_of("domain", &["crate::store", "crate::api", "crate::"]);
 }
 
+/// Each room of `src/`, and the rooms that its code names. `idempotency` and `processor` are crates.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("api", &["domain"]),
+    (
+        "cli",
+        &[
+            "commands",
+            "config",
+            "database",
+            "domain",
+            "http",
+            "idempotency",
+            "processor",
+            "server",
+            "store",
+            "telemetry",
+            "workers",
+        ],
+    ),
+    (
+        "commands",
+        &[
+            "api",
+            "database",
+            "domain",
+            "idempotency",
+            "processor",
+            "store",
+            "telemetry",
+        ],
+    ),
+    ("config", &["database", "domain", "idempotency"]),
+    (
+        "console",
+        &["api", "database", "domain", "http", "idempotency", "store"],
+    ),
+    ("database", &["config", "domain", "idempotency"]),
+    ("domain", &[]),
+    (
+        "http",
+        &[
+            "api",
+            "commands",
+            "config",
+            "database",
+            "domain",
+            "idempotency",
+            "store",
+            "telemetry",
+            "workers",
+        ],
+    ),
+    (
+        "server",
+        &[
+            "commands",
+            "config",
+            "console",
+            "database",
+            "http",
+            "idempotency",
+            "processor",
+            "store",
+            "telemetry",
+            "workers",
+        ],
+    ),
+    ("store", &["domain"]),
+    (
+        "telemetry",
+        &["config", "database", "domain", "idempotency"],
+    ),
+    (
+        "workers",
+        &[
+            "api",
+            "commands",
+            "config",
+            "database",
+            "domain",
+            "idempotency",
+            "store",
+            "telemetry",
+        ],
+    ),
+];
+
+/// The rooms that code names: what follows `crate::`, alone or in braces.
+fn rooms_named(code: &str, found: &mut BTreeSet<String>) {
+    for (at, path) in code.match_indices("crate::") {
+        let rest = code.get(at + path.len()..).unwrap();
+        let mut depth = 0;
+        let mut names = vec![String::new()];
+        for character in rest.chars() {
+            match character {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => names.push(String::new()),
+                ' ' | '\n' => continue,
+                _ => names.last_mut().unwrap().push(character),
+            }
+            if depth == 0 && !character.is_alphanumeric() && character != '_' {
+                break;
+            }
+        }
+        found.extend(names.iter().map(|name| {
+            let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+            name.get(..end.unwrap_or(name.len())).unwrap().to_owned()
+        }));
+    }
+}
+
+#[test]
+fn every_room_names_the_rooms_that_are_listed_for_it_and_no_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in rust_files(&root) {
+        let path = file.strip_prefix(&root).unwrap().with_extension("");
+        let room = path.iter().next().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.lines().take_while(|line| *line != "#[cfg(test)]");
+        let code: Vec<_> = code.map(|line| line.split("//").next().unwrap()).collect();
+        let named = rooms.entry(room).or_default();
+        rooms_named(&code.join("\n"), named);
+    }
+    rooms.retain(|room, _| !["lib", "main"].contains(&room.as_str()));
+    for (room, named) in &mut rooms {
+        // Constants of the whole program, and an empty name behind the last comma.
+        named.retain(|name| name.starts_with(|c: char| c.is_lowercase()) && name != room);
+    }
+    let listed = ROOMS.iter().map(|(room, names)| {
+        let names = names.iter().map(|name| (*name).to_owned());
+        ((*room).to_owned(), names.collect())
+    });
+    assert_eq!(rooms, listed.collect());
+}
+
 /// It is made of what others offer, and can be left out.
 #[test]
 fn only_the_server_knows_the_console_and_the_console_has_no_sql() {
