@@ -27,8 +27,10 @@ COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/torture/Cargo.toml crates/torture/
+COPY crates/webhooks/Cargo.toml crates/webhooks/
 COPY examples/actix/Cargo.toml examples/actix/
 COPY examples/axum/Cargo.toml examples/axum/
+COPY examples/outbox/Cargo.toml examples/outbox/
 COPY examples/retry_tests/rust/Cargo.toml examples/retry_tests/rust/
 COPY examples/test_support/Cargo.toml examples/test_support/
 COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/

@@ -46,6 +46,9 @@ pub mod store;
 /// The card processor: how it is asked, and its simulator.
 pub use charge_once_processor as processor;
 
+/// The outbox: events that commit are delivered as signed webhooks.
+pub use charge_once_webhooks as webhooks;
+
 pub mod workers;
 
 pub mod config;

@@ -11,7 +11,6 @@ use actix_web::{
     middleware::from_fn,
     web,
 };
-use charge_once_client::transport::TlsError;
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
 use tokio::{
     sync::{Notify, watch},
@@ -48,9 +47,12 @@ use crate::{
         scrape::{self, Scrape},
         traces,
     },
+    webhooks::{SENDS_MAX, TlsError, Worker},
     workers::{
-        self, request_log::Writing, supervisor::Supervisor, webhook_delivery::Delivery,
-        webhook_turns::SENDS_MAX,
+        self,
+        request_log::Writing,
+        supervisor::Supervisor,
+        webhooks::{body, worker_settings},
     },
 };
 
@@ -178,8 +180,10 @@ pub async fn serve(
     let scraped =
         scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
     let scraped = scraped.transpose()?;
-    let delivery = Delivery::new(database.clone(), config, metrics.clone(), wake_webhooks)?;
-    let webhooks = deliver(delivery, &supervisor, &is_stopping);
+    let worker = Worker::new(database.options().clone(), worker_settings(config), body)?
+        .observed_by(Arc::new(metrics.clone()))
+        .woken_by(wake_webhooks);
+    let webhooks = deliver(worker, &supervisor, &is_stopping);
     let sweep = sweep(&database, config, &metrics, &supervisor, &is_stopping);
 
     let server = http_server(listeners.api, app, metrics, config)?;
@@ -409,12 +413,12 @@ fn reconcilers(
 }
 
 fn deliver(
-    delivery: Delivery,
+    worker: Worker,
     supervisor: &Supervisor,
     stopping: &watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     let stopping = stopping.clone();
-    supervisor.spawn("webhooks", move || delivery.clone().run(stopping.clone()))
+    supervisor.spawn("webhooks", move || worker.clone().run(stopping.clone()))
 }
 
 fn sweep(

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer, ser::Error};
 use serde_json::value::RawValue;
 
-use crate::domain::event::Event;
+use crate::{domain::ids::EventId, webhooks::Event};
 
 /// An event, as clients see it and as webhooks carry it.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -68,7 +68,7 @@ pub struct EventRequestView {
 impl From<Event> for EventView {
     fn from(event: Event) -> Self {
         Self {
-            id: event.id.to_string(),
+            id: EventId(event.id).to_string(),
             object: "event",
             api_version: (),
             created: event.created_at.timestamp(),

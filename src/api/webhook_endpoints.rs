@@ -9,13 +9,14 @@ use super::{
     metadata::{metadata, metadata_change},
     params::{DESCRIPTION_MAX_CHARS, Params, text_change},
 };
-use crate::domain::{
-    change::Change,
-    event::EventType,
-    metadata::{Metadata, MetadataChange},
-    webhook_endpoint::{
-        ENDPOINTS_MAX, EVERY_EVENT, NewWebhookEndpoint, UrlRefusal, WebhookEndpoint, check_url,
+use crate::{
+    domain::{
+        change::Change,
+        event::EventType,
+        metadata::{Metadata, MetadataChange},
+        webhook_endpoint::{ENDPOINTS_MAX, EVERY_EVENT, NewWebhookEndpoint, WebhookEndpoint},
     },
+    webhooks::{UrlRefusal, check_url},
 };
 
 /// The longest URL that proxies and servers commonly take.

@@ -9,7 +9,8 @@ use crate::{
         order::NewOrder,
     },
     idempotency::Rows,
-    store::{self, events::NewEvent},
+    store,
+    webhooks::{self, NewEvent},
 };
 
 /// A new object with its event.
@@ -75,7 +76,7 @@ impl Creation {
             }
         }
         let events: Vec<NewEvent> = creations.into_iter().map(|new| new.event).collect();
-        store::events::insert(tx, &events).await?;
+        webhooks::emit(tx, &events).await?;
         Ok(true)
     }
 }

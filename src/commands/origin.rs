@@ -12,13 +12,14 @@ use crate::{
     domain::{
         charge::Charge,
         event::EventType,
-        ids::{AccountId, EventId},
+        ids::AccountId,
         operation::{Effect, Operation},
         order::Order,
         refund::Refund,
     },
     idempotency::{BeginOutcome, Failure, Rejection, Reply},
-    store::{self, events::NewEvent},
+    store,
+    webhooks::{self, NewEvent},
 };
 
 /// The account and the request that a command runs for. Every command has one, and every event
@@ -48,7 +49,7 @@ impl Origin {
         object: &T,
     ) -> Result<(), Rejection> {
         let event = self.event(event_type, object)?;
-        Ok(store::events::insert(tx, &[event]).await?)
+        Ok(webhooks::emit(tx, &[event]).await?)
     }
 
     /// An event that is to be written; `object` is the view of what it happened to.
@@ -58,9 +59,9 @@ impl Origin {
         object: &T,
     ) -> Result<NewEvent, Rejection> {
         Ok(NewEvent {
-            account: self.account,
-            id: EventId(Uuid::now_v7()),
-            event_type,
+            account_id: self.account.0,
+            id: Uuid::now_v7(),
+            event_type: event_type.as_str(),
             object: serde_json::to_string(object).map_err(Failure::internal)?,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),

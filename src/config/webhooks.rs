@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::source::Source;
-use crate::domain::webhook_delivery::Pauses;
+use crate::webhooks::Pauses;
 
 /// A receiver that takes longer should answer first and work afterwards.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);

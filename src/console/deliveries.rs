@@ -16,7 +16,7 @@ use crate::{
         webhook_delivery::{DeliveryStatus, WebhookDelivery},
     },
     http::{App, request::query_value},
-    store,
+    store, webhooks,
 };
 
 /// Deliveries on a page.
@@ -91,7 +91,7 @@ pub(super) async fn retry(
     let id = id.ok_or(ConsoleError::Missing)?;
     let is_due = app
         .write(account, move |tx| {
-            Box::pin(store::webhook_queue::retry_now(tx, account, id))
+            Box::pin(webhooks::retry_now(tx, account.0, id.0))
         })
         .await?;
     match is_due {

@@ -222,6 +222,11 @@ impl Database {
         }
     }
 
+    /// How to connect, with sessions that are pinned.
+    pub fn options(&self) -> &PgConnectOptions {
+        &self.options
+    }
+
     /// A connection outside the pool, for work that must not take one from requests.
     pub async fn connect_aside(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await

@@ -1,8 +1,4 @@
-//! An event: something that happened to an object, kept with the object as it was then.
-
-use chrono::{DateTime, Utc};
-
-use super::ids::EventId;
+//! What happens to objects.
 
 macro_rules! event_types {
     ($($name:ident = $text:literal: $about:literal;)+) => {
@@ -50,24 +46,4 @@ event_types! {
     OrderRefunded = "order.refunded": "All of an order's charge was given back.";
     CheckoutCompleted = "checkout.completed": "A checkout's order is paid and its items are allocated.";
     CheckoutCanceled = "checkout.canceled": "A checkout was declined or out of stock, and is undone.";
-}
-
-/// An event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// Which one.
-    pub id: EventId,
-    /// What happened. Text, because a newer release may have written a type that this one doesn't
-    /// know.
-    pub event_type: String,
-    /// The object right after the change, in the very text that a client was shown.
-    pub object: String,
-    /// Deliveries to webhook endpoints that are still to be made.
-    pub pending_webhooks: i64,
-    /// The `req_…` that executed.
-    pub request_id: String,
-    /// The key that it executed under.
-    pub idempotency_key: String,
-    /// When it was written, by the database's clock.
-    pub created_at: DateTime<Utc>,
 }

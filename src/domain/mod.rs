@@ -18,7 +18,6 @@ pub mod metadata;
 pub mod money;
 pub mod operation;
 pub mod order;
-pub mod public_addresses;
 pub mod refund;
 pub mod webhook_delivery;
 pub mod webhook_endpoint;

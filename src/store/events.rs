@@ -1,4 +1,4 @@
-//! The table `events`.
+//! The table `events`, which `crates/webhooks` writes.
 
 use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
@@ -6,13 +6,15 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    columns::{all_written, column},
     old_rows::{Age, OldRows},
     page::{Listed, Page, in_order_of},
 };
-use crate::domain::{
-    event::{Event, EventType},
-    ids::{AccountId, EventId},
+use crate::{
+    domain::{
+        event::EventType,
+        ids::{AccountId, EventId},
+    },
+    webhooks::{self, Event},
 };
 
 struct Row {
@@ -28,7 +30,7 @@ struct Row {
 impl From<Row> for Event {
     fn from(row: Row) -> Self {
         Self {
-            id: EventId(row.id),
+            id: row.id,
             event_type: row.event_type,
             object: row.object.0.get().to_owned(),
             pending_webhooks: row.pending_webhooks,
@@ -60,68 +62,6 @@ macro_rules! event_rows {
             $($argument),+
         )
     };
-}
-
-/// What an event is made of.
-#[derive(Debug)]
-pub struct NewEvent {
-    /// Whose it is.
-    pub account: AccountId,
-    /// Its id.
-    pub id: EventId,
-    /// What happened.
-    pub event_type: EventType,
-    /// What it happened to, as the API shows it: JSON text.
-    pub object: String,
-    /// The `req_…` that made it happen.
-    pub request_id: String,
-    /// The key it executed under.
-    pub idempotency_key: String,
-    /// The trace in which it is written, which deliveries continue.
-    pub traceparent: Option<String>,
-}
-
-/// Writes events, and their deliveries to every endpoint of their account that subscribes to them and
-/// is not disabled, in one statement, so that all commit or none does. Locks nothing that exists.
-///
-/// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
-/// PostgreSQL can't make by itself before version 18.
-pub async fn insert(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx::Error> {
-    let written = sqlx::query_scalar!(
-        r#"
-        WITH event AS (
-            INSERT INTO events
-                   (account_id, id, type, object, request_id, idempotency_key, traceparent)
-            SELECT account_id, id, type, object::json, request_id, idempotency_key, traceparent
-              FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                          $7::text[])
-                   AS new (account_id, id, type, object, request_id, idempotency_key, traceparent)
-            RETURNING account_id, id, type, created_at
-        ), delivery AS (
-            INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
-            SELECT event.account_id,
-                   overlay(gen_random_uuid()::text PLACING left(event.id::text, 15) FROM 1)::uuid,
-                   endpoint.id, event.id
-              FROM event
-              JOIN webhook_endpoints AS endpoint ON endpoint.account_id = event.account_id
-             WHERE endpoint.deleted_at IS NULL
-               AND NOT endpoint.disabled
-               AND endpoint.enabled_events && ARRAY['*', event.type]
-        )
-        SELECT created_at FROM event
-        "#,
-        &column(events, |event| event.account.0),
-        &column(events, |event| event.id.0),
-        &column(events, |event| event.event_type.as_str()) as _,
-        // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
-        &column(events, |event| event.object.as_str()) as _,
-        &column(events, |event| event.request_id.as_str()) as _,
-        &column(events, |event| event.idempotency_key.as_str()) as _,
-        &column(events, |event| event.traceparent.as_deref()) as _,
-    )
-    .fetch_all(tx)
-    .await?;
-    all_written(&written, events.len()).map(drop)
 }
 
 /// One event of the account. Takes no lock.
@@ -307,77 +247,13 @@ pub async fn list_of_object(
     Ok(rows.into_iter().map(Happened::from).collect())
 }
 
-/// The oldest events of an account behind `after`. One is ready to go if none of its deliveries is
-/// pending. Locks what it returns, and passes over what another replica has, or what a delivery is
-/// being made due again for. What was made due between this look and the lock, [`delete_all`] finds.
-///
-/// It counts, because PostgreSQL may look for `NOT EXISTS` in all that is pending for the account.
+/// The oldest events of an account behind `after`, as [`webhooks::old_events`] finds and locks them.
 pub async fn find_old(
     tx: &mut PgConnection,
     account_id: AccountId,
     after: Uuid,
     age: &Age,
 ) -> Result<OldRows, sqlx::Error> {
-    let found = sqlx::query!(
-        r#"
-        SELECT id,
-               (SELECT count(*)
-                  FROM webhook_deliveries AS delivery
-                 WHERE delivery.account_id = events.account_id AND delivery.event_id = events.id
-                   AND delivery.status = 'pending') = 0 AS "is_ready!"
-          FROM events
-         WHERE account_id = $1 AND id > $2 AND id < $3 AND created_at < now() - $4::interval
-         ORDER BY id
-         LIMIT 500
-           FOR UPDATE OF events SKIP LOCKED
-        "#,
-        account_id.0,
-        after,
-        age.below,
-        age.kept,
-    )
-    .fetch_all(tx)
-    .await?;
-    let found = found.into_iter().map(|row| (row.id, row.is_ready));
-    Ok(OldRows::of(found.collect()))
-}
-
-/// Deletes events, and before them their deliveries. An event with a pending delivery stays, with all of
-/// its deliveries. Returns how many events went. The caller holds the events' locks, so that no delivery
-/// becomes pending meanwhile. Locks the deliveries.
-///
-/// It counts, for the reason that [`find_old`] does.
-pub async fn delete_all(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    ids: &[Uuid],
-) -> Result<u64, sqlx::Error> {
-    sqlx::query!(
-        "
-        DELETE FROM webhook_deliveries AS delivery
-         WHERE account_id = $1 AND event_id = ANY ($2)
-           AND (SELECT count(*)
-                  FROM webhook_deliveries AS sibling
-                 WHERE sibling.account_id = delivery.account_id
-                   AND sibling.event_id = delivery.event_id AND sibling.status = 'pending') = 0
-        ",
-        account_id.0,
-        ids,
-    )
-    .execute(&mut *tx)
-    .await?;
-    let deleted = sqlx::query!(
-        "
-        DELETE FROM events
-         WHERE account_id = $1 AND id = ANY ($2)
-           AND (SELECT count(*)
-                  FROM webhook_deliveries AS delivery
-                 WHERE delivery.account_id = events.account_id AND delivery.event_id = events.id) = 0
-        ",
-        account_id.0,
-        ids,
-    )
-    .execute(tx)
-    .await?;
-    Ok(deleted.rows_affected())
+    let found = webhooks::old_events(tx, account_id.0, after, age.below, &age.kept);
+    Ok(OldRows::of(found.await?))
 }

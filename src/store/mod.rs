@@ -3,9 +3,8 @@
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
 //! can't return another account's row. Only `api_keys`, `invariants`, `leases`,
-//! `operations::list_waiting`, `operations::list_refused_refunds`, `sweepable`, `test_accounts`,
-//! `webhook_queue` and `webhook_endpoints::lock_uncanceled` look at all accounts, for authentication,
-//! the command line and workers. `last_check` is about none.
+//! `operations::list_waiting`, `operations::list_refused_refunds`, `sweepable` and `test_accounts`
+//! look at all accounts, for authentication, the command line and workers. `last_check` is about none.
 
 pub mod api_keys;
 pub mod charges;
@@ -32,4 +31,3 @@ pub mod test_accounts;
 mod unknown;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;
-pub mod webhook_queue;

@@ -1,8 +1,6 @@
-//! The table `webhook_deliveries`: the outbox. Its rows are written with their event, in
-//! `store/events.rs`, and changed by workers, in `store/webhook_queue.rs`.
+//! The table `webhook_deliveries`: the outbox, which `crates/webhooks` writes.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
@@ -17,7 +15,7 @@ use crate::domain::{
 
 struct Row {
     id: Uuid,
-    attempts: Json<Vec<StoredAttempt>>,
+    attempts: Json<Vec<Attempt>>,
     created_at: DateTime<Utc>,
     delivered_at: Option<DateTime<Utc>>,
     endpoint_id: Uuid,
@@ -25,37 +23,6 @@ struct Row {
     event_type: String,
     next_attempt_at: Option<DateTime<Utc>>,
     status: String,
-}
-
-/// One attempt as the column `attempts` holds it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StoredAttempt {
-    at: i64,
-    response_status: Option<u16>,
-    error: Option<String>,
-    duration_ms: i64,
-}
-
-impl From<&Attempt> for StoredAttempt {
-    fn from(attempt: &Attempt) -> Self {
-        Self {
-            at: attempt.at,
-            response_status: attempt.response_status,
-            error: attempt.error.clone(),
-            duration_ms: attempt.duration_ms,
-        }
-    }
-}
-
-impl From<StoredAttempt> for Attempt {
-    fn from(stored: StoredAttempt) -> Self {
-        Self {
-            at: stored.at,
-            response_status: stored.response_status,
-            error: stored.error,
-            duration_ms: stored.duration_ms,
-        }
-    }
 }
 
 impl TryFrom<Row> for WebhookDelivery {
@@ -68,7 +35,7 @@ impl TryFrom<Row> for WebhookDelivery {
             event: EventId(row.event_id),
             event_type: row.event_type,
             status: DeliveryStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
-            attempts: row.attempts.0.into_iter().map(Into::into).collect(),
+            attempts: row.attempts.0,
             created_at: row.created_at,
             delivered_at: row.delivered_at,
             next_attempt_at: row.next_attempt_at,
@@ -95,7 +62,7 @@ pub async fn list(
             sqlx::query_as!(
                 Row,
                 r#"
-                SELECT delivery.id, attempts AS "attempts: Json<Vec<StoredAttempt>>",
+                SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
                        event.type AS event_type,
                        CASE WHEN claim IS NULL THEN next_attempt_at END AS next_attempt_at, status
@@ -139,7 +106,7 @@ pub async fn list_of_account(
     let rows = sqlx::query_as!(
         Row,
         r#"
-        SELECT delivery.id, attempts AS "attempts: Json<Vec<StoredAttempt>>",
+        SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                delivery.created_at, delivered_at, endpoint_id, event_id,
                event.type AS "event_type!",
                CASE WHEN claim IS NULL THEN next_attempt_at END AS next_attempt_at, status

@@ -8,8 +8,9 @@ use super::page::{Listed, Page, in_order_of};
 use crate::domain::{
     ids::{AccountId, WebhookEndpointId},
     metadata::Metadata,
-    webhook_endpoint::{NewWebhookEndpoint, Secret, WebhookEndpoint},
+    webhook_endpoint::{NewWebhookEndpoint, WebhookEndpoint},
 };
+use crate::webhooks::Secret;
 
 struct Row {
     id: Uuid,
@@ -198,57 +199,6 @@ pub async fn delete(
     .execute(tx)
     .await?;
     Ok(deleted.rows_affected() == 1)
-}
-
-/// At most `limit` deleted endpoints whose pending deliveries have not all been canceled. Locks
-/// those that no other replica has locked.
-pub async fn lock_uncanceled(
-    tx: &mut PgConnection,
-    limit: i64,
-) -> Result<Vec<(AccountId, WebhookEndpointId)>, sqlx::Error> {
-    let endpoints = sqlx::query!(
-        "
-        SELECT account_id, id
-          FROM webhook_endpoints
-         WHERE deleted_at IS NOT NULL AND canceled_at IS NULL
-         ORDER BY account_id, id
-         LIMIT $1
-           FOR NO KEY UPDATE SKIP LOCKED
-        ",
-        limit,
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(endpoints
-        .into_iter()
-        .map(|row| (AccountId(row.account_id), WebhookEndpointId(row.id)))
-        .collect())
-}
-
-/// Says of deleted endpoints whether everything that was pending for them has been canceled. Locks
-/// their rows.
-pub async fn mark_canceled(
-    tx: &mut PgConnection,
-    endpoints: &[(AccountId, WebhookEndpointId)],
-    is_canceled: bool,
-) -> Result<(), sqlx::Error> {
-    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| account.0).collect();
-    let ids: Vec<_> = endpoints.iter().map(|(_, id)| id.0).collect();
-    sqlx::query!(
-        "
-        UPDATE webhook_endpoints AS endpoint
-           SET canceled_at = CASE WHEN $3 THEN now() END
-          FROM unnest($1::uuid[], $2::uuid[]) AS deleted (account_id, id)
-         WHERE endpoint.account_id = deleted.account_id AND endpoint.id = deleted.id
-           AND deleted_at IS NOT NULL
-        ",
-        &accounts,
-        &ids,
-        is_canceled,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// One page of the account's endpoints; `None` if its cursor names none of them. Takes no lock.

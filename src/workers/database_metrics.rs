@@ -19,6 +19,7 @@ use crate::{
     idempotency::{self, ExternalEffect},
     store,
     telemetry::metrics::{Metrics, set_to_now, value},
+    webhooks,
 };
 
 /// Pause between two looks: about as often as Prometheus asks.
@@ -86,9 +87,9 @@ async fn look(
     }
     let refused = store::checkouts::count_refused_refunds(&mut connection, PHASES_MAX).await?;
     set(&metrics.checkouts_refund_refused, refused);
-    let due = store::webhook_queue::count_due(&mut connection, DELIVERIES_MAX).await?;
+    let due = webhooks::count_due(&mut connection, DELIVERIES_MAX).await?;
     set(&metrics.webhooks_due, due);
-    let longest = store::webhook_queue::longest_due(&mut connection, ENDPOINTS_MAX).await?;
+    let longest = webhooks::longest_due(&mut connection, ENDPOINTS_MAX).await?;
     metrics.webhooks_oldest_due.set(longest.unwrap_or_default());
     if let Some(last) = store::last_check::find(&mut connection).await? {
         metrics.show_last_check(last.violations, last.finished_at);

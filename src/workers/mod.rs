@@ -7,6 +7,4 @@ pub mod request_log;
 pub mod retention;
 pub mod supervisor;
 pub mod test_accounts;
-pub mod webhook_delivery;
-pub mod webhook_sender;
-pub mod webhook_turns;
+pub mod webhooks;

@@ -19,6 +19,7 @@ use crate::{
     config,
     domain::ids::AccountId,
     store::{self, old_rows::Age},
+    webhooks,
 };
 
 /// How many batches of a table one visit removes at most: ten seconds or so, with their rests. What is left then
@@ -219,7 +220,7 @@ async fn remove_batch(
     };
     let removed = match table {
         _ if old.ready.is_empty() => 0,
-        Table::Events => store::events::delete_all(&mut tx, account, &old.ready).await?,
+        Table::Events => webhooks::delete_events(&mut tx, account.0, &old.ready).await?,
         Table::Operations => store::operations::delete_all(&mut tx, account, &old.ready).await?,
         Table::RequestLog => store::request_log::delete_all(&mut tx, account, &old.ready).await?,
     };

@@ -6,11 +6,10 @@ use charge_once::{
     domain::{
         ids::ChargeId,
         money::{AMOUNT_MAX, Currency},
-        public_addresses::is_public,
-        webhook_endpoint::{check_url, literal_address},
     },
     http::reply::render,
     idempotency::{IdempotencyKey, Record, Reply},
+    webhooks::{check_url, is_public, literal_address},
 };
 use charge_once_strict_params::{canonical_integer, card_numbers::holds_card_number};
 use chrono::Utc;

@@ -18,13 +18,9 @@ use crate::{
         api_client::{self, AFTER_HELP, Service, api_key},
         print, say,
     },
-    config::Webhooks,
-    domain::{
-        event::EventType,
-        webhook_delivery::{Attempt, Pauses},
-        webhook_endpoint::{Secret, UrlRefusal, check_url},
-    },
-    workers::webhook_sender::Sender,
+    domain::event::EventType,
+    webhooks::{Attempt, Secret, Sender, Settings, UrlRefusal, check_url},
+    workers::webhooks::sender_settings,
 };
 
 /// How often new events are asked for.
@@ -96,8 +92,14 @@ fn explain(refusal: UrlRefusal) -> &'static str {
 async fn listen(arguments: &Arguments) -> Result<(), BoxError> {
     let service = &arguments.service;
     let secret = secret_of(&api_key()?);
+    // The receiver is on this machine or wherever its developer wants.
+    let settings = Settings {
+        allow_private: true,
+        timeout: arguments.timeout,
+        ..sender_settings()
+    };
     let receiver = Receiver {
-        sender: Sender::new(&sender_settings(arguments.timeout))?,
+        sender: Sender::new(&settings)?,
         url: &arguments.forward_to,
         secret,
     };
@@ -155,20 +157,6 @@ fn secret_of(api_key: &str) -> Secret {
     Secret::of(format!("{}{derived}", Secret::PREFIX))
 }
 
-/// What the sender of a server is told. The receiver is on this machine or wherever its developer
-/// wants, and nothing is sent twice.
-fn sender_settings(timeout: Duration) -> Webhooks {
-    Webhooks {
-        allow_private: true,
-        timeout,
-        pauses: Pauses {
-            min: Duration::ZERO,
-            max: Duration::ZERO,
-        },
-        poll_interval: POLL_INTERVAL,
-    }
-}
-
 /// Where events are forwarded.
 struct Receiver<'a> {
     sender: Sender,
@@ -181,8 +169,7 @@ impl Receiver<'_> {
     async fn forward(&self, event: NewEvent) -> Result<(), BoxError> {
         let body = event.text.get().as_bytes().to_vec();
         let now = Utc::now().timestamp();
-        let sent = self.sender.send(self.url, &self.secret, now, body).await;
-        let attempt = sent.attempt;
+        let attempt = self.sender.send(self.url, &self.secret, now, body).await;
         let time = DateTime::from_timestamp(attempt.at, 0).unwrap_or_default();
         print(&format!(
             "{}  {}  {}  {}",

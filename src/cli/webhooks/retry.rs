@@ -21,6 +21,7 @@ use crate::{
         self,
         page::{Cursor, Page},
     },
+    webhooks,
 };
 
 /// Deliveries that are read at a time.
@@ -188,7 +189,7 @@ async fn make_due(
     id: WebhookDeliveryId,
 ) -> Result<Option<bool>, BoxError> {
     let made = database
-        .write(move |tx| Box::pin(store::webhook_queue::retry_now(tx, account, id)))
+        .write(move |tx| Box::pin(webhooks::retry_now(tx, account.0, id.0)))
         .await?;
     Ok(made)
 }

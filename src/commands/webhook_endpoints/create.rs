@@ -15,12 +15,10 @@ use crate::{
         params::Params,
         webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
     },
-    domain::{
-        ids::WebhookEndpointId,
-        webhook_endpoint::{ENDPOINTS_MAX, Secret},
-    },
+    domain::{ids::WebhookEndpointId, webhook_endpoint::ENDPOINTS_MAX},
     idempotency::{Command, Rejection, Reply},
     store,
+    webhooks::Secret,
 };
 
 /// Random characters in a secret: 32 of 62 letters and digits are 190 bits.

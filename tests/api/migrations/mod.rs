@@ -6,3 +6,4 @@ mod linter;
 mod queries;
 mod rules;
 mod sequence;
+mod webhooks;

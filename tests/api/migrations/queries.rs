@@ -21,7 +21,12 @@ use crate::support::{
 /// The card processor's simulator has a database of its own.
 const PROCESSOR: &str = "crates/processor/.sqlx";
 
-const FOLDERS: [&str; 3] = [".sqlx", "crates/idempotency/.sqlx", PROCESSOR];
+const FOLDERS: [&str; 4] = [
+    ".sqlx",
+    "crates/idempotency/.sqlx",
+    "crates/webhooks/.sqlx",
+    PROCESSOR,
+];
 
 /// A file of `.sqlx/`.
 struct Committed {

@@ -168,12 +168,9 @@ fn every_worker_is_started_by_the_supervisor() {
     // What a worker itself runs side by side, and the two HTTP servers, which watch over their threads.
     let others = [
         "recovering.spawn(recover(",
-        "self.sends.spawn(async move {",
         "tokio::spawn(server)",
         "tokio::spawn(self.clone().keep_at_work(",
         "running.spawn(worker().instrument(",
-        // The thread of webhooks, whose end is the end of its worker.
-        ".spawn(move || {",
     ];
     let mut supervised = BTreeSet::new();
     for (file, code) in files {

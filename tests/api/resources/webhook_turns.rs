@@ -11,11 +11,8 @@ use charge_once::{
         event::EventType,
         ids::{AccountId, EventId, WebhookEndpointId},
     },
-    store::{
-        self,
-        events::NewEvent,
-        webhook_queue::{Turn, claim, make_ready, ready_endpoints},
-    },
+    store,
+    webhooks::{NewEvent, Turn, claim, emit, make_ready, ready_endpoints},
 };
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -208,13 +205,13 @@ async fn an_endpoint_that_was_deleted_after_it_was_found_gets_nothing() {
     let mut tx = database.pool.begin().await.unwrap();
     let found = ready_endpoints(&mut tx, None, 10).await.unwrap()[0];
     let id = WebhookEndpointId::parse(&endpoint.id).unwrap();
-    assert_eq!((found.endpoint_id, found.is_deleted), (id, false));
+    assert_eq!((found.endpoint_id, found.is_deleted), (id.0, false));
     let turn = Turn {
         account_id: found.account_id,
         endpoint_id: found.endpoint_id,
         places: 4,
     };
-    store::webhook_endpoints::delete(&mut tx, found.account_id, id)
+    store::webhook_endpoints::delete(&mut tx, AccountId(found.account_id), id)
         .await
         .unwrap();
     let lease = Duration::from_secs(60);
@@ -378,7 +375,7 @@ async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
 
 /// As many deliveries as would be felt: ready ones of one endpoint, with their events, and ones that
 /// wait, each of another endpoint. These have no events: what would refuse them is off.
-async fn fill(database: &TestDatabase, of: (AccountId, WebhookEndpointId)) {
+async fn fill(database: &TestDatabase, of: (Uuid, Uuid)) {
     let mut tx = database.pool.begin().await.unwrap();
     sqlx::query("SET LOCAL session_replication_role = replica")
         .execute(&mut *tx)
@@ -399,8 +396,8 @@ async fn fill(database: &TestDatabase, of: (AccountId, WebhookEndpointId)) {
            FROM made
           WHERE ready",
     )
-    .bind(of.0.0)
-    .bind(of.1.0)
+    .bind(of.0)
+    .bind(of.1)
     .execute(&mut *tx)
     .await
     .unwrap();
@@ -425,10 +422,6 @@ async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
             .fetch_all(&database.pool)
             .await
             .unwrap();
-    let endpoints: Vec<_> = endpoints
-        .into_iter()
-        .map(|(account, id)| (AccountId(account), WebhookEndpointId(id)))
-        .collect();
     fill(&database, endpoints[0]).await;
 
     let mut tx = database.pool.begin().await.unwrap();
@@ -478,15 +471,15 @@ async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
     .unwrap();
     let mut tx = database.pool.begin().await.unwrap();
     let new = NewEvent {
-        account: AccountId(account),
-        id: EventId(Uuid::now_v7()),
-        event_type: EventType::ALL[0],
+        account_id: account,
+        id: Uuid::now_v7(),
+        event_type: EventType::ALL[0].as_str(),
         object: "{}".to_owned(),
         request_id: "req_1".to_owned(),
         idempotency_key: "key-1".to_owned(),
         traceparent: None,
     };
-    store::events::insert(&mut tx, &[new]).await.unwrap();
+    emit(&mut tx, &[new]).await.unwrap();
     let read = rows_read(&mut tx, "webhook_endpoints").await;
     assert!((1..10).contains(&read), "{read}");
     tx.commit().await.unwrap();

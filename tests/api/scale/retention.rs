@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use charge_once::{
     domain::ids::{AccountId, WebhookDeliveryId},
-    store::{events, old_rows::Age, webhook_queue},
+    store::{events, old_rows::Age},
+    webhooks::{delete_events, retry_now},
     workers::{
         expiry_sweep::Sweep,
         retention::{Removed, Retention, Round, Stop},
@@ -334,7 +335,7 @@ async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() 
     let (account, delivery, event) = failed_delivery(&database).await;
     let mut sweep = sweep(&database, KEPT).await;
     let mut tx = database.pool.begin().await.unwrap();
-    let is_due = webhook_queue::retry_now(&mut tx, account, delivery).await;
+    let is_due = retry_now(&mut tx, account.0, delivery.0).await;
     assert_eq!(is_due.unwrap(), Some(true));
     // Not committed, so that the event's deliveries look as if it could go.
     let removed = sweep.old_rows(later()).await.unwrap();
@@ -346,7 +347,7 @@ async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() 
     );
     // As if it had been committed between the look at the event and its lock.
     let mut tx = database.pool.begin().await.unwrap();
-    let deleted = events::delete_all(&mut tx, account, &[event]).await;
+    let deleted = delete_events(&mut tx, account.0, &[event]).await;
     assert_eq!(deleted.unwrap(), 0);
     tx.commit().await.unwrap();
     // The other delivery of the event is still there.
@@ -363,8 +364,7 @@ async fn a_delivery_whose_event_is_just_removed_is_not_found() {
     let old = events::find_old(&mut tx, account, Uuid::nil(), &age).await;
     assert!(old.unwrap().ready.contains(&event));
     let mut other = pool.acquire().await.unwrap();
-    let retry =
-        tokio::spawn(async move { webhook_queue::retry_now(&mut other, account, delivery).await });
+    let retry = tokio::spawn(async move { retry_now(&mut other, account.0, delivery.0).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
     eventually("the retry waits", || async {
@@ -372,9 +372,7 @@ async fn a_delivery_whose_event_is_just_removed_is_not_found() {
     })
     .await;
     assert_eq!(
-        events::delete_all(&mut tx, account, &[event])
-            .await
-            .unwrap(),
+        delete_events(&mut tx, account.0, &[event]).await.unwrap(),
         1
     );
     tx.commit().await.unwrap();

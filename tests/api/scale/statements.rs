@@ -28,11 +28,11 @@ pub enum Bound {
     To,
 }
 
-/// All statements of the API and of the idempotency crate. The card processor's simulator has a
+/// All statements of the API, and of its crates. The card processor's simulator has a
 /// database of its own, which no one runs in production.
 pub fn all() -> Vec<Statement> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = [".sqlx", "crates/idempotency/.sqlx"];
+    let folders = [".sqlx", "crates/idempotency/.sqlx", "crates/webhooks/.sqlx"];
     let files = folders.map(|folder| fs::read_dir(root.join(folder)).unwrap());
     let mut statements: Vec<_> = files
         .into_iter()

@@ -4,15 +4,11 @@
 //! for itself and delays nothing else. Everything is bounded: what is under way in all, for an
 //! account and for an endpoint, and what is remembered.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::{
-    domain::ids::{AccountId, WebhookEndpointId},
-    store::webhook_queue::Turn,
-};
+use uuid::Uuid;
+
+use crate::{Attempt, Turn};
 
 /// Attempts that one replica makes at once. They hold no connection to the database, only memory
 /// and a socket each.
@@ -37,7 +33,7 @@ const WINDOW_FIRST: usize = 4;
 const WINDOW_MAX: usize = 64;
 
 /// An acknowledgment that takes longer is no reason to send more at once.
-const QUICK_MAX: Duration = Duration::from_secs(1);
+const QUICK_MAX_MS: i64 = 1_000;
 
 /// Endpoints with something ready that are remembered. Where there are more, only those that are known to be
 /// quick are added, and any other is forgotten when it has had a turn, for one that a later look finds. So silent
@@ -46,17 +42,6 @@ const READY_MAX: usize = 10_000;
 
 /// Endpoints whose windows are remembered. A forgotten one begins again with the first.
 const LANES_MAX: usize = 10_000;
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The endpoint acknowledged the event after so long.
-    Acknowledged(Duration),
-    /// It did not.
-    Failed,
-    /// Nothing is known about the endpoint: no attempt was made, or it broke off.
-    Unknown,
-}
 
 /// What is known of an endpoint. A later one has fewer places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,18 +73,17 @@ impl Lane {
         }
     }
 
-    fn learn(&mut self, ending: Ending) {
-        let (window, was_quick) = match ending {
-            Ending::Acknowledged(after) if after <= QUICK_MAX => {
-                ((self.window + 1).min(WINDOW_MAX), true)
-            }
-            Ending::Acknowledged(_) if self.window > WINDOW_FIRST => (self.window - 1, false),
-            Ending::Acknowledged(_) => ((self.window + 1).min(WINDOW_FIRST), false),
-            Ending::Failed => ((self.window / 2).max(1), false),
-            Ending::Unknown => (self.window, self.was_quick),
+    fn learn(&mut self, attempt: &Attempt) {
+        self.was_quick = attempt.succeeded() && attempt.duration_ms <= QUICK_MAX_MS;
+        self.window = if !attempt.succeeded() {
+            (self.window / 2).max(1)
+        } else if self.was_quick {
+            (self.window + 1).min(WINDOW_MAX)
+        } else if self.window > WINDOW_FIRST {
+            self.window - 1
+        } else {
+            (self.window + 1).min(WINDOW_FIRST)
         };
-        self.window = window;
-        self.was_quick = was_quick;
     }
 }
 
@@ -152,7 +136,7 @@ enum Queue {
 #[derive(Debug, Default)]
 struct Account {
     // At least one.
-    endpoints: VecDeque<WebhookEndpointId>,
+    endpoints: VecDeque<Uuid>,
     // None: it has all that it may have, and waits for one of its own attempts to end.
     waits: Option<(Queue, u64)>,
 }
@@ -160,7 +144,7 @@ struct Account {
 /// What [`Turns::take_place`] finds.
 enum Place {
     /// One for this endpoint.
-    Taken(WebhookEndpointId),
+    Taken(Uuid),
     /// The account, or each of its endpoints, has all that it may have.
     None,
     /// Only endpoints of this standing, or a later one, may have more, and there is no room for
@@ -170,20 +154,20 @@ enum Place {
 
 /// The endpoints that have something ready, in their order, and what is under way.
 #[derive(Debug, Default)]
-pub struct Turns {
-    ready: HashMap<AccountId, Account>,
+pub(crate) struct Turns {
+    ready: HashMap<Uuid, Account>,
     // In the order of the numbers, which are the order in which accounts began to wait.
-    queues: BTreeMap<(Queue, u64), AccountId>,
+    queues: BTreeMap<(Queue, u64), Uuid>,
     next_number: u64,
     ready_endpoints: usize,
-    lanes: HashMap<WebhookEndpointId, Lane>,
-    sending_by_account: HashMap<AccountId, usize>,
+    lanes: HashMap<Uuid, Lane>,
+    sending_by_account: HashMap<Uuid, usize>,
     sending: Sending,
 }
 
 impl Turns {
     /// Whether no endpoint is known to have something ready.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ready_endpoints == 0
     }
 
@@ -195,7 +179,7 @@ impl Turns {
     /// An endpoint has something ready. It comes last in its account. An account that had nothing
     /// comes first, for one place, so that a single event does not wait until all backlogs have had
     /// a turn; but not for an endpoint that fails, of which there may be many. `false`: there is no room for it.
-    pub fn add(&mut self, account: AccountId, endpoint: WebhookEndpointId) -> bool {
+    pub(crate) fn add(&mut self, account: Uuid, endpoint: Uuid) -> bool {
         let lane = self.lanes.get(&endpoint);
         let standing = lane.map_or(Standing::Unproven, Lane::standing);
         let known = self.ready.get(&account);
@@ -219,7 +203,7 @@ impl Turns {
 
     /// Deals the free places, one by one: to the next account, and within it to its next endpoint.
     /// They are taken until [`Turns::claimed`] and [`Turns::end`] free them.
-    pub fn deal(&mut self) -> Vec<Turn> {
+    pub(crate) fn deal(&mut self) -> Vec<Turn> {
         let mut turns: Vec<Turn> = Vec::new();
         let mut at = HashMap::new();
         while self.sending.all() < SENDS_MAX
@@ -254,9 +238,9 @@ impl Turns {
 
     /// Of the places that a turn was dealt, `taken` are used. If that is fewer, the endpoint has
     /// nothing more that is ready.
-    pub fn claimed(&mut self, turn: &Turn, taken: usize) {
+    pub(crate) fn claimed(&mut self, turn: &Turn, taken: usize) {
         for _ in taken..turn.places {
-            self.end(turn.account_id, turn.endpoint_id, Ending::Unknown);
+            self.end(turn.account_id, turn.endpoint_id, None);
         }
         if taken < turn.places {
             self.forget(turn.account_id, turn.endpoint_id);
@@ -264,7 +248,7 @@ impl Turns {
     }
 
     /// An endpoint is not known to have something ready any more.
-    fn forget(&mut self, account_id: AccountId, endpoint: WebhookEndpointId) {
+    fn forget(&mut self, account_id: Uuid, endpoint: Uuid) {
         let Some(account) = self.ready.get_mut(&account_id) else {
             return;
         };
@@ -279,8 +263,8 @@ impl Turns {
         }
     }
 
-    /// An attempt has ended, and its place is free.
-    pub fn end(&mut self, account: AccountId, endpoint: WebhookEndpointId, ending: Ending) {
+    /// A place is free. `None`: no attempt was made, or it broke off, so nothing is learned of the endpoint.
+    pub(crate) fn end(&mut self, account: Uuid, endpoint: Uuid, attempt: Option<&Attempt>) {
         let mut had_all = false;
         if let Some(sending) = self.sending_by_account.get_mut(&account) {
             had_all = *sending == SENDS_PER_ACCOUNT_MAX;
@@ -294,7 +278,9 @@ impl Turns {
         };
         *self.sending.of(lane.standing()) -= lane.sending;
         lane.sending -= 1;
-        lane.learn(ending);
+        if let Some(attempt) = attempt {
+            lane.learn(attempt);
+        }
         let standing = lane.standing();
         *self.sending.of(standing) += lane.sending;
         let is_idle = lane.sending == 0;
@@ -309,7 +295,7 @@ impl Turns {
     }
 
     /// An account that waits may have a place again, but only for an endpoint of this standing.
-    fn wake(&mut self, account: AccountId, standing: Standing) {
+    fn wake(&mut self, account: Uuid, standing: Standing) {
         let waits = match self.ready.get(&account) {
             Some(account) => account.waits.map(|(queue, _)| queue),
             None => return,
@@ -329,7 +315,7 @@ impl Turns {
     }
 
     /// Puts an account into a queue. It keeps its number if it is in another one.
-    fn wait(&mut self, id: AccountId, queue: Queue) {
+    fn wait(&mut self, id: Uuid, queue: Queue) {
         let Some(account) = self.ready.get_mut(&id) else {
             return;
         };
@@ -348,7 +334,7 @@ impl Turns {
     }
 
     /// Takes an account out of its queue.
-    fn leave(&mut self, id: AccountId) {
+    fn leave(&mut self, id: Uuid) {
         if let Some(account) = self.ready.get_mut(&id)
             && let Some(waits) = account.waits.take()
         {
@@ -357,7 +343,7 @@ impl Turns {
     }
 
     /// The account that has waited for the longest, of those that may get a place now.
-    fn next(&self) -> Option<AccountId> {
+    fn next(&self) -> Option<Uuid> {
         let first_in = |queue| self.queues.range((queue, 0)..=(queue, u64::MAX)).next();
         let for_room = [Standing::Unproven, Standing::Failing]
             .into_iter()
@@ -373,7 +359,7 @@ impl Turns {
     }
 
     /// Takes a place for the account's next endpoint that may have one more.
-    fn take_place(&mut self, id: AccountId) -> Place {
+    fn take_place(&mut self, id: Uuid) -> Place {
         let sending = self.sending_by_account.get(&id).copied();
         let sending = sending.unwrap_or_default();
         let Some(account) = self.ready.get_mut(&id) else {

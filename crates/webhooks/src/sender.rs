@@ -12,11 +12,10 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
     vec,
 };
 
-use charge_once_client::transport::{TlsError, causes, tls_config};
 use futures_util::future::{BoxFuture, Either, select};
 use http_body_util::Full;
 use hyper::{
@@ -30,25 +29,15 @@ use hyper_util::{
     rt::TokioIo,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+pub use tokio_rustls::rustls::Error as TlsError;
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
+};
 use tower_service::Service;
 use url::Url;
 
-use crate::{
-    config::Webhooks,
-    domain::{
-        public_addresses::is_public,
-        webhook_delivery::{Attempt, signature},
-        webhook_endpoint::{Secret, literal_address},
-    },
-    telemetry::traces::{self, TRACEPARENT},
-};
-
-/// What `User-Agent` says.
-const THIS_PROGRAM: &str = concat!("charge-once/", env!("CARGO_PKG_VERSION"));
-
-/// The name that Stripe's libraries look for.
-const SIGNATURE_HEADER: &str = "stripe-signature";
+use crate::{Attempt, Secret, Settings, is_public, literal_address, secret::signature};
 
 /// Bytes that are read before the final status: of a TLS handshake, of informational replies, of
 /// which HTTP allows any number, and of the head of the reply.
@@ -92,15 +81,6 @@ impl From<&'static str> for Failed {
     }
 }
 
-/// An attempt, and what only the operator of this service may know of it.
-#[derive(Debug)]
-pub struct Sent {
-    /// What the account sees.
-    pub attempt: Attempt,
-    /// Whether it was refused, because the host has an address that is not public.
-    pub is_refused: bool,
-}
-
 /// The receiver has sent more than it may before the final status.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {READ_MAX} bytes before the final status")]
@@ -111,34 +91,34 @@ struct TooLong;
 pub struct Sender {
     connector: HttpConnector<CheckedResolver>,
     tls: TlsConnector,
-    allow_private: bool,
-    timeout: Duration,
+    settings: Settings,
 }
 
 impl Sender {
     /// Each attempt resolves, checks and connects for itself. There is no HTTP client above: one
     /// would read informational replies without an end, and follow them without a pause.
-    pub fn new(webhooks: &Webhooks) -> Result<Self, TlsError> {
+    ///
+    /// Fails if the TLS library refuses its default protocol versions: a defect.
+    pub fn new(settings: &Settings) -> Result<Self, TlsError> {
         let mut connector = HttpConnector::new_with_resolver(CheckedResolver {
-            allow_private: webhooks.allow_private,
+            allow_private: settings.allow_private,
         });
         // The scheme is https too: TLS comes on top.
         connector.enforce_http(false);
         connector.set_nodelay(true);
         // One address that is silent leaves time for the others.
-        connector.set_connect_timeout(Some(webhooks.timeout));
+        connector.set_connect_timeout(Some(settings.timeout));
         Ok(Self {
             connector,
             tls: TlsConnector::from(Arc::new(tls_config()?)),
-            allow_private: webhooks.allow_private,
-            timeout: webhooks.timeout,
+            settings: *settings,
         })
     }
 
-    /// Sends `body` to `url`, signed at `t`, in unix seconds.
-    pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Sent {
+    /// Sends `body`, which is JSON, to `url`, signed at `t`, in unix seconds.
+    pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Attempt {
         let began = Instant::now();
-        let posted = tokio::time::timeout(self.timeout, self.post(url, secret, t, body));
+        let posted = tokio::time::timeout(self.settings.timeout, self.post(url, secret, t, body));
         let posted = posted.await.unwrap_or(Err(Failed::Otherwise("timed out")));
         let is_refused = matches!(posted, Err(Failed::NotPublic));
         let (response_status, error) = match posted {
@@ -148,14 +128,11 @@ impl Sender {
             Ok(status) => (Some(status), None),
             Err(failed) => (None, Some(failed.told())),
         };
-        let attempt = Attempt {
+        Attempt {
             at: t,
             response_status,
             error: error.map(str::to_owned),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
-        };
-        Sent {
-            attempt,
             is_refused,
         }
     }
@@ -165,7 +142,9 @@ impl Sender {
         let url = Url::parse(url).map_err(|_| UNREADABLE)?;
         // An address is never resolved, and the setting may have changed since the endpoint was
         // made.
-        if !self.allow_private && literal_address(&url).is_some_and(|address| !is_public(address)) {
+        if !self.settings.allow_private
+            && literal_address(&url).is_some_and(|address| !is_public(address))
+        {
             return Err(Failed::NotPublic);
         }
         let uri: Uri = url.as_str().parse().map_err(|_| UNREADABLE)?;
@@ -179,11 +158,11 @@ impl Sender {
         let mut request = Request::post(target)
             .header(HOST, authority)
             .header(CONTENT_TYPE, "application/json")
-            .header(USER_AGENT, THIS_PROGRAM)
-            .header(SIGNATURE_HEADER, signature(secret, t, &body))
+            .header(USER_AGENT, self.settings.user_agent)
+            .header(self.settings.signature_header, signature(secret, t, &body))
             .header(CONNECTION, "close");
-        if let Some(traceparent) = traces::traceparent() {
-            request = request.header(TRACEPARENT, traceparent);
+        if let Some(traceparent) = (self.settings.traceparent)() {
+            request = request.header("traceparent", traceparent);
         }
         let request = request
             .body(Full::new(Bytes::from(body)))
@@ -210,6 +189,26 @@ impl Sender {
         let stream = stream.map_err(|error| explain_connecting(&error))?;
         Ok(status_of(stream, request).await?)
     }
+}
+
+/// Mozilla's root certificates, compiled in: TLS works the same in an image without any.
+fn tls_config() -> Result<ClientConfig, TlsError> {
+    let roots = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    Ok(
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth(),
+    )
+}
+
+/// An error, and what caused it, and what caused that.
+fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// Sends the request, and reads the reply up to its status. The rest is dropped unread: only the

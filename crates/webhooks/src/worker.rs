@@ -9,34 +9,22 @@ mod steps;
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
-use charge_once_client::transport::TlsError;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::{
     sync::{Notify, oneshot, watch},
     task::{self, JoinError, JoinSet},
     time::Instant,
 };
-use tracing::{Instrument, Span, field::Empty};
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use self::steps::{Sending, Then, Turned};
-use super::{
-    webhook_sender::{Sender, Sent},
-    webhook_turns::{Ending, Turns},
-};
 use crate::{
-    config::{Config, Webhooks},
-    database::Database,
-    domain::{
-        ids::{AccountId, WebhookEndpointId},
-        webhook_delivery::{Attempt, Pauses},
-    },
-    store::webhook_queue::{Ended, Next, Turn},
-    telemetry::{
-        metrics::Metrics,
-        traces::{self, TARGET},
-    },
+    Attempt, Claimed, Event, Observer, Sender, Settings, TlsError, Turn, observer::Unobserved,
+    queue::Ended, turns::Turns,
 };
+
+/// What is sent for an event. Every attempt must send the same bytes.
+pub type Body = fn(&Event) -> serde_json::Result<Vec<u8>>;
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
 /// only if marking takes twice as long as sending.
@@ -49,34 +37,46 @@ const ENDPOINTS_AT_ONCE: i32 = 1000;
 /// grow with the number of commits, and an event still waits less than a person notices.
 const WAKE_PAUSE: Duration = Duration::from_millis(25);
 
-/// The delivery of webhooks. Cheap to clone.
+/// Delivers webhooks. Cheap to clone.
 #[derive(Clone)]
-pub struct Delivery {
-    database: Database,
-    metrics: Metrics,
+pub struct Worker {
+    connect: PgConnectOptions,
+    settings: Settings,
+    body: Body,
+    observer: Arc<dyn Observer>,
     sender: Sender,
-    webhooks: Webhooks,
-    deadline: Duration,
     wake: Arc<Notify>,
 }
 
-impl Delivery {
-    /// `wake` is notified after each COMMIT in this process that may have written an event. Fails if the TLS
+impl Worker {
+    /// A worker that has one connection, made by `connect`, and sends `body` of each event. Fails if the TLS
     /// library refuses its default protocol versions: a defect.
     pub fn new(
-        database: Database,
-        config: &Config,
-        metrics: Metrics,
-        wake: Arc<Notify>,
+        connect: PgConnectOptions,
+        settings: Settings,
+        body: Body,
     ) -> Result<Self, TlsError> {
         Ok(Self {
-            database,
-            metrics,
-            sender: Sender::new(&config.webhooks)?,
-            webhooks: config.webhooks,
-            deadline: config.timeouts.database_deadline,
-            wake,
+            connect,
+            body,
+            observer: Arc::new(Unobserved),
+            sender: Sender::new(&settings)?,
+            settings,
+            wake: Arc::default(),
         })
+    }
+
+    /// The same worker, whose attempts `observer` is told of.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// The same worker, woken by `wake`. Notify it after each COMMIT in this process that may have written an
+    /// event. However many there are, the worker looks once, and not more often than 40 times a second.
+    #[must_use]
+    pub fn woken_by(self, wake: Arc<Notify>) -> Self {
+        Self { wake, ..self }
     }
 
     /// Delivers on a thread of its own, until the attempts have finished that were running at `stopping`, or
@@ -107,10 +107,10 @@ impl Delivery {
             Ok(runtime) => runtime,
             Err(error) => return tracing::error!(%error, "webhooks have no runtime"),
         };
-        let mut worker = Worker {
-            next_look: Instant::now() + self.webhooks.poll_interval,
+        let mut delivery = Delivery {
+            next_look: Instant::now() + self.settings.poll_interval,
             next_wake: Instant::now(),
-            delivery: self,
+            worker: self,
             sends: JoinSet::new(),
             sending: HashMap::new(),
             ended: Vec::new(),
@@ -119,23 +119,24 @@ impl Delivery {
         };
         let delivering = async {
             tokio::select! {
-                () = worker.run(stopping) => {}
+                () = delivery.run(stopping) => {}
                 _ = dropped => {}
             }
         };
         runtime.block_on(delivering.instrument(span));
-        drop(worker);
+        drop(delivery);
         // A name that is still being resolved is not waited for.
         runtime.shutdown_background();
     }
 }
 
-struct Worker {
-    delivery: Delivery,
+/// The work of a worker, and what it remembers.
+struct Delivery {
+    worker: Worker,
     sends: JoinSet<Ended>,
     // By task, not in the task's result: a task that panics has no result, and its place must be
     // freed.
-    sending: HashMap<task::Id, (AccountId, WebhookEndpointId)>,
+    sending: HashMap<task::Id, (Uuid, Uuid)>,
     // Kept when a connection is lost: marking late is better than sending again.
     ended: Vec<Ended>,
     turns: Turns,
@@ -163,7 +164,7 @@ struct Chores {
 }
 
 /// Behind an endpoint, or at the beginning.
-type Position = Option<(AccountId, WebhookEndpointId)>;
+type Position = Option<(Uuid, Uuid)>;
 
 impl Chores {
     /// Begins all that are not under way. A look that began again each time would never come to
@@ -184,12 +185,12 @@ impl Chores {
     }
 }
 
-impl Worker {
+impl Delivery {
     async fn run(&mut self, mut stopping: watch::Receiver<bool>) {
         while let Err(error) = self.deliver(&mut stopping).await {
             tracing::warn!(%error, "the delivery of webhooks waits for the database");
             let stopped = stopping.wait_for(|stopping| *stopping);
-            if tokio::time::timeout(self.delivery.webhooks.poll_interval, stopped)
+            if tokio::time::timeout(self.worker.settings.poll_interval, stopped)
                 .await
                 .is_ok()
             {
@@ -201,7 +202,7 @@ impl Worker {
     /// Works on one connection until it fails, or until everything is done after `stopping`.
     async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), sqlx::Error> {
         let mut connection = self
-            .within_deadline(self.delivery.database.connect_aside())
+            .within_deadline(PgConnection::connect_with(&self.worker.connect))
             .await?;
         loop {
             let stopped = *stopping.borrow();
@@ -212,7 +213,7 @@ impl Worker {
                 }
             } else {
                 if Instant::now() >= self.next_look {
-                    self.next_look = Instant::now() + self.delivery.webhooks.poll_interval;
+                    self.next_look = Instant::now() + self.worker.settings.poll_interval;
                     self.chores.begin();
                 }
                 self.do_chores(&mut connection).await?;
@@ -229,7 +230,7 @@ impl Worker {
             tokio::select! {
                 Some(ended) = self.sends.join_next_with_id() => self.collect(ended),
                 () = tokio::time::sleep_until(self.next_look), if !stopped => {}
-                () = woken(&self.delivery.wake, self.next_wake), if !stopped => self.chores.look(),
+                () = woken(&self.worker.wake, self.next_wake), if !stopped => self.chores.look(),
                 _ = stopping.wait_for(|stopping| *stopping), if !stopped => {}
             }
             // What ended together is marked together.
@@ -244,7 +245,7 @@ impl Worker {
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        tokio::time::timeout(self.delivery.deadline, work)
+        tokio::time::timeout(self.worker.settings.database_deadline, work)
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
@@ -300,23 +301,36 @@ impl Worker {
             return Ok(false);
         }
         let claim = Uuid::new_v4();
-        let lease = self.delivery.webhooks.timeout * LEASE_TIMEOUTS;
-        let marked = steps::mark_and_claim(connection, &self.ended, claim, lease, &turns);
-        let turned = self.within_deadline(marked).await;
-        self.settle(&turns, turned.as_deref().unwrap_or_default());
-        let turned = turned?;
-        let has_begun = !turned.is_empty();
+        let lease = self.worker.settings.timeout * LEASE_TIMEOUTS;
+        let marked = steps::mark_and_claim(
+            connection,
+            &self.ended,
+            claim,
+            lease,
+            &turns,
+            self.worker.body,
+        );
+        let claimed = self.within_deadline(marked).await;
+        self.settle(&turns, claimed.as_deref().unwrap_or_default());
+        let claimed = claimed?;
+        let has_begun = !claimed.is_empty();
         if self.turns.is_empty() && (has_begun || !self.ended.is_empty()) {
             // What came meanwhile is found at once, and not at the next look. Where nothing was
             // done, what is ready may be locked, and looking again would find the same.
             self.chores.look();
         }
         self.ended.clear();
-        for turned in turned {
-            match turned.then {
-                Then::Send(sending) => self.begin(claim, turned.of, sending),
-                Then::End(ended) => self.ended.push(ended),
-                Then::Wait => {}
+        for (claimed, body) in claimed {
+            if let Some(body) = body {
+                self.begin(claim, claimed, body);
+            } else if claimed.is_due {
+                self.ended.push(Ended {
+                    account_id: claimed.account_id,
+                    id: claimed.id,
+                    claim,
+                    attempt: Attempt::at_disabled_endpoint(claimed.at.timestamp()),
+                    again: None,
+                });
             }
         }
         Ok(has_begun)
@@ -324,86 +338,78 @@ impl Worker {
 
     /// Frees the places that were dealt and are not used: there was nothing for them, or what there
     /// was is not sent. More than there are places can be left unsent at once.
-    fn settle(&mut self, turns: &[Turn], turned: &[Turned]) {
+    fn settle(&mut self, turns: &[Turn], claimed: &[(Claimed, Option<Vec<u8>>)]) {
         let mut counts = HashMap::<_, (usize, usize)>::new();
-        for one in turned {
-            let (all, unsent) = counts.entry(one.of).or_default();
+        for (one, body) in claimed {
+            let of = (one.account_id, one.endpoint_id);
+            let (all, unsent) = counts.entry(of).or_default();
             *all += 1;
-            *unsent += usize::from(!matches!(one.then, Then::Send(_)));
+            *unsent += usize::from(body.is_none());
         }
         for turn in turns {
             let of = (turn.account_id, turn.endpoint_id);
             let (all, unsent) = counts.get(&of).copied().unwrap_or_default();
             self.turns.claimed(turn, all.min(turn.places));
             for _ in 0..unsent.min(turn.places) {
-                self.turns
-                    .end(turn.account_id, turn.endpoint_id, Ending::Unknown);
+                self.turns.end(turn.account_id, turn.endpoint_id, None);
             }
         }
     }
 
     /// Begins an attempt.
-    fn begin(&mut self, claim: Uuid, of: (AccountId, WebhookEndpointId), sending: Sending) {
-        let (sender, pauses) = (self.delivery.sender.clone(), self.delivery.webhooks.pauses);
-        if let Some(lag) = sending.lag {
-            self.delivery.metrics.webhook_lag.record(lag);
-        }
+    fn begin(&mut self, claim: Uuid, delivery: Claimed, body: Vec<u8>) {
+        let of = (delivery.account_id, delivery.endpoint_id);
+        let worker = self.worker.clone();
         let sending = self.sends.spawn(async move {
-            let (account_id, id) = (sending.account_id, sending.id);
-            let span = span(&sending);
-            let attempted = attempt(&sender, &pauses, sending).instrument(span.clone());
-            let (attempt, next) = attempted.await;
-            if let Some(status) = attempt.response_status {
-                span.record("http.response.status_code", status);
-            }
-            if !attempt.succeeded() {
-                span.record("otel.status_code", "ERROR");
-            }
+            let span = worker.observer.begins(&delivery);
+            let attempt = worker.attempt(&delivery, body).instrument(span);
+            let (attempt, again) = attempt.await;
             Ended {
-                account_id,
-                id,
+                account_id: delivery.account_id,
+                id: delivery.id,
                 claim,
                 attempt,
-                next,
+                again,
             }
         });
         self.sending.insert(sending.id(), of);
     }
 
-    fn count(&self, ended: &Ended) {
-        let metrics = &self.delivery.metrics;
-        let attempts = match ended.next {
-            Next::Succeeded => &metrics.webhook_succeeded,
-            Next::Again(_) => &metrics.webhook_retried,
-            Next::Failed => &metrics.webhook_failed,
-        };
-        attempts.increment(1);
-        let ms = u64::try_from(ended.attempt.duration_ms).unwrap_or_default();
-        metrics.webhook_seconds.record(Duration::from_millis(ms));
-    }
-
     fn collect(&mut self, ended: Result<(task::Id, Ended), JoinError>) {
-        let (id, ending) = match ended {
-            Ok((id, ended)) => {
-                self.count(&ended);
-                let ending = match ended.next {
-                    Next::Succeeded => {
-                        let ms = u64::try_from(ended.attempt.duration_ms).unwrap_or_default();
-                        Ending::Acknowledged(Duration::from_millis(ms))
-                    }
-                    Next::Again(_) | Next::Failed => Ending::Failed,
-                };
-                self.ended.push(ended);
-                (id, ending)
-            }
+        let (id, ended) = match ended {
+            Ok((id, ended)) => (id, Some(ended)),
             Err(error) => {
                 tracing::error!(%error, "an attempt to deliver a webhook broke off");
-                (error.id(), Ending::Unknown)
+                (error.id(), None)
             }
         };
         if let Some((account, endpoint)) = self.sending.remove(&id) {
-            self.turns.end(account, endpoint, ending);
+            let attempt = ended.as_ref().map(|ended| &ended.attempt);
+            self.turns.end(account, endpoint, attempt);
         }
+        self.ended.extend(ended);
+    }
+}
+
+impl Worker {
+    /// Sends, and decides whether it is sent again, and after which pause.
+    async fn attempt(&self, delivery: &Claimed, body: Vec<u8>) -> (Attempt, Option<Duration>) {
+        let (url, secret, at) = (&delivery.url, &delivery.secret, delivery.at.timestamp());
+        let attempt = self.sender.send(url, secret, at, body).await;
+        let attempts = usize::try_from(delivery.attempts).unwrap_or_default() + 1;
+        let pause = self.settings.pauses.after(attempts);
+        let again = pause
+            .filter(|_| !attempt.succeeded())
+            .map(rand::random_range);
+        let span = Span::current();
+        if let Some(status) = attempt.response_status {
+            span.record("http.response.status_code", status);
+        }
+        if !attempt.succeeded() {
+            span.record("otel.status_code", "ERROR");
+        }
+        self.observer.ended(delivery, &attempt, again);
+        (attempt, again)
     }
 }
 
@@ -415,72 +421,4 @@ async fn woken(wake: &Notify, earliest: Instant) {
         tokio::time::sleep_until(earliest).await;
     }
     wake.notified().await;
-}
-
-/// The span of an attempt, in the trace in which the event was written, if there was one.
-fn span(sending: &Sending) -> Span {
-    let span = tracing::info_span!(
-        target: TARGET,
-        "send webhook",
-        otel.kind = "client",
-        otel.status_code = Empty,
-        http.request.method = "POST",
-        http.request.resend_count = sending.attempts,
-        http.response.status_code = Empty,
-        charge_once.request_id = sending.request_id,
-        charge_once.account = %sending.account_id,
-        charge_once.delivery = %sending.id,
-        charge_once.endpoint = %sending.endpoint_id,
-    );
-    if let Some(traceparent) = &sending.traceparent {
-        traces::continue_trace(&span, traceparent);
-    }
-    span
-}
-
-/// Sends, and decides the delivery's next state.
-async fn attempt(sender: &Sender, pauses: &Pauses, sending: Sending) -> (Attempt, Next) {
-    let Sending {
-        id: delivery,
-        endpoint_id: endpoint,
-        url,
-        secret,
-        body,
-        at,
-        attempts,
-        ..
-    } = sending;
-    let Sent {
-        attempt,
-        is_refused,
-    } = sender.send(&url, &secret, at, body).await;
-    if is_refused {
-        // Without the host: it belongs to the account, and names may be secret.
-        tracing::warn!(
-            %delivery,
-            %endpoint,
-            "a webhook was not sent: its host has a private, local or reserved address, which only \
-             WEBHOOK_ALLOW_PRIVATE=true allows"
-        );
-    }
-    let attempts = usize::try_from(attempts).unwrap_or_default() + 1;
-    let next = if attempt.succeeded() {
-        Next::Succeeded
-    } else {
-        match pauses.after(attempts) {
-            Some(pause) => Next::Again(rand::random_range(pause)),
-            None => Next::Failed,
-        }
-    };
-    let (status, error) = (attempt.response_status, attempt.error.as_deref());
-    match next {
-        Next::Succeeded => tracing::debug!(%delivery, %endpoint, "delivered a webhook"),
-        Next::Again(pause) => {
-            tracing::debug!(%delivery, %endpoint, status, error, ?pause, "a webhook was not taken");
-        }
-        Next::Failed => {
-            tracing::warn!(%delivery, %endpoint, status, error, "gave a webhook up");
-        }
-    }
-    (attempt, next)
 }

@@ -17,21 +17,15 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use super::webhook_deliveries::StoredAttempt;
-use crate::domain::{
-    event::Event,
-    ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
-    webhook_delivery::{Attempt, DeliveryStatus},
-    webhook_endpoint::Secret,
-};
+use crate::{Attempt, DeliveryStatus, Event, Secret};
 
 /// An endpoint that has something ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyEndpoint {
     /// The account that it belongs to.
-    pub account_id: AccountId,
+    pub account_id: Uuid,
     /// Which it is.
-    pub endpoint_id: WebhookEndpointId,
+    pub endpoint_id: Uuid,
     /// Whether it has been deleted, so that nothing is to be sent.
     pub is_deleted: bool,
 }
@@ -43,14 +37,12 @@ pub struct ReadyEndpoint {
 /// returns, and not that of what is ready for them.
 pub async fn ready_endpoints(
     connection: &mut PgConnection,
-    after: Option<(AccountId, WebhookEndpointId)>,
+    after: Option<(Uuid, Uuid)>,
     limit: i32,
 ) -> Result<Vec<ReadyEndpoint>, sqlx::Error> {
-    let (account, endpoint) = match after {
-        Some((account, endpoint)) => (account.0, endpoint.0),
-        None => (Uuid::nil(), Uuid::nil()),
-    };
-    let found = sqlx::query!(
+    let (account, endpoint) = after.unwrap_or_default();
+    sqlx::query_as!(
+        ReadyEndpoint,
         r#"
         WITH RECURSIVE found AS (
             (SELECT account_id, endpoint_id, 1 AS number
@@ -82,15 +74,7 @@ pub async fn ready_endpoints(
         limit,
     )
     .fetch_all(connection)
-    .await?;
-    Ok(found
-        .into_iter()
-        .map(|row| ReadyEndpoint {
-            account_id: AccountId(row.account_id),
-            endpoint_id: WebhookEndpointId(row.endpoint_id),
-            is_deleted: row.is_deleted,
-        })
-        .collect())
+    .await
 }
 
 /// How many deliveries are due, on all replicas together: counted up to `limit` of those that are ready, and
@@ -166,53 +150,46 @@ pub async fn longest_due(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// The account that the endpoint belongs to.
-    pub account_id: AccountId,
+    pub account_id: Uuid,
     /// Which it is.
-    pub endpoint_id: WebhookEndpointId,
+    pub endpoint_id: Uuid,
     /// At most so many.
     pub places: usize,
 }
 
-/// A delivery that has had its turn.
+/// A delivery that has had its turn, with everything that an attempt needs.
 #[derive(Debug)]
 pub struct Claimed {
     /// The account that it belongs to.
-    pub account_id: AccountId,
+    pub account_id: Uuid,
     /// Which it is.
-    pub id: WebhookDeliveryId,
+    pub id: Uuid,
     /// Where it goes.
-    pub endpoint_id: WebhookEndpointId,
+    pub endpoint_id: Uuid,
+    /// Whether it is due. If not, a replica of the release before is sending it, or has put it off, and it waits.
+    pub is_due: bool,
+    /// Whether its endpoint is disabled. Then it fails, unsent.
+    pub is_disabled: bool,
     /// When the claim was made, by the database's clock.
     pub at: DateTime<Utc>,
-    /// What is to be done about it.
-    pub task: Task,
-}
-
-/// What is to be done about a delivery that has had its turn.
-#[derive(Debug)]
-pub enum Task {
-    /// It is sent.
-    Send(Box<Message>),
-    /// It fails, unsent: its endpoint is disabled.
-    Fail,
-    /// Nothing. A replica of the release before is sending it, or has put it off, so it waits until
-    /// it is due.
-    Wait,
-}
-
-/// What is sent, and where to.
-#[derive(Debug)]
-pub struct Message {
-    /// As it was when it was written, so that every attempt sends the same bytes.
+    /// How many attempts have ended.
+    pub attempts: i32,
+    /// What it carries, as it was when it was written, so that every attempt sends the same bytes.
     pub event: Event,
     /// The trace in which the event was written.
     pub traceparent: Option<String>,
-    /// How many attempts have ended.
-    pub attempts: i32,
     /// Where to send it.
     pub url: String,
     /// What to sign with.
     pub secret: Secret,
+}
+
+impl Claimed {
+    /// How long after its event it was claimed, if this is the first attempt.
+    pub fn lag(&self) -> Option<Duration> {
+        let lag = (self.at - self.event.created_at).to_std();
+        (self.attempts == 0).then_some(lag.unwrap_or_default())
+    }
 }
 
 /// Claims for each turn what is ready, the oldest events first, and returns it in the order of the
@@ -228,8 +205,8 @@ pub async fn claim(
     turns: &[Turn],
     unsent_max: i64,
 ) -> Result<Vec<Claimed>, sqlx::Error> {
-    let accounts: Vec<_> = turns.iter().map(|turn| turn.account_id.0).collect();
-    let endpoints: Vec<_> = turns.iter().map(|turn| turn.endpoint_id.0).collect();
+    let accounts: Vec<_> = turns.iter().map(|turn| turn.account_id).collect();
+    let endpoints: Vec<_> = turns.iter().map(|turn| turn.endpoint_id).collect();
     let places: Result<Vec<_>, _> = turns.iter().map(|t| i64::try_from(t.places)).collect();
     let claimed = sqlx::query!(
         r#"
@@ -298,75 +275,57 @@ pub async fn claim(
     Ok(claimed
         .into_iter()
         .map(|row| Claimed {
-            account_id: AccountId(row.account_id),
-            id: WebhookDeliveryId(row.id),
-            endpoint_id: WebhookEndpointId(row.endpoint_id),
+            account_id: row.account_id,
+            id: row.id,
+            endpoint_id: row.endpoint_id,
+            is_due: row.is_due,
+            is_disabled: row.disabled,
             at: row.at,
-            task: match (row.is_due, row.disabled) {
-                (false, _) => Task::Wait,
-                (true, true) => Task::Fail,
-                (true, false) => Task::Send(Box::new(Message {
-                    event: Event {
-                        id: EventId(row.event_id),
-                        event_type: row.event_type,
-                        object: row.object.0.get().to_owned(),
-                        pending_webhooks: row.event_deliveries,
-                        request_id: row.request_id,
-                        idempotency_key: row.idempotency_key,
-                        created_at: row.created_at,
-                    },
-                    traceparent: row.traceparent,
-                    attempts: row.attempts,
-                    url: row.url,
-                    secret: Secret::of(row.secret),
-                })),
+            attempts: row.attempts,
+            event: Event {
+                id: row.event_id,
+                event_type: row.event_type,
+                object: row.object.0.get().to_owned(),
+                pending_webhooks: row.event_deliveries,
+                request_id: row.request_id,
+                idempotency_key: row.idempotency_key,
+                created_at: row.created_at,
             },
+            traceparent: row.traceparent,
+            url: row.url,
+            secret: Secret::of(row.secret),
         })
         .collect())
 }
 
-/// The state of a delivery after an attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// The endpoint took it.
-    Succeeded,
-    /// Once more after this pause, unless the endpoint has been deleted meanwhile.
-    Again(Duration),
-    /// It was the last attempt.
-    Failed,
-}
-
-/// An attempt that has ended.
+/// An attempt that has ended, and what that means for its delivery.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The account that the delivery belongs to.
-    pub account_id: AccountId,
+    pub(crate) account_id: Uuid,
     /// Which it is.
-    pub id: WebhookDeliveryId,
+    pub(crate) id: Uuid,
     /// The claim that the attempt was made under.
-    pub claim: Uuid,
+    pub(crate) claim: Uuid,
     /// How it ended.
-    pub attempt: Attempt,
-    /// What that means for the delivery.
-    pub next: Next,
+    pub(crate) attempt: Attempt,
+    /// If it failed: the pause before the next one, unless it was the last, or the endpoint has been deleted.
+    pub(crate) again: Option<Duration>,
 }
 
 /// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
 /// left out if another worker has claimed the delivery since. Locks the rows, and waits for them.
-pub async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64, sqlx::Error> {
-    let accounts: Vec<_> = ended.iter().map(|one| one.account_id.0).collect();
-    let ids: Vec<_> = ended.iter().map(|one| one.id.0).collect();
+pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64, sqlx::Error> {
+    let accounts: Vec<_> = ended.iter().map(|one| one.account_id).collect();
+    let ids: Vec<_> = ended.iter().map(|one| one.id).collect();
     let claims: Vec<_> = ended.iter().map(|one| one.claim).collect();
-    let attempts: Vec<_> = ended
-        .iter()
-        .map(|one| Json([StoredAttempt::from(&one.attempt)]))
-        .collect();
+    let attempts: Vec<_> = ended.iter().map(|one| Json([&one.attempt])).collect();
     let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
     for one in ended {
-        let (status, pause) = match one.next {
-            Next::Succeeded => (DeliveryStatus::Succeeded, None),
-            Next::Again(pause) => (DeliveryStatus::Pending, Some(interval(pause)?)),
-            Next::Failed => (DeliveryStatus::Failed, None),
+        let (status, pause) = match one.again {
+            _ if one.attempt.succeeded() => (DeliveryStatus::Succeeded, None),
+            Some(pause) => (DeliveryStatus::Pending, Some(interval(pause)?)),
+            None => (DeliveryStatus::Failed, None),
         };
         statuses.push(status.as_str().to_owned());
         pauses.push(pause);
@@ -426,13 +385,13 @@ pub async fn make_ready(tx: &mut PgConnection, limit: i64) -> Result<u64, sqlx::
 /// Cancels at most `limit` deliveries that are pending for these endpoints, and returns how many.
 /// Those that an attempt is being made for are left to its end. Locks those that no other replica
 /// has locked.
-pub async fn cancel(
+pub(crate) async fn cancel(
     tx: &mut PgConnection,
-    endpoints: &[(AccountId, WebhookEndpointId)],
+    endpoints: &[(Uuid, Uuid)],
     limit: i64,
 ) -> Result<u64, sqlx::Error> {
-    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| account.0).collect();
-    let endpoints: Vec<_> = endpoints.iter().map(|(_, endpoint)| endpoint.0).collect();
+    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| *account).collect();
+    let endpoints: Vec<_> = endpoints.iter().map(|(_, endpoint)| *endpoint).collect();
     let canceled = sqlx::query!(
         "
         UPDATE webhook_deliveries
@@ -462,6 +421,57 @@ pub async fn cancel(
     Ok(canceled.rows_affected())
 }
 
+/// At most `limit` deleted endpoints whose pending deliveries have not all been canceled. Locks
+/// those that no other replica has locked.
+pub(crate) async fn lock_uncanceled(
+    tx: &mut PgConnection,
+    limit: i64,
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    let endpoints = sqlx::query!(
+        "
+        SELECT account_id, id
+          FROM webhook_endpoints
+         WHERE deleted_at IS NOT NULL AND canceled_at IS NULL
+         ORDER BY account_id, id
+         LIMIT $1
+           FOR NO KEY UPDATE SKIP LOCKED
+        ",
+        limit,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(endpoints
+        .into_iter()
+        .map(|row| (row.account_id, row.id))
+        .collect())
+}
+
+/// Says of deleted endpoints whether everything that was pending for them has been canceled. Locks
+/// their rows.
+pub(crate) async fn mark_canceled(
+    tx: &mut PgConnection,
+    endpoints: &[(Uuid, Uuid)],
+    is_canceled: bool,
+) -> Result<(), sqlx::Error> {
+    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| *account).collect();
+    let ids: Vec<_> = endpoints.iter().map(|(_, id)| *id).collect();
+    sqlx::query!(
+        "
+        UPDATE webhook_endpoints AS endpoint
+           SET canceled_at = CASE WHEN $3 THEN now() END
+          FROM unnest($1::uuid[], $2::uuid[]) AS deleted (account_id, id)
+         WHERE endpoint.account_id = deleted.account_id AND endpoint.id = deleted.id
+           AND deleted_at IS NOT NULL
+        ",
+        &accounts,
+        &ids,
+        is_canceled,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
 /// Makes a delivery due now that waits or has failed, with the attempts that it had. `Some(false)`: it was
 /// left as it is, because it succeeded, an attempt is being made, or its endpoint is deleted. `None`: the
 /// account has none with this id. Locks the event against its removal, then the row, and waits for both.
@@ -470,8 +480,8 @@ pub async fn cancel(
 /// of old events does: a delivery that is due again must not lose its event.
 pub async fn retry_now(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: WebhookDeliveryId,
+    account_id: Uuid,
+    id: Uuid,
 ) -> Result<Option<bool>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
@@ -502,8 +512,8 @@ pub async fn retry_now(
         )
         SELECT may_be_sent AS "may_be_sent!" FROM found
         "#,
-        account_id.0,
-        id.0,
+        account_id,
+        id,
     )
     .fetch_optional(tx)
     .await

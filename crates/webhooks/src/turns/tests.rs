@@ -10,16 +10,28 @@ use uuid::Uuid;
 
 use super::*;
 
-const QUICK: Ending = Ending::Acknowledged(Duration::from_millis(5));
+const QUICK: Option<&Attempt> = Some(&after(200, 5));
 
-const SLOW: Ending = Ending::Acknowledged(Duration::from_secs(5));
+const SLOW: Option<&Attempt> = Some(&after(200, 5_000));
 
-fn account(number: u128) -> AccountId {
-    AccountId(Uuid::from_u128(number))
+const FAILED: Option<&Attempt> = Some(&after(500, 5));
+
+const fn after(status: u16, duration_ms: i64) -> Attempt {
+    Attempt {
+        at: 0,
+        response_status: Some(status),
+        error: None,
+        duration_ms,
+        is_refused: false,
+    }
 }
 
-fn endpoint(number: u128) -> WebhookEndpointId {
-    WebhookEndpointId(Uuid::from_u128(number))
+fn account(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn endpoint(number: u128) -> Uuid {
+    Uuid::from_u128(number)
 }
 
 /// Account 1 has the endpoints 10, 11, …, account 2 has 20, 21, … They come in this order.
@@ -46,12 +58,12 @@ fn turn(number: u128, places: usize) -> Turn {
 }
 
 fn places(dealt: &[Turn]) -> Vec<(u128, usize)> {
-    let place = |turn: &Turn| (turn.endpoint_id.0.as_u128(), turn.places);
+    let place = |turn: &Turn| (turn.endpoint_id.as_u128(), turn.places);
     dealt.iter().map(place).collect()
 }
 
 /// All of these attempts end.
-fn end_all(turns: &mut Turns, dealt: &[Turn], ending: Ending) {
+fn end_all(turns: &mut Turns, dealt: &[Turn], ending: Option<&Attempt>) {
     for turn in dealt {
         turns.claimed(turn, turn.places);
         for _ in 0..turn.places {
@@ -61,7 +73,7 @@ fn end_all(turns: &mut Turns, dealt: &[Turn], ending: Ending) {
 }
 
 /// Deals and ends until a deal gives each endpoint as much as it can get.
-fn warm_up(turns: &mut Turns, ending: Ending) -> Vec<Turn> {
+fn warm_up(turns: &mut Turns, ending: Option<&Attempt>) -> Vec<Turn> {
     for _ in 0..2 * WINDOW_MAX {
         let dealt = turns.deal();
         end_all(turns, &dealt, ending);
@@ -90,7 +102,7 @@ fn the_next_deal_goes_on_where_the_last_one_ended() {
     );
     // 192 places: one for each of a hundred, and a second one for the first 92.
     assert_eq!((dealt[91].places, dealt[92].places), (2, 1));
-    turns.end(dealt[0].account_id, dealt[0].endpoint_id, Ending::Unknown);
+    turns.end(dealt[0].account_id, dealt[0].endpoint_id, None);
     assert_eq!(places(&turns.deal()), [(93, 1)]);
 }
 
@@ -100,7 +112,7 @@ fn an_account_that_had_nothing_comes_first_for_one_place() {
     assert_eq!(places(&turns.deal()), [(10, 4), (20, 4)]);
     turns.add(account(3), endpoint(30));
     for number in [1, 2] {
-        turns.end(account(number), endpoint(number * 10), Ending::Unknown);
+        turns.end(account(number), endpoint(number * 10), None);
     }
     // One place each, and then it is the turn of those that have waited.
     leave(&mut turns, 2);
@@ -112,7 +124,7 @@ fn an_account_that_had_nothing_comes_first_for_one_place() {
     for number in [40, 30] {
         turns.add(account(number / 10), endpoint(number));
     }
-    turns.end(account(1), endpoint(10), Ending::Unknown);
+    turns.end(account(1), endpoint(10), None);
     leave(&mut turns, 2);
     assert_eq!(places(&turns.deal()), [(40, 1), (30, 1)]);
 }
@@ -140,7 +152,7 @@ fn a_fast_endpoint_gets_more_places_and_one_that_fails_a_single_one() {
     end_all(&mut fast, &[turn(10, WINDOW_MAX)], SLOW);
     assert_eq!(places(&warm_up(&mut fast, SLOW)), [(10, WINDOW_FIRST)]);
     let mut dead = turns(&[10]);
-    assert_eq!(places(&warm_up(&mut dead, Ending::Failed)), [(10, 1)]);
+    assert_eq!(places(&warm_up(&mut dead, FAILED)), [(10, 1)]);
     // One success, and it gets two.
     dead.end(account(1), endpoint(10), SLOW);
     assert_eq!(places(&dead.deal()), [(10, 2)]);
@@ -177,7 +189,7 @@ fn failing() -> (Turns, Vec<Turn>) {
         {
             return (turns, dealt);
         }
-        end_all(&mut turns, &dealt, Ending::Failed);
+        end_all(&mut turns, &dealt, FAILED);
     }
 }
 
@@ -219,7 +231,7 @@ fn endpoints_that_fail_take_turns_too() {
     let mut seen: Vec<_> = dealt.iter().map(|turn| turn.endpoint_id).collect();
     for _ in 0..1000 - SENDS_TO_FAILING_MAX {
         // It has more that is ready, and waits until all others had their turn.
-        end_all(&mut turns, &[dealt.remove(0)], Ending::Failed);
+        end_all(&mut turns, &[dealt.remove(0)], FAILED);
         let next = turns.deal();
         assert_eq!(next.len(), 1);
         seen.extend(next.iter().map(|turn| turn.endpoint_id));
@@ -249,7 +261,7 @@ fn places_that_are_not_used_are_free_and_the_endpoint_has_nothing_more() {
     turns.claimed(&dealt[1], 4);
     turns.end(dealt[0].account_id, dealt[0].endpoint_id, QUICK);
     assert!(turns.deal().is_empty());
-    turns.end(dealt[1].account_id, dealt[1].endpoint_id, Ending::Unknown);
+    turns.end(dealt[1].account_id, dealt[1].endpoint_id, None);
     assert_eq!(places(&turns.deal()), [(20, 1)]);
     assert!(!turns.is_empty());
     // It is known again when it has something again, and only once.
@@ -288,7 +300,7 @@ fn endpoints_that_are_not_quick_take_turns_though_more_wait_than_can_be_remember
     turns.add(account(1), unknown);
     assert_eq!(turns.ready_endpoints, READY_MAX, "there is no room for it");
     let dealt = turns.deal();
-    end_all(&mut turns, &dealt[..1], Ending::Failed);
+    end_all(&mut turns, &dealt[..1], FAILED);
     // The one that has had a turn makes room for the one that a later look finds.
     turns.add(dealt[0].account_id, endpoint(2));
     assert_eq!(turns.ready_endpoints, READY_MAX);
@@ -299,7 +311,7 @@ fn endpoints_that_are_not_quick_take_turns_though_more_wait_than_can_be_remember
     assert!(!is_remembered(&turns, &dealt[0]));
     // Where there is room, an endpoint that has had a turn stays.
     turns.claimed(&dealt[1], 0);
-    end_all(&mut turns, &dealt[2..3], Ending::Failed);
+    end_all(&mut turns, &dealt[2..3], FAILED);
     assert!(is_remembered(&turns, &dealt[2]));
 }
 
@@ -312,7 +324,7 @@ fn the_windows_of_endpoints_without_attempts_are_forgotten_when_there_are_too_ma
             // One place is not used: it has nothing more.
             turns.claimed(&turn, turn.places - 1);
             for _ in 1..turn.places {
-                turns.end(turn.account_id, turn.endpoint_id, Ending::Failed);
+                turns.end(turn.account_id, turn.endpoint_id, FAILED);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Which addresses a customer may have this service connect to.
+//! Which addresses a customer may have a service connect to.
 //!
 //! Promise: an address that is private, local or reserved is never public, in whichever of its
-//! forms it comes. Otherwise a webhook would be a way into the network that this service runs in.
+//! forms it comes. Otherwise a webhook would be a way into the network that the service runs in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

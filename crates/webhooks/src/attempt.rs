@@ -1,0 +1,161 @@
+//! Attempts to deliver an event, and the pauses between them.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// How often an event is sent to an endpoint that doesn't take it: with the default pauses, over
+/// three days or so, a long weekend's outage.
+pub const ATTEMPTS_MAX: usize = 24;
+
+/// The pauses between attempts.
+#[derive(Debug, Clone, Copy)]
+pub struct Pauses {
+    /// The shortest: the least before the second attempt.
+    pub min: Duration,
+    /// The longest; at least twice the shortest.
+    pub max: Duration,
+}
+
+impl Pauses {
+    /// From how long to how long to pause after `attempts` attempts that failed; `None` where that
+    /// was the last. The caller picks at random within the range, so that receivers which come back
+    /// are not met by everything at once.
+    ///
+    /// Each range begins where the one before it ended, up to the longest.
+    pub fn after(&self, attempts: usize) -> Option<RangeInclusive<Duration>> {
+        if attempts >= ATTEMPTS_MAX {
+            return None;
+        }
+        let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        let factor = 2_u32.saturating_pow(doublings);
+        let least = self.min.saturating_mul(factor).min(self.max / 2);
+        Some(least..=least * 2)
+    }
+}
+
+/// One attempt that ended, as the column `attempts` holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// When it began, in unix seconds: the `t` of its signature.
+    pub at: i64,
+    /// The status that the endpoint answered with, if it answered.
+    pub response_status: Option<u16>,
+    /// Why there is no answer that counts, where the status doesn't say enough.
+    pub error: Option<String>,
+    /// Milliseconds.
+    pub duration_ms: i64,
+    /// Whether nothing was sent, because the host has an address that is not public. Not stored: an account must
+    /// not learn which names the network of the sender knows.
+    #[serde(skip)]
+    pub is_refused: bool,
+}
+
+impl Attempt {
+    /// Not made at `at`, in unix seconds, because the endpoint was disabled.
+    pub(crate) fn at_disabled_endpoint(at: i64) -> Self {
+        Self {
+            at,
+            response_status: None,
+            error: Some("not sent: the endpoint is disabled".to_owned()),
+            duration_ms: 0,
+            is_refused: false,
+        }
+    }
+
+    /// Only a 2xx is a receipt.
+    pub fn succeeded(&self) -> bool {
+        self.response_status
+            .is_some_and(|status| (200..300).contains(&status))
+    }
+}
+
+/// How far a delivery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryStatus {
+    /// The endpoint has not taken it, and is asked again.
+    Pending,
+    /// The endpoint took it.
+    Succeeded,
+    /// There will be no more attempts.
+    Failed,
+}
+
+impl DeliveryStatus {
+    /// Its name, in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The status with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Pending, Self::Succeeded, Self::Failed]
+            .into_iter()
+            .find(|status| status.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    use super::*;
+
+    const DEFAULT: Pauses = Pauses {
+        min: Duration::from_secs(5),
+        max: Duration::from_secs(8 * 3600),
+    };
+
+    #[test]
+    fn pauses_grow_from_five_seconds_to_eight_hours_and_never_shrink() {
+        let pauses: Vec<_> = (1..ATTEMPTS_MAX)
+            .map(|attempts| DEFAULT.after(attempts).unwrap())
+            .collect();
+        let seconds = Duration::from_secs;
+        assert_eq!(pauses.first(), Some(&(seconds(5)..=seconds(10))));
+        assert_eq!(pauses.get(1), Some(&(seconds(10)..=seconds(20))));
+        assert_eq!(
+            pauses.last(),
+            Some(&(seconds(4 * 3600)..=seconds(8 * 3600)))
+        );
+        for pair in pauses.windows(2) {
+            let [earlier, later] = pair else { continue };
+            assert!(earlier.start() <= later.start() && earlier.end() <= later.end());
+            assert!(later.end() <= &DEFAULT.max);
+        }
+        assert_eq!(DEFAULT.after(ATTEMPTS_MAX), None);
+        assert_eq!(DEFAULT.after(usize::MAX), None);
+    }
+
+    #[test]
+    fn all_attempts_take_about_three_days() {
+        let pauses = || (1..ATTEMPTS_MAX).map(|attempts| DEFAULT.after(attempts).unwrap());
+        let day = Duration::from_secs(24 * 3600);
+        let shortest: Duration = pauses().map(|pause| *pause.start()).sum();
+        let longest: Duration = pauses().map(|pause| *pause.end()).sum();
+        assert!(shortest >= 2 * day, "{shortest:?}");
+        assert!(longest <= day * 9 / 2, "{longest:?}");
+        assert!((shortest + longest) / 2 >= 3 * day);
+    }
+
+    #[test]
+    fn only_an_answer_of_two_hundred_and_something_is_a_receipt() {
+        let answered = |response_status| Attempt {
+            at: 0,
+            response_status,
+            error: None,
+            duration_ms: 0,
+            is_refused: false,
+        };
+        for status in [200, 201, 204, 299] {
+            assert!(answered(Some(status)).succeeded(), "{status}");
+        }
+        for status in [100, 199, 300, 302, 400, 410, 500] {
+            assert!(!answered(Some(status)).succeeded(), "{status}");
+        }
+        assert!(!answered(None).succeeded());
+    }
+}

@@ -1,0 +1,53 @@
+//! Webhooks that are neither lost nor made up, for applications on Tokio, sqlx and PostgreSQL.
+//!
+#![doc = include_str!("../README.md")]
+// In the order of an event: `events` writes it with its deliveries, in the caller's transaction. `worker` gives
+// endpoints their `turns`, claims deliveries from the `queue`, and lets the `sender` make attempts.
+
+mod attempt;
+mod events;
+mod observer;
+mod public_addresses;
+mod queue;
+mod secret;
+mod sender;
+mod settings;
+mod turns;
+mod url;
+mod worker;
+
+use std::sync::LazyLock;
+
+use sqlx::{
+    PgConnection,
+    migrate::{MigrateError, Migrator},
+};
+
+pub use attempt::{ATTEMPTS_MAX, Attempt, DeliveryStatus, Pauses};
+pub use events::{Event, NewEvent, delete_events, emit, old_events};
+pub use observer::Observer;
+pub use public_addresses::is_public;
+pub use queue::{
+    Claimed, ReadyEndpoint, Turn, claim, count_due, longest_due, make_ready, ready_endpoints,
+    retry_now,
+};
+pub use secret::Secret;
+pub use sender::{Sender, TlsError};
+pub use settings::Settings;
+pub use turns::SENDS_MAX;
+pub use url::{UrlRefusal, check_url, literal_address};
+pub use worker::{Body, Worker};
+
+/// The tables, counted apart from the application's migrations. An application that has them in its own
+/// migrations runs those instead.
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!();
+    migrator.dangerous_set_table_name("webhooks_migrations");
+    migrator.set_ignore_missing(true);
+    migrator
+});
+
+/// Creates what is missing of the tables. Replicas that start together take turns.
+pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    MIGRATIONS.run(connection).await
+}

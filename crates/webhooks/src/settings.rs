@@ -1,0 +1,44 @@
+//! How webhooks are sent.
+
+use std::time::Duration;
+
+use crate::Pauses;
+
+/// How webhooks are sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Whether they may go to addresses that are not public: for development.
+    pub allow_private: bool,
+    /// The longest that an attempt may take.
+    pub timeout: Duration,
+    /// The pauses between attempts.
+    pub pauses: Pauses,
+    /// How often the worker looks for what it was not woken for: retries, and events of other replicas.
+    pub poll_interval: Duration,
+    /// The longest that the worker waits for the database to answer.
+    pub database_deadline: Duration,
+    /// The value of `User-Agent`.
+    pub user_agent: &'static str,
+    /// The header that holds the signature, in lower case.
+    pub signature_header: &'static str,
+    /// The value of `traceparent` for what is sent in the current span, if there is a trace.
+    pub traceparent: fn() -> Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            allow_private: false,
+            timeout: Duration::from_secs(10),
+            pauses: Pauses {
+                min: Duration::from_secs(5),
+                max: Duration::from_secs(8 * 3600),
+            },
+            poll_interval: Duration::from_secs(1),
+            database_deadline: Duration::from_secs(5),
+            user_agent: "webhooks",
+            signature_header: "webhook-signature",
+            traceparent: || None,
+        }
+    }
+}

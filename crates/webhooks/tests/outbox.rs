@@ -1,0 +1,172 @@
+//! From a transaction to a receiver. Each test has a database of its own, which `#[sqlx::test]` creates on the
+//! server that `DATABASE_URL` names.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::{sync::Arc, time::Duration};
+
+use charge_once_webhooks::{Event, NewEvent, Pauses, Settings, Worker, emit, migrate};
+use sqlx::PgPool;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::{Notify, watch},
+    time::timeout,
+};
+use uuid::Uuid;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const ACCOUNT: Uuid = Uuid::from_u128(7);
+
+/// The object and nothing else.
+fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
+    Ok(event.object.clone().into_bytes())
+}
+
+/// An endpoint on this machine, for all events of one account.
+async fn endpoint(pool: &PgPool) -> TcpListener {
+    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    sqlx::query(
+        "INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
+         VALUES ($1, $2, $3, '{*}', '{}', 'whsec_test')",
+    )
+    .bind(ACCOUNT)
+    .bind(Uuid::now_v7())
+    .bind(format!("http://{}/hook", listener.local_addr().unwrap()))
+    .execute(pool)
+    .await
+    .unwrap();
+    listener
+}
+
+/// Answers the next webhook with `status`, and returns the request.
+async fn receive(listener: &TcpListener, status: &str) -> String {
+    let receiving = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"}") {
+            assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+        }
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(request).unwrap()
+    };
+    timeout(PATIENCE, receiving).await.unwrap()
+}
+
+fn booked(seat: &str) -> NewEvent {
+    NewEvent {
+        account_id: ACCOUNT,
+        id: Uuid::now_v7(),
+        event_type: "booking.created",
+        object: format!(r#"{{"seat": "{seat}"}}"#),
+        request_id: "req_1".to_owned(),
+        idempotency_key: "key-1".to_owned(),
+        traceparent: None,
+    }
+}
+
+/// A worker that looks by itself at its start, and then not before the test is over.
+fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>) {
+    let (stop, stopping) = watch::channel(false);
+    let wake = Arc::new(Notify::new());
+    let connect = (*pool.connect_options()).clone();
+    let worker = Worker::new(connect, settings, body).unwrap();
+    tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
+    (wake, stop)
+}
+
+const LOCAL: Settings = Settings {
+    allow_private: true,
+    timeout: Duration::from_secs(10),
+    pauses: Pauses {
+        min: Duration::from_millis(1),
+        max: Duration::from_millis(2),
+    },
+    poll_interval: Duration::from_secs(3600),
+    database_deadline: Duration::from_secs(5),
+    user_agent: "test",
+    signature_header: "webhook-signature",
+    traceparent: || None,
+};
+
+async fn statuses(pool: &PgPool) -> Vec<(String, i32)> {
+    sqlx::query_as(
+        "SELECT status, jsonb_array_length(attempts) FROM webhook_deliveries ORDER BY event_id",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
+async fn eventually(pool: &PgPool, expected: &[(&str, i32)]) {
+    let reached = async {
+        while !statuses(pool)
+            .await
+            .iter()
+            .map(|(s, n)| (&**s, *n))
+            .eq(expected.iter().copied())
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, reached).await.unwrap();
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_commits_is_sent_at_once_and_what_rolls_back_never(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    let (wake, stop) = start(&pool, LOCAL);
+    let mut tx = pool.begin().await.unwrap();
+    emit(&mut tx, &[booked("1A")]).await.unwrap();
+    tx.rollback().await.unwrap();
+    wake.notify_one();
+    let mut tx = pool.begin().await.unwrap();
+    emit(&mut tx, &[booked("1B")]).await.unwrap();
+    tx.commit().await.unwrap();
+    wake.notify_one();
+    let request = receive(&listener, "200 OK").await;
+    assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("\r\nwebhook-signature: t="), "{request}");
+    assert!(request.ends_with(r#"{"seat": "1B"}"#), "{request}");
+    eventually(&pool, &[("succeeded", 1)]).await;
+    // Without it, the worker would go on.
+    stop.send_replace(true);
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_is_not_acknowledged_is_sent_again(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    let mut tx = pool.begin().await.unwrap();
+    emit(&mut tx, &[booked("1A")]).await.unwrap();
+    tx.commit().await.unwrap();
+    let often = Settings {
+        poll_interval: Duration::from_millis(10),
+        ..LOCAL
+    };
+    let (_wake, _stop) = start(&pool, often);
+    let first = receive(&listener, "500 No").await;
+    let second = receive(&listener, "204 Yes").await;
+    let body = |request: &str| request.split("\r\n\r\n").nth(1).map(str::to_owned);
+    assert_eq!(body(&first), body(&second));
+    eventually(&pool, &[("succeeded", 2)]).await;
+}
+
+#[sqlx::test(migrations = false)]
+async fn nothing_is_sent_to_an_address_that_is_not_public(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    let mut tx = pool.begin().await.unwrap();
+    emit(&mut tx, &[booked("1A")]).await.unwrap();
+    tx.commit().await.unwrap();
+    let careful = Settings {
+        allow_private: false,
+        poll_interval: Duration::from_millis(10),
+        pauses: Settings::default().pauses,
+        ..LOCAL
+    };
+    let (_wake, _stop) = start(&pool, careful);
+    eventually(&pool, &[("pending", 1)]).await;
+    let accepted = timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(accepted.is_err());
+}

@@ -1,0 +1,134 @@
+//! Seats that are booked, and webhooks that tell of each booking: neither without the other.
+
+use std::{env, sync::Arc};
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use charge_once_webhooks::{Event, NewEvent, Secret, Settings, Worker, check_url, emit, migrate};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sqlx::{PgPool, error::BoxDynError};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, watch},
+};
+use uuid::Uuid;
+
+/// Replace it by the tenant that the request's credentials name: events go to its own endpoints.
+const TENANT: Uuid = Uuid::nil();
+
+/// What handlers work with.
+#[derive(Clone)]
+struct App {
+    pool: PgPool,
+    wake: Arc<Notify>,
+    allow_private: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxDynError> {
+    tracing_subscriber::fmt::init();
+    let pool = PgPool::connect(&env::var("DATABASE_URL")?).await?;
+    migrate(&mut *pool.acquire().await?).await?;
+    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS bookings (seat integer PRIMARY KEY)")
+        .execute(&pool)
+        .await?;
+
+    let settings = Settings {
+        // Receivers on this machine, for development.
+        allow_private: env::var("ALLOW_PRIVATE").is_ok(),
+        ..Settings::default()
+    };
+    let app = App {
+        wake: Arc::default(),
+        allow_private: settings.allow_private,
+        pool: pool.clone(),
+    };
+    let (stop, stopping) = watch::channel(false);
+    let worker = Worker::new((*pool.connect_options()).clone(), settings, body)?;
+    let webhooks = tokio::spawn(worker.woken_by(Arc::clone(&app.wake)).run(stopping));
+
+    let routes = Router::new()
+        .route("/endpoints", post(create_endpoint))
+        .route("/bookings", post(book))
+        .with_state(app);
+    let address = env::var("BIND_ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let mut terminate = signal(SignalKind::terminate())?;
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(async move { _ = terminate.recv().await })
+        .await?;
+    // What is being sent ends. What is left is sent by the next process.
+    stop.send_replace(true);
+    Ok(webhooks.await?)
+}
+
+/// What is sent for an event.
+fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
+    let object: Value = serde_json::from_str(&event.object)?;
+    serde_json::to_vec(&json!({"id": event.id, "type": event.event_type, "object": object}))
+}
+
+#[derive(Deserialize)]
+struct NewEndpoint {
+    url: String,
+}
+
+/// The secret is shown here only. A receiver verifies with it.
+async fn create_endpoint(
+    State(app): State<App>,
+    Json(new): Json<NewEndpoint>,
+) -> Result<Json<Value>, StatusCode> {
+    check_url(&new.url, app.allow_private).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let random = (Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    let secret = format!("{}{}{}", Secret::PREFIX, random.0, random.1);
+    sqlx::query(
+        "INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
+         VALUES ($1, $2, $3, '{*}', '{}', $4)",
+    )
+    .bind(TENANT)
+    .bind(Uuid::now_v7())
+    .bind(new.url)
+    .bind(&secret)
+    .execute(&app.pool)
+    .await
+    .map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    Ok(Json(json!({"secret": secret})))
+}
+
+#[derive(Deserialize)]
+struct Booking {
+    seat: i32,
+}
+
+async fn book(State(app): State<App>, Json(new): Json<Booking>) -> StatusCode {
+    match commit(&app.pool, new.seat).await {
+        Ok(()) => {
+            app.wake.notify_one();
+            StatusCode::CREATED
+        }
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => StatusCode::CONFLICT,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The booking, its event and its webhooks: one transaction.
+async fn commit(pool: &PgPool, seat: i32) -> Result<(), sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    let event = NewEvent {
+        account_id: TENANT,
+        id: Uuid::now_v7(),
+        event_type: "booking.created",
+        object: json!({"seat": seat}).to_string(),
+        request_id: String::new(),
+        idempotency_key: String::new(),
+        traceparent: None,
+    };
+    emit(&mut tx, &[event]).await?;
+    sqlx::query("INSERT INTO bookings (seat) VALUES ($1)")
+        .bind(seat)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}

@@ -1,0 +1,102 @@
+//! What this program adds to the delivery of webhooks: the event as clients see it, metrics, log lines and spans.
+
+use std::time::Duration;
+
+use tracing::{Span, field::Empty};
+
+use crate::{
+    api::events::EventView,
+    config::Config,
+    domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
+    telemetry::{
+        metrics::Metrics,
+        traces::{self, TARGET},
+    },
+    webhooks::{Attempt, Claimed, Event, Observer, Settings},
+};
+
+/// The event as `GET /events/{id}` shows it.
+pub fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&EventView::from(event.clone()))
+}
+
+/// What receivers see of the sender, with defaults for the rest.
+pub fn sender_settings() -> Settings {
+    Settings {
+        user_agent: concat!("charge-once/", env!("CARGO_PKG_VERSION")),
+        // The name that Stripe's libraries look for.
+        signature_header: "stripe-signature",
+        traceparent: traces::traceparent,
+        ..Settings::default()
+    }
+}
+
+/// As the configuration says.
+pub fn worker_settings(config: &Config) -> Settings {
+    Settings {
+        allow_private: config.webhooks.allow_private,
+        timeout: config.webhooks.timeout,
+        pauses: config.webhooks.pauses,
+        poll_interval: config.webhooks.poll_interval,
+        database_deadline: config.timeouts.database_deadline,
+        ..sender_settings()
+    }
+}
+
+/// Counts attempts, writes lines about them, and makes them a part of the trace in which the event was written.
+impl Observer for Metrics {
+    fn begins(&self, delivery: &Claimed) -> Span {
+        if let Some(lag) = delivery.lag() {
+            self.webhook_lag.record(lag);
+        }
+        let span = tracing::info_span!(
+            target: TARGET,
+            "send webhook",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            http.request.method = "POST",
+            http.request.resend_count = delivery.attempts,
+            http.response.status_code = Empty,
+            charge_once.request_id = delivery.event.request_id,
+            charge_once.account = %AccountId(delivery.account_id),
+            charge_once.delivery = %WebhookDeliveryId(delivery.id),
+            charge_once.endpoint = %WebhookEndpointId(delivery.endpoint_id),
+        );
+        if let Some(traceparent) = &delivery.traceparent {
+            traces::continue_trace(&span, traceparent);
+        }
+        span
+    }
+
+    fn ended(&self, delivery: &Claimed, attempt: &Attempt, again: Option<Duration>) {
+        let (status, error) = (attempt.response_status, attempt.error.as_deref());
+        let endpoint = WebhookEndpointId(delivery.endpoint_id);
+        let delivery = WebhookDeliveryId(delivery.id);
+        if attempt.is_refused {
+            // Without the host: it belongs to the account, and names may be secret.
+            tracing::warn!(
+                %delivery,
+                %endpoint,
+                "a webhook was not sent: its host has a private, local or reserved address, which only \
+                 WEBHOOK_ALLOW_PRIVATE=true allows"
+            );
+        }
+        let attempts = match again {
+            _ if attempt.succeeded() => {
+                tracing::debug!(%delivery, %endpoint, "delivered a webhook");
+                &self.webhook_succeeded
+            }
+            Some(pause) => {
+                tracing::debug!(%delivery, %endpoint, status, error, ?pause, "a webhook was not taken");
+                &self.webhook_retried
+            }
+            None => {
+                tracing::warn!(%delivery, %endpoint, status, error, "gave a webhook up");
+                &self.webhook_failed
+            }
+        };
+        attempts.increment(1);
+        let ms = u64::try_from(attempt.duration_ms).unwrap_or_default();
+        self.webhook_seconds.record(Duration::from_millis(ms));
+    }
+}
