@@ -1,141 +1,120 @@
 //! Charges as clients send and see them.
 
-use charge_once_strict_params::{Error, Fields};
+use utoipa::openapi::ObjectBuilder;
 
 pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
-    metadata::{metadata, metadata_change},
-    params::{DESCRIPTION_MAX_CHARS, Params, REFERENCE_MAX_CHARS, amount, currency, text_change},
-    source::source,
+    parameter::{
+        Amount, Description, Expand, ExpandRefunds, Reference, Text, TextKind, text, with_example,
+    },
+    params::parameters,
+    source::SourceParam,
 };
 use crate::domain::{
     change::Change,
     charge::{ChargeRefusal, NewCharge},
-    metadata::MetadataChange,
-    money::Money,
+    metadata::{Metadata, MetadataChange},
+    money::{Currency, Money},
 };
 
-/// What fits on a card statement.
-const STATEMENT_DESCRIPTOR_MAX_CHARS: usize = 22;
 /// RFC 5321, section 4.5.3.1: a path of 256 octets, less its angle brackets.
 const EMAIL_MAX_CHARS: usize = 254;
 
-/// The parameters of `POST /charges`.
-#[derive(Debug, Clone)]
-pub struct CreateChargeParams {
-    /// What is to be made.
-    pub new: NewCharge,
-    /// Whether the reply lists the refunds.
-    pub expand_refunds: bool,
+/// What fits on a card statement.
+pub type StatementDescriptor = Text<22>;
+
+parameters! {
+    /// The parameters of a new charge.
+    pub struct CreateChargeParams as "CreateCharge" {
+        /// Minor units.
+        amount: Amount,
+        currency: Currency,
+        source: SourceParam,
+        /// Whether to take the money at once. Default: true.
+        capture: Option<bool>,
+        /// Your own reference.
+        customer: Option<Reference>,
+        /// For people.
+        description: Option<Description>,
+        /// On the card statement.
+        statement_descriptor: Option<StatementDescriptor>,
+        /// Where the receipt goes.
+        receipt_email: Option<Email>,
+        metadata: Metadata,
+        expand: Expand<ExpandRefunds>,
+    }
+    example {
+        "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",
+        "metadata": {"order_id": "6735"},
+    }
 }
 
-impl CreateChargeParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let Some(minor_units) = amount(&mut fields, "amount", 1)? else {
-            return Err(fields.missing("amount").into());
-        };
-        let currency = currency(&mut fields)?;
-        let card = source(&mut fields, params.allows_lost_reply)?;
-        let new = NewCharge {
+impl From<CreateChargeParams> for NewCharge {
+    fn from(params: CreateChargeParams) -> Self {
+        Self {
             amount: Money {
-                minor_units,
-                currency,
+                minor_units: params.amount,
+                currency: params.currency,
             },
-            card,
-            capture: fields.boolean("capture")?.unwrap_or(true),
-            customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-            description: fields.text("description", DESCRIPTION_MAX_CHARS)?,
-            statement_descriptor: fields
-                .text("statement_descriptor", STATEMENT_DESCRIPTOR_MAX_CHARS)?,
-            receipt_email: receipt_email(&mut fields)?,
-            metadata: metadata(&mut fields)?,
-        };
-        let expand_refunds = fields.expands("refunds")?;
-        fields.finish()?;
-        Ok(Self {
-            new,
-            expand_refunds,
-        })
-    }
-}
-
-/// The parameters of `POST /charges/{id}`.
-#[derive(Debug, Clone)]
-pub struct UpdateChargeParams {
-    /// For people.
-    pub description: Change<String>,
-    /// Where the receipt goes.
-    pub receipt_email: Change<String>,
-    /// The client's own names.
-    pub metadata: MetadataChange,
-    /// Whether the reply lists the refunds.
-    pub expand_refunds: bool,
-}
-
-impl UpdateChargeParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let description = text_change(&mut fields, "description", DESCRIPTION_MAX_CHARS)?;
-        let receipt_email = text_change(&mut fields, "receipt_email", EMAIL_MAX_CHARS)?;
-        if let Change::Set(email) = &receipt_email {
-            plausible_email(&fields, email)?;
+            card: params.source,
+            capture: params.capture.unwrap_or(true),
+            customer: params.customer,
+            description: params.description,
+            statement_descriptor: params.statement_descriptor,
+            receipt_email: params.receipt_email,
+            metadata: params.metadata,
         }
-        let update = Self {
-            description,
-            receipt_email,
-            metadata: metadata_change(&mut fields)?,
-            expand_refunds: fields.expands("refunds")?,
-        };
-        fields.finish()?;
-        Ok(update)
     }
 }
 
-/// The parameters of `POST /charges/{id}/capture`.
-#[derive(Debug, Clone)]
-pub struct CaptureChargeParams {
-    /// Minor units; `None` for all of it.
-    pub amount: Option<i64>,
-    /// Whether the reply lists the refunds.
-    pub expand_refunds: bool,
+parameters! {
+    /// What may change of a charge.
+    pub struct UpdateChargeParams as "UpdateCharge" {
+        /// For people.
+        description: Change<Description>,
+        /// Where the receipt goes.
+        receipt_email: Change<Email>,
+        metadata: MetadataChange,
+        expand: Expand<ExpandRefunds>,
+    }
+    example {"description": "Two mugs, blue"}
 }
 
-impl CaptureChargeParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let capture = Self {
-            amount: amount(&mut fields, "amount", 1)?,
-            expand_refunds: fields.expands("refunds")?,
-        };
-        fields.finish()?;
-        Ok(capture)
+parameters! {
+    /// How much is captured.
+    pub struct CaptureChargeParams as "CaptureCharge" {
+        /// Minor units. Default: all of it.
+        amount: Option<Amount>,
+        expand: Expand<ExpandRefunds>,
     }
-}
-
-fn receipt_email(fields: &mut Fields<'_>) -> Result<Option<String>, Error> {
-    let email = fields.text("receipt_email", EMAIL_MAX_CHARS)?;
-    if let Some(email) = &email {
-        plausible_email(fields, email)?;
-    }
-    Ok(email)
+    example {"amount": 1500}
 }
 
 /// An address that a mail system could take: something, one `@`, something. Whether it exists is
 /// for the receipt to find out.
-fn plausible_email(fields: &Fields<'_>, email: &str) -> Result<(), Error> {
-    let plausible = email
-        .split_once('@')
-        .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'))
-        && !email.chars().any(|c| c.is_whitespace() || c.is_control());
-    if plausible {
-        Ok(())
-    } else {
-        Err(fields.invalid("receipt_email", "Must be an e-mail address."))
+pub struct Email;
+
+impl TextKind for Email {
+    type Value = String;
+    const MAX_CHARS: usize = EMAIL_MAX_CHARS;
+    const MUST_BE: &'static str = "Must be an e-mail address.";
+
+    fn parse(text: &str) -> Option<String> {
+        let (name, host) = text.split_once('@')?;
+        let plausible = !name.is_empty()
+            && !host.is_empty()
+            && !host.contains('@')
+            && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        plausible.then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        const PART: &str = r"[^@\s\u0000-\u001f\u007f-\u009f]+";
+        let email = text()
+            .max_length(Some(EMAIL_MAX_CHARS))
+            .pattern(Some(format!("^{PART}@{PART}$")));
+        with_example(email, "jenny@example.com")
     }
 }
 

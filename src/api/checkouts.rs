@@ -1,58 +1,75 @@
 //! Checkouts as clients send and see them.
 
-use charge_once_strict_params::Fields;
 use serde::Serialize;
 
 use super::{
     error::{ApiError, ErrorCode, ErrorType},
-    metadata::metadata,
     names::{CheckoutStatusView, StepNameView, StepStateView},
-    orders::{ItemView, item},
-    params::{Params, REFERENCE_MAX_CHARS, currency},
-    source::source,
+    orders::{ItemView, Lines},
+    parameter::{Amount, Integer, Reference, Text},
+    params::parameters,
+    source::SourceParam,
 };
 use crate::domain::{
     checkout::{Checkout, NewCheckout, Step, StepName, StepRefusal},
     metadata::Metadata,
-    money::Money,
-    order::{ITEMS_MAX, Item, total},
+    money::{Currency, Money},
+    order::{ITEM_TEXT_MAX_CHARS, Item, QUANTITY_MAX},
 };
 
-/// The parameters of `POST /checkouts`.
-#[derive(Debug, Clone)]
-pub struct CreateCheckoutParams {
-    /// What is to be made.
-    pub new: NewCheckout,
-}
-
-impl CreateCheckoutParams {
-    /// Checks them and computes the total.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let currency = currency(&mut fields)?;
-        let items = fields.objects("items", 1..=ITEMS_MAX, item_with_sku)?;
-        let minor_units = total(&items)?;
-        let new = NewCheckout {
-            amount: Money {
-                minor_units,
-                currency,
-            },
-            items,
-            card: source(&mut fields, params.allows_lost_reply)?,
-            customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-            metadata: metadata(&mut fields)?,
-        };
-        fields.finish()?;
-        Ok(Self { new })
+parameters! {
+    /// The parameters of a new checkout.
+    pub struct CreateCheckoutParams as "CreateCheckout" {
+        currency: Currency,
+        items: Lines<ItemWithSkuParams>,
+        source: SourceParam,
+        /// Your own reference.
+        customer: Option<Reference>,
+        metadata: Metadata,
+    }
+    example {
+        "currency": "usd", "source": "tok_visa",
+        "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
     }
 }
 
-/// Without a stock-keeping unit there is nothing to allocate.
-fn item_with_sku(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
-    let item = item(fields)?;
-    match item.sku {
-        Some(_) => Ok(item),
-        None => Err(fields.missing("sku").into()),
+impl From<CreateCheckoutParams> for NewCheckout {
+    fn from(params: CreateCheckoutParams) -> Self {
+        Self {
+            amount: Money {
+                minor_units: params.items.total,
+                currency: params.currency,
+            },
+            items: params.items.items,
+            card: params.source,
+            customer: params.customer,
+            metadata: params.metadata,
+        }
+    }
+}
+
+parameters! {
+    /// One line.
+    pub struct ItemWithSkuParams as "CreateCheckoutItem" {
+        /// Your stock-keeping unit: its level in the inventory is what there is to sell.
+        sku: Text<ITEM_TEXT_MAX_CHARS, 1>,
+        /// For people.
+        description: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// How many.
+        quantity: Integer<1, QUANTITY_MAX>,
+        /// Minor units.
+        unit_amount: Amount<0>,
+    }
+}
+
+impl From<ItemWithSkuParams> for Item {
+    fn from(params: ItemWithSkuParams) -> Self {
+        Self {
+            sku: Some(params.sku),
+            description: params.description,
+            quantity: params.quantity,
+            unit_amount: params.unit_amount,
+        }
     }
 }
 

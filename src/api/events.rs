@@ -2,8 +2,44 @@
 
 use serde::{Serialize, Serializer, ser::Error};
 use serde_json::value::RawValue;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{RefOr, Schema},
+};
 
-use crate::{domain::ids::EventId, webhooks::Event};
+use super::{
+    error::ApiError,
+    parameter::{Field, ValueKind, reference, text},
+};
+use crate::{
+    domain::{event::EventType, ids::EventId},
+    webhooks::Event,
+};
+
+impl ValueKind for EventType {
+    type Value = Self;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, ApiError> {
+        let Some(text) = field.fields.text(field.name, usize::MAX)? else {
+            return Ok(None);
+        };
+        let known = Self::parse(&text).map(Some);
+        known.ok_or_else(|| field.invalid("Must be a type of event."))
+    }
+
+    fn schema() -> RefOr<Schema> {
+        reference::<Self>()
+    }
+}
+
+impl PartialSchema for EventType {
+    fn schema() -> RefOr<Schema> {
+        let types = Self::ALL.iter().map(|event_type| event_type.as_str());
+        text().enum_values(Some(types)).into()
+    }
+}
+
+impl ToSchema for EventType {}
 
 /// An event, as clients see it and as webhooks carry it.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]

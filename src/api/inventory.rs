@@ -4,27 +4,18 @@ use serde::Serialize;
 
 use super::{
     error::{ApiError, ErrorCode},
-    params::Params,
+    parameter::Integer,
+    params::parameters,
 };
 use crate::domain::inventory::{Inventory, LEVEL_MAX, OutOfStock};
 
-/// The parameters of `PUT /inventory/{sku}`.
-#[derive(Debug, Clone, Copy)]
-pub struct SetInventoryParams {
-    /// What is there, not what comes or goes.
-    pub quantity: i64,
-}
-
-impl SetInventoryParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let Some(quantity) = fields.integer("quantity", 0..=LEVEL_MAX)? else {
-            return Err(fields.missing("quantity").into());
-        };
-        fields.finish()?;
-        Ok(Self { quantity })
+parameters! {
+    /// A level of inventory.
+    pub struct SetInventoryParams as "SetInventory" {
+        /// How many are there to be sold.
+        quantity: Integer<0, LEVEL_MAX>,
     }
+    example {"quantity": 40}
 }
 
 impl From<OutOfStock> for ApiError {

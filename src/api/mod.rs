@@ -2,7 +2,7 @@
 //!
 //! Promise: a parameter is checked here and nowhere else, and every object in a reply, in an event
 //! or in a list is one of the views in this folder. A resource's file has the parameters of each of
-//! its endpoints (`CreateChargeParams::parse`) and its view (`ChargeView::from(&charge)`). It knows
+//! its endpoints (`parameters!`, which the OpenAPI document comes from too) and its view (`ChargeView::from(&charge)`). It knows
 //! the entities in `domain/`, and neither HTTP nor the database.
 
 pub mod charge_views;
@@ -16,6 +16,7 @@ pub mod list;
 pub mod metadata;
 pub mod names;
 pub mod orders;
+pub mod parameter;
 pub mod params;
 pub mod refunds;
 pub mod source;

@@ -1,136 +1,142 @@
 //! Orders as clients send and see them.
 
+use std::marker::PhantomData;
+
 use charge_once_strict_params::Fields;
 use serde::Serialize;
+use utoipa::{
+    ToSchema,
+    openapi::{RefOr, Schema},
+};
 
 use super::{
     charge_views::ChargeView,
     error::{ApiError, ErrorCode},
     list::Expandable,
-    metadata::{metadata, metadata_change},
     names::OrderStatusView,
-    params::{Params, REFERENCE_MAX_CHARS, amount, currency},
-    source::source,
+    parameter::{
+        Amount, Expand, ExpandCharge, Field, Integer, ParameterSet, Reference, Text, ValueKind,
+        list_of,
+    },
+    params::parameters,
+    source::SourceParam,
 };
 use crate::domain::{
-    charge::{Card, Charge},
-    metadata::{Metadata, MetadataChange},
-    money::Money,
+    charge::Charge,
+    metadata::Metadata,
+    money::{Currency, Money},
     order::{
         ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, NewOrder, Order, OrderRefusal, QUANTITY_MAX,
         TotalRefusal, total,
     },
 };
 
-/// The parameters of `POST /orders`.
-#[derive(Debug, Clone)]
-pub struct CreateOrderParams {
-    /// What is to be opened.
-    pub new: NewOrder,
-    /// Whether the reply shows the whole charge.
-    pub expand_charge: bool,
+parameters! {
+    /// The parameters of a new order.
+    pub struct CreateOrderParams as "CreateOrder" {
+        currency: Currency,
+        items: Lines<ItemParams>,
+        /// Your own reference.
+        customer: Option<Reference>,
+        /// Your own id of the order, unique in the account: a second create with it and the same
+        /// content answers 200 with the order as it is then.
+        client_order_id: Option<Reference>,
+        metadata: Metadata,
+        expand: Expand<ExpandCharge>,
+    }
+    example {
+        "currency": "eur", "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
+        "metadata": {"channel": "web"},
+    }
 }
 
-impl CreateOrderParams {
-    /// Checks them and computes the total.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let currency = currency(&mut fields)?;
-        let items = fields.objects("items", 1..=ITEMS_MAX, item)?;
-        let minor_units = total(&items)?;
-        let new = NewOrder {
+impl From<CreateOrderParams> for NewOrder {
+    fn from(params: CreateOrderParams) -> Self {
+        Self {
             amount: Money {
-                minor_units,
-                currency,
+                minor_units: params.items.total,
+                currency: params.currency,
             },
-            items,
-            customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-            client_order_id: fields.text("client_order_id", REFERENCE_MAX_CHARS)?,
-            metadata: metadata(&mut fields)?,
-        };
-        let expand_charge = fields.expands("charge")?;
-        fields.finish()?;
-        Ok(Self { new, expand_charge })
+            items: params.items.items,
+            customer: params.customer,
+            client_order_id: params.client_order_id,
+            metadata: params.metadata,
+        }
     }
 }
 
-/// The parameters of `POST /orders/{id}`.
+parameters! {
+    /// One line.
+    pub struct ItemParams as "CreateOrderItem" {
+        /// Your stock-keeping unit.
+        sku: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// For people.
+        description: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// How many.
+        quantity: Integer<1, QUANTITY_MAX>,
+        /// Minor units.
+        unit_amount: Amount<0>,
+    }
+}
+
+impl From<ItemParams> for Item {
+    fn from(params: ItemParams) -> Self {
+        Self {
+            sku: params.sku,
+            description: params.description,
+            quantity: params.quantity,
+            unit_amount: params.unit_amount,
+        }
+    }
+}
+
+parameters! {
+    /// How an order is paid.
+    pub struct PayOrderParams as "PayOrder" {
+        source: SourceParam,
+        expand: Expand<ExpandCharge>,
+    }
+    example {"source": "tok_visa"}
+}
+
+parameters! {
+    /// No parameters but how the reply is shown.
+    pub struct CancelOrderParams as "Expand" {
+        expand: Expand<ExpandCharge>,
+    }
+    example {}
+}
+
+/// The parameter `items`: 1 to [`ITEMS_MAX`] lines, each with the parameters `P`.
+pub struct Lines<P>(PhantomData<P>);
+
+/// What an order or a checkout is for.
 #[derive(Debug, Clone)]
-pub struct UpdateOrderParams {
-    /// The client's own names.
-    pub metadata: MetadataChange,
-    /// Whether the reply shows the whole charge.
-    pub expand_charge: bool,
+pub struct ItemsAndTotal {
+    /// Its lines.
+    pub items: Vec<Item>,
+    /// Their sum, in minor units.
+    pub total: i64,
 }
 
-impl UpdateOrderParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let update = Self {
-            metadata: metadata_change(&mut fields)?,
-            expand_charge: fields.expands("charge")?,
-        };
-        fields.finish()?;
-        Ok(update)
+impl<P: ParameterSet + ToSchema + Into<Item>> ValueKind for Lines<P> {
+    type Value = ItemsAndTotal;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<ItemsAndTotal>, ApiError> {
+        let params = field.params;
+        let item = |fields: &mut Fields<'_>| P::read(fields, params).map(P::into);
+        let items = field.fields.objects(field.name, 1..=ITEMS_MAX, item)?;
+        let total = total(&items)?;
+        Ok(Some(ItemsAndTotal { items, total }))
     }
-}
 
-/// The parameters of `POST /orders/{id}/pay`.
-#[derive(Debug, Clone)]
-pub struct PayOrderParams {
-    /// The card that pays.
-    pub card: Card,
-    /// Whether the reply shows the whole charge.
-    pub expand_charge: bool,
-}
-
-impl PayOrderParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let payment = Self {
-            card: source(&mut fields, params.allows_lost_reply)?,
-            expand_charge: fields.expands("charge")?,
-        };
-        fields.finish()?;
-        Ok(payment)
+    fn schema() -> RefOr<Schema> {
+        list_of::<P>()
+            .description(Some("The lines."))
+            .min_items(Some(1))
+            .max_items(Some(ITEMS_MAX))
+            .into()
     }
-}
-
-/// The parameters of `POST /orders/{id}/cancel`: there are none but `expand`.
-#[derive(Debug, Clone)]
-pub struct CancelOrderParams {
-    /// Whether the reply shows the whole charge.
-    pub expand_charge: bool,
-}
-
-impl CancelOrderParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let expand_charge = fields.expands("charge")?;
-        fields.finish()?;
-        Ok(Self { expand_charge })
-    }
-}
-
-/// One line.
-pub(super) fn item(fields: &mut Fields<'_>) -> Result<Item, ApiError> {
-    let sku = fields.text("sku", ITEM_TEXT_MAX_CHARS)?;
-    let description = fields.text("description", ITEM_TEXT_MAX_CHARS)?;
-    let Some(quantity) = fields.integer("quantity", 1..=QUANTITY_MAX)? else {
-        return Err(fields.missing("quantity").into());
-    };
-    let Some(unit_amount) = amount(fields, "unit_amount", 0)? else {
-        return Err(fields.missing("unit_amount").into());
-    };
-    Ok(Item {
-        sku,
-        description,
-        quantity,
-        unit_amount,
-    })
 }
 
 impl From<TotalRefusal> for ApiError {
@@ -289,7 +295,7 @@ mod tests {
     use charge_once_strict_params::Encoding;
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::params::Params, *};
 
     /// Every order keeps a hash of these bytes. If they ever changed, no create with a
     /// `client_order_id` from before the upgrade would be recognized as the same: its client would
@@ -331,8 +337,8 @@ mod tests {
                 unreachable!("both are objects")
             };
             let params = Params::new(Encoding::Json, Ok(tree));
-            let order = CreateOrderParams::parse(&params).unwrap();
-            let compared = OrderContent::from(&order.new);
+            let order = NewOrder::from(CreateOrderParams::parse(&params).unwrap());
+            let compared = OrderContent::from(&order);
             let canonical = serde_json_canonicalizer::to_string(&compared).unwrap();
             assert_eq!(canonical, content);
         }

@@ -1,24 +1,90 @@
-//! A request's parameters, and those that several requests have. `crates/strict-params` reads them.
+//! A request's parameters, and [`parameters!`], which declares them.
 
-use charge_once_strict_params::{Encoding, Error, Fields, Reason, is_empty};
+use charge_once_strict_params::{Encoding, Error, Fields, Reason};
 use serde_json::{Map, Value};
 
 use super::error::{ApiError, ErrorCode};
-use crate::domain::{
-    change::Change,
-    money::{AMOUNT_MAX, Currency},
-    test_cards::LOST_REPLY,
-};
+use crate::domain::test_cards::LOST_REPLY;
 
-/// Longest reference of the client's own, in characters.
-pub const REFERENCE_MAX_CHARS: usize = 255;
-/// Longest text for people, in characters.
-pub const DESCRIPTION_MAX_CHARS: usize = 1_000;
+/// Declares the parameters of a request: a name, a [`Parameter`](super::parameter::Parameter), and what it
+/// means. From it come a struct of their values, which [`ParameterSet`](super::parameter::ParameterSet) fills,
+/// and what the OpenAPI document says of them in a body (`as` names its schema) or in a query.
+///
+/// They are checked in the order in which they are declared. Where a field has no comment, the document says
+/// what the type says of itself.
+macro_rules! parameters {
+    (
+        $(#[doc = $about:literal])+
+        $vis:vis struct $name:ident $(as $schema:literal)? {
+            $($(#[doc = $field_about:literal])* $field:ident: $parameter:ty,)+
+        }
+        $(example $example:tt)?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone)]
+        #[allow(missing_docs, reason = "some parameters are what their types say")]
+        $vis struct $name {
+            $(
+                $(#[doc = $field_about])*
+                $vis $field: <$parameter as $crate::api::parameter::Parameter>::Value,
+            )+
+        }
+
+        impl $crate::api::parameter::ParameterSet for $name {
+            fn read(
+                fields: &mut charge_once_strict_params::Fields<'_>,
+                params: &$crate::api::params::Params,
+            ) -> Result<Self, $crate::api::error::ApiError> {
+                use $crate::api::parameter::{Field, Parameter};
+                $(
+                    let $field =
+                        <$parameter as Parameter>::read(&mut Field::new(fields, stringify!($field), params))?;
+                )+
+                Ok(Self { $($field),+ })
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                use $crate::api::parameter::{object, with_property};
+                let object = object(&[$($about),+]);
+                $(
+                    let object = with_property::<$parameter>(
+                        object, stringify!($field), &[$($field_about),*],
+                    );
+                )+
+                $(let object = $crate::api::parameter::with_example(object, serde_json::json!($example));)?
+                object.into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            $(
+                fn name() -> std::borrow::Cow<'static, str> {
+                    $schema.into()
+                }
+            )?
+        }
+
+        impl utoipa::IntoParams for $name {
+            fn into_params(
+                _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
+            ) -> Vec<utoipa::openapi::path::Parameter> {
+                use $crate::api::parameter::in_query;
+                let parameters = [$(
+                    in_query::<$parameter>(stringify!($field), &[$($field_about),*]),
+                )+];
+                parameters.into_iter().flatten().collect()
+            }
+        }
+    };
+}
+pub(crate) use parameters;
 
 /// The parameter whose members have names that the client chooses.
 pub const MAPS: &[&str] = &["metadata"];
 
-/// Parameters as they were decoded: syntax without meaning.
+/// ParameterSet as they were decoded: syntax without meaning.
 #[derive(Debug, Clone)]
 pub struct Params {
     /// How they were written.
@@ -27,6 +93,8 @@ pub struct Params {
     pub tree: Result<Map<String, Value>, ApiError>,
     /// Whether `source` may be `tok_lostReply`. To all other accounts that is no token.
     pub allows_lost_reply: bool,
+    /// Whether `url` may name an address that is not public.
+    pub allows_private_url: bool,
 }
 
 impl Params {
@@ -36,6 +104,7 @@ impl Params {
             encoding,
             tree,
             allows_lost_reply: false,
+            allows_private_url: false,
         }
     }
 
@@ -57,9 +126,7 @@ impl Params {
                 tree.get("source").and_then(Value::as_str) == Some(LOST_REPLY.token())
             })
     }
-}
 
-impl Params {
     /// About how many bytes they have: their names and texts.
     pub fn weight(&self) -> usize {
         fn of(value: &Value) -> usize {
@@ -78,52 +145,6 @@ impl Params {
         }
         self.tree.as_ref().map_or(0, of_members)
     }
-}
-
-/// An amount in minor units, from `smallest` to [`AMOUNT_MAX`].
-pub fn amount(
-    fields: &mut Fields<'_>,
-    name: &'static str,
-    smallest: i64,
-) -> Result<Option<i64>, ApiError> {
-    match fields.number(name) {
-        None => Ok(None),
-        Some(Some(amount)) if amount > AMOUNT_MAX => {
-            Err(ApiError::explained(ErrorCode::AmountTooLarge).with_param(fields.param(name)))
-        }
-        Some(Some(amount)) if amount >= smallest => Ok(Some(amount)),
-        Some(_) => {
-            let message =
-                format!("Must be an integer from {smallest} to {AMOUNT_MAX}, in minor units.");
-            Err(fields.invalid(name, message).into())
-        }
-    }
-}
-
-/// The required parameter `currency`.
-pub fn currency(fields: &mut Fields<'_>) -> Result<Currency, Error> {
-    let Some(code) = fields.text("currency", usize::MAX)? else {
-        return Err(fields.missing("currency"));
-    };
-    Currency::parse(&code).ok_or_else(|| {
-        fields.invalid(
-            "currency",
-            "Must be the ISO 4217 code of a currency in use, such as usd.",
-        )
-    })
-}
-
-/// Text on an update, where `null` and the empty string unset.
-pub fn text_change(
-    fields: &mut Fields<'_>,
-    name: &'static str,
-    chars_max: usize,
-) -> Result<Change<String>, Error> {
-    if fields.given(name).is_some_and(is_empty) {
-        return Ok(Change::Unset);
-    }
-    let text = fields.text(name, chars_max)?;
-    Ok(text.map_or(Change::Keep, Change::Set))
 }
 
 impl From<Error> for ApiError {

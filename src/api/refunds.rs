@@ -1,80 +1,73 @@
 //! Refunds as clients send and see them.
 
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+
 pub use super::charge_views::RefundView;
 use super::{
     error::ApiError,
-    metadata::{metadata, metadata_change},
-    params::{Params, REFERENCE_MAX_CHARS, amount},
+    parameter::{
+        Amount, Expand, ExpandCharge, Field, ID_MAX_CHARS, TextKind, ValueKind, id_pattern, text,
+    },
+    params::parameters,
 };
-use crate::domain::{
-    ids::ChargeId,
-    metadata::{Metadata, MetadataChange},
-    refund::RefundReason,
-};
+use crate::domain::{ids::ChargeId, metadata::Metadata, refund::RefundReason};
 
-/// The parameters of `POST /refunds`.
-#[derive(Debug, Clone)]
-pub struct CreateRefundParams {
-    /// Which charge; `None` for text that can't be a charge's id.
-    pub charge: Option<ChargeId>,
-    /// Minor units; `None` for what remains.
-    pub amount: Option<i64>,
-    /// Why.
-    pub reason: Option<RefundReason>,
-    /// The client's own names.
-    pub metadata: Metadata,
-    /// Whether the reply shows the whole charge.
-    pub expand_charge: bool,
-}
-
-impl CreateRefundParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let Some(charge) = fields.text("charge", REFERENCE_MAX_CHARS)? else {
-            return Err(fields.missing("charge").into());
-        };
-        let amount = amount(&mut fields, "amount", 1)?;
-        let reason = match fields.text("reason", REFERENCE_MAX_CHARS)? {
-            None => None,
-            Some(text) => Some(RefundReason::parse(&text).ok_or_else(|| {
-                let reasons: Vec<_> = RefundReason::ALL
-                    .iter()
-                    .map(|known| known.as_str())
-                    .collect();
-                fields.invalid("reason", format!("Must be one of {}.", reasons.join(", ")))
-            })?),
-        };
-        let create = Self {
-            charge: ChargeId::parse(&charge),
-            amount,
-            reason,
-            metadata: metadata(&mut fields)?,
-            expand_charge: fields.expands("charge")?,
-        };
-        fields.finish()?;
-        Ok(create)
+parameters! {
+    /// The parameters of a new refund.
+    pub struct CreateRefundParams as "CreateRefund" {
+        /// Which charge: ch_…
+        charge: ChargeReference,
+        /// Minor units. Default: what remains.
+        amount: Option<Amount>,
+        /// duplicate, fraudulent or requested_by_customer.
+        reason: Option<RefundReason>,
+        metadata: Metadata,
+        expand: Expand<ExpandCharge>,
+    }
+    example {
+        "charge": "ch_01kar2w7n9e4xt8f5mq0v3z6yd", "amount": 500,
+        "reason": "requested_by_customer",
     }
 }
 
-/// The parameters of `POST /refunds/{id}`.
-#[derive(Debug, Clone)]
-pub struct UpdateRefundParams {
-    /// The client's own names.
-    pub metadata: MetadataChange,
-    /// Whether the reply shows the whole charge.
-    pub expand_charge: bool,
+/// Text that names a charge. A command gets `None` for text that can't be a charge's id, and answers as it does
+/// for a charge that is not there.
+pub struct ChargeReference;
+
+impl TextKind for ChargeReference {
+    type Value = Option<ChargeId>;
+    const MAX_CHARS: usize = ID_MAX_CHARS;
+    const MUST_BE: &'static str = "Must be the id of a charge.";
+
+    fn parse(text: &str) -> Option<Self::Value> {
+        Some(ChargeId::parse(text))
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().pattern(Some(id_pattern(ChargeId::PREFIX)))
+    }
 }
 
-impl UpdateRefundParams {
-    /// Checks them.
-    pub fn parse(params: &Params) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let update = Self {
-            metadata: metadata_change(&mut fields)?,
-            expand_charge: fields.expands("charge")?,
+impl ValueKind for RefundReason {
+    type Value = Self;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, ApiError> {
+        let Some(text) = field.fields.text(field.name, usize::MAX)? else {
+            return Ok(None);
         };
-        fields.finish()?;
-        Ok(update)
+        let reason = Self::parse(&text).map(Some);
+        reason.ok_or_else(|| field.invalid(format!("Must be one of {}.", reasons(", "))))
     }
+
+    fn schema() -> RefOr<Schema> {
+        text().pattern(Some(format!("^({})$", reasons("|")))).into()
+    }
+}
+
+fn reasons(separator: &str) -> String {
+    let names: Vec<_> = RefundReason::ALL
+        .iter()
+        .map(|reason| reason.as_str())
+        .collect();
+    names.join(separator)
 }

@@ -1,10 +1,23 @@
 //! The parameter `source`: the card that is charged.
 
-use charge_once_strict_params::{Error, Fields, TextOrFields, card_numbers::card_digits};
+use std::borrow::Cow;
 
+use charge_once_strict_params::{TextOrFields, card_numbers::card_digits};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema},
+};
+
+use super::{
+    error::ApiError,
+    parameter::{
+        Field, Integer, Parameter, ParameterSet, TextKind, described, nullable, reference, text,
+    },
+    params::parameters,
+};
 use crate::domain::{
     charge::Card,
-    test_cards::{self, TOKEN_EXPIRY},
+    test_cards::{self, TEST_CARDS, TOKEN_EXPIRY, TestCard},
 };
 
 /// The one field that may hold a card number: a test card's.
@@ -13,60 +26,150 @@ pub const CARD_FIELD: &[&str] = &["source", "number"];
 /// The card that is charged when the request names none.
 const DEFAULT_SOURCE: &str = "tok_visa";
 
-/// The parameter `source`. `tok_lostReply` is a token only if `allows_lost_reply`.
-pub fn source(fields: &mut Fields<'_>, allows_lost_reply: bool) -> Result<Card, Error> {
-    let unknown = fields.invalid("source", "Must be a test token such as tok_visa.");
-    let (exp_month, exp_year) = TOKEN_EXPIRY;
-    let by_token = match allows_lost_reply {
-        true => test_cards::by_stored_token,
-        false => test_cards::by_token,
-    };
-    match fields.text_or_object("source")? {
-        None => by_token(DEFAULT_SOURCE),
-        Some(TextOrFields::Text(text)) => by_token(text),
-        Some(TextOrFields::Fields(card)) => return card_of_fields(card),
+/// What is charged. `tok_lostReply` is a token only where [`Params::allows_lost_reply`] says so.
+pub struct SourceParam;
+
+impl Parameter for SourceParam {
+    type Value = Card;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Card, ApiError> {
+        let unknown = field.invalid("Must be a test token such as tok_visa.");
+        let (exp_month, exp_year) = TOKEN_EXPIRY;
+        let by_token = match field.params.allows_lost_reply {
+            true => test_cards::by_stored_token,
+            false => test_cards::by_token,
+        };
+        let card = match field.fields.text_or_object(field.name)? {
+            None => by_token(DEFAULT_SOURCE),
+            Some(TextOrFields::Text(text)) => by_token(text),
+            Some(TextOrFields::Fields(mut card)) => {
+                let parsed = CardParams::read(&mut card, field.params)?;
+                card.finish()?;
+                return Ok(parsed.into());
+            }
+        };
+        Ok(Card {
+            card: card.ok_or(unknown)?,
+            exp_month,
+            exp_year,
+        })
     }
-    .map(|card| Card {
-        card,
-        exp_month,
-        exp_year,
-    })
-    .ok_or(unknown)
+
+    fn schema(about: String) -> RefOr<Schema> {
+        let default = format!("A test token, or a test card. Default: {DEFAULT_SOURCE}.");
+        nullable(described(described(reference::<Self>(), default), about))
+    }
 }
 
-/// `{object: "card", number, exp_month, exp_year, cvc}` with a test card's number.
-fn card_of_fields(mut fields: Fields<'_>) -> Result<Card, Error> {
-    if fields
-        .text("object", usize::MAX)?
-        .is_some_and(|object| object != "card")
-    {
-        return Err(fields.invalid("object", "Must be card."));
+impl PartialSchema for SourceParam {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .description(Some("What is charged."))
+            .item(described(reference::<TestToken>(), "A test token."))
+            .item(described(reference::<CardParams>(), "A test card."))
+            .into()
     }
-    let Some(number) = fields.text("number", usize::MAX)? else {
-        return Err(fields.missing("number"));
-    };
-    let card = card_digits(&number).and_then(|digits| test_cards::by_number(&digits));
-    let Some(card) = card else {
-        return Err(fields.invalid("number", "Must be the number of a test card."));
-    };
-    let Some(exp_month) = fields.integer("exp_month", 1..=12)? else {
-        return Err(fields.missing("exp_month"));
-    };
-    let Some(exp_year) = fields.integer("exp_year", 2000..=2099)? else {
-        return Err(fields.missing("exp_year"));
-    };
-    if let Some(cvc) = fields.text("cvc", usize::MAX)? {
-        let plausible = matches!(cvc.len(), 3 | 4) && cvc.bytes().all(|b| b.is_ascii_digit());
-        if !plausible {
-            return Err(fields.invalid("cvc", "Must be three or four digits."));
+}
+
+impl ToSchema for SourceParam {
+    fn name() -> Cow<'static, str> {
+        "Source".into()
+    }
+}
+
+/// The name of a test card.
+pub struct TestToken;
+
+impl PartialSchema for TestToken {
+    fn schema() -> RefOr<Schema> {
+        let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
+        text()
+            .description(Some(
+                "A test token; each gets its own answer, always the same.",
+            ))
+            .enum_values(Some(tokens.copied()))
+            .into()
+    }
+}
+
+impl ToSchema for TestToken {}
+
+parameters! {
+    /// A test card by its number.
+    pub struct CardParams as "Card" {
+        /// Always card.
+        object: Option<CardObject>,
+        number: CardNumber,
+        /// 1 to 12.
+        exp_month: Integer<1, 12>,
+        /// Four digits.
+        exp_year: Integer<2000, 2099>,
+        /// Three or four digits.
+        cvc: Option<Cvc>,
+    }
+}
+
+impl From<CardParams> for Card {
+    fn from(params: CardParams) -> Self {
+        // Both fit: they were checked.
+        let narrow = |number: i64| i16::try_from(number).unwrap_or(i16::MAX);
+        Self {
+            card: params.number,
+            exp_month: narrow(params.exp_month),
+            exp_year: narrow(params.exp_year),
         }
     }
-    fields.finish()?;
-    // Both fit: their ranges were checked above.
-    let narrow = |number: i64| i16::try_from(number).unwrap_or(i16::MAX);
-    Ok(Card {
-        card,
-        exp_month: narrow(exp_month),
-        exp_year: narrow(exp_year),
-    })
+}
+
+/// The word `card`, which tells a card from other sources.
+pub struct CardObject;
+
+impl TextKind for CardObject {
+    type Value = ();
+    const MUST_BE: &'static str = "Must be card.";
+
+    fn parse(text: &str) -> Option<()> {
+        (text == "card").then_some(())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().pattern(Some("^card$"))
+    }
+}
+
+/// The number of a test card; spaces and dashes between digits are allowed.
+pub struct CardNumber;
+
+impl TextKind for CardNumber {
+    type Value = &'static TestCard;
+    const MUST_BE: &'static str = "Must be the number of a test card.";
+
+    fn parse(text: &str) -> Option<&'static TestCard> {
+        test_cards::by_number(&card_digits(text)?)
+    }
+
+    fn schema() -> ObjectBuilder {
+        text()
+            .description(Some(
+                "The number of a test card. Any other card's is refused, and nothing of it is stored.",
+            ))
+            .enum_values(Some(TEST_CARDS.iter().filter_map(|card| card.number)))
+    }
+}
+
+/// It is checked, and kept nowhere.
+pub struct Cvc;
+
+impl TextKind for Cvc {
+    type Value = ();
+    const MUST_BE: &'static str = "Must be three or four digits.";
+
+    fn parse(text: &str) -> Option<()> {
+        let plausible = matches!(text.len(), 3 | 4) && text.bytes().all(|b| b.is_ascii_digit());
+        plausible.then_some(())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().pattern(Some("^[0-9]{3,4}$"))
+    }
 }

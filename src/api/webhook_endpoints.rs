@@ -1,13 +1,15 @@
 //! Webhook endpoints as clients send and see them.
 
-use charge_once_strict_params::{Error, Fields, is_empty};
 use serde::Serialize;
-use serde_json::Value;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{RefOr, Schema, SchemaFormat},
+};
 
 use super::{
     error::{ApiError, ErrorCode},
-    metadata::{metadata, metadata_change},
-    params::{DESCRIPTION_MAX_CHARS, Params, text_change},
+    parameter::{Description, Field, Kept, ValueKind, list_of, text, with_example},
+    params::parameters,
 };
 use crate::{
     domain::{
@@ -22,77 +24,75 @@ use crate::{
 /// The longest URL that proxies and servers commonly take.
 const URL_MAX_CHARS: usize = 2048;
 
-const ENABLED_EVENTS: &str = "enabled_events";
 const ENABLED_EVENTS_MAX: usize = 100;
 const EVENT_TYPE_MAX_CHARS: usize = 100;
 
-/// The parameters of `POST /webhook_endpoints`.
-#[derive(Debug, Clone)]
-pub struct CreateWebhookEndpointParams {
-    /// What is to be made.
-    pub new: NewWebhookEndpoint,
-}
-
-impl CreateWebhookEndpointParams {
-    /// Checks them. With `allow_private`, the URL may name an address that is not public.
-    pub fn parse(params: &Params, allow_private: bool) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let new = NewWebhookEndpoint {
-            url: url(&mut fields, allow_private)?.ok_or_else(|| fields.missing("url"))?,
-            enabled_events: enabled_events(&mut fields)?
-                .ok_or_else(|| fields.missing(ENABLED_EVENTS))?,
-            description: fields.text("description", DESCRIPTION_MAX_CHARS)?,
-            metadata: metadata(&mut fields)?,
-        };
-        fields.finish()?;
-        Ok(Self { new })
+parameters! {
+    /// The parameters of a new webhook endpoint.
+    pub struct CreateWebhookEndpointParams as "CreateWebhookEndpoint" {
+        /// Where to send events: https or http, without a user name and a fragment, and neither localhost nor
+        /// a private address.
+        url: EndpointUrl,
+        /// Types of events; `*` is all of them.
+        enabled_events: EnabledEvents,
+        /// For people.
+        description: Option<Description>,
+        metadata: Metadata,
+    }
+    example {
+        "url": "https://example.com/webhooks",
+        "enabled_events": ["charge.succeeded", "charge.refunded"],
     }
 }
 
-/// The parameters of `POST /webhook_endpoints/{id}`. `None`: it stays as it is.
-#[derive(Debug, Clone)]
-pub struct UpdateWebhookEndpointParams {
-    /// Where to send events.
-    pub url: Option<String>,
-    /// Which events.
-    pub enabled_events: Option<Vec<String>>,
-    /// For people.
-    pub description: Change<String>,
-    /// The client's own names.
-    pub metadata: MetadataChange,
-    /// Whether to send nothing for now.
-    pub disabled: Option<bool>,
-}
-
-impl UpdateWebhookEndpointParams {
-    /// Checks them. With `allow_private`, the URL may name an address that is not public.
-    pub fn parse(params: &Params, allow_private: bool) -> Result<Self, ApiError> {
-        let mut fields = params.fields()?;
-        let unsets = |value: &Value| is_empty(value) || value.as_array().is_some_and(Vec::is_empty);
-        for name in ["url", ENABLED_EVENTS, "disabled"] {
-            // Every endpoint has these, so an update can't unset them.
-            if fields.given(name).is_some_and(unsets) {
-                return Err(fields.invalid(name, "Must not be empty.").into());
-            }
+impl From<CreateWebhookEndpointParams> for NewWebhookEndpoint {
+    fn from(params: CreateWebhookEndpointParams) -> Self {
+        Self {
+            url: params.url,
+            enabled_events: params.enabled_events,
+            description: params.description,
+            metadata: params.metadata,
         }
-        let update = Self {
-            url: url(&mut fields, allow_private)?,
-            enabled_events: enabled_events(&mut fields)?,
-            description: text_change(&mut fields, "description", DESCRIPTION_MAX_CHARS)?,
-            metadata: metadata_change(&mut fields)?,
-            disabled: fields.boolean("disabled")?,
-        };
-        fields.finish()?;
-        Ok(update)
     }
 }
 
-fn url(fields: &mut Fields<'_>, allow_private: bool) -> Result<Option<String>, Error> {
-    let url = fields.text("url", URL_MAX_CHARS)?;
-    if let Some(url) = &url {
-        check_url(url, allow_private).map_err(|refusal| fields.invalid("url", explain(refusal)))?;
+parameters! {
+    /// What may change of a webhook endpoint.
+    pub struct UpdateWebhookEndpointParams as "UpdateWebhookEndpoint" {
+        /// Where to send events, deliveries that are pending included.
+        url: Kept<EndpointUrl>,
+        /// Types of the events from now on; `*` is all of them.
+        enabled_events: Kept<EnabledEvents>,
+        /// For people.
+        description: Change<Description>,
+        metadata: MetadataChange,
+        /// `true`: send nothing there for now. `false`: send new events again.
+        disabled: Kept<bool>,
     }
-    Ok(url)
+    example {"disabled": true}
+}
+
+/// A URL that events can be sent to.
+pub struct EndpointUrl;
+
+impl ValueKind for EndpointUrl {
+    type Value = String;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, ApiError> {
+        let url = field.fields.text(field.name, URL_MAX_CHARS)?;
+        if let Some(url) = &url {
+            check_url(url, field.params.allows_private_url)
+                .map_err(|refusal| field.invalid(explain(refusal)))?;
+        }
+        Ok(url)
+    }
+
+    fn schema() -> RefOr<Schema> {
+        let url = text()
+            .max_length(Some(URL_MAX_CHARS))
+            .format(Some(SchemaFormat::Custom("uri".to_owned())));
+        with_example(url, "https://example.com/webhooks").into()
+    }
 }
 
 fn explain(refusal: UrlRefusal) -> &'static str {
@@ -114,18 +114,51 @@ fn explain(refusal: UrlRefusal) -> &'static str {
     }
 }
 
-/// `None` where the list is absent or empty.
-fn enabled_events(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, Error> {
-    let names = fields.texts(ENABLED_EVENTS, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
-    let unknown = |name: &String| name != EVERY_EVENT && EventType::parse(name).is_none();
-    match names.iter().position(unknown) {
-        None => Ok((!names.is_empty()).then_some(names)),
-        Some(index) => {
-            let message = "Must be * or a type of event, such as charge.succeeded.";
-            Err(fields.invalid_element(ENABLED_EVENTS, index, message))
+/// The events that are sent to an endpoint.
+pub struct EnabledEvents;
+
+impl ValueKind for EnabledEvents {
+    type Value = Vec<String>;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
+        let events =
+            field
+                .fields
+                .texts(field.name, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
+        let unknown = |event: &String| event != EVERY_EVENT && EventType::parse(event).is_none();
+        match events.iter().position(unknown) {
+            None => Ok((!events.is_empty()).then_some(events)),
+            Some(index) => {
+                let message = "Must be * or a type of event, such as charge.succeeded.";
+                Err(field
+                    .fields
+                    .invalid_element(field.name, index, message)
+                    .into())
+            }
         }
     }
+
+    fn schema() -> RefOr<Schema> {
+        list_of::<EnabledEvent>()
+            .min_items(Some(1))
+            .max_items(Some(ENABLED_EVENTS_MAX))
+            .into()
+    }
 }
+
+/// The name of a type of event, or `*`.
+pub struct EnabledEvent;
+
+impl PartialSchema for EnabledEvent {
+    fn schema() -> RefOr<Schema> {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        text()
+            .enum_values(Some([EVERY_EVENT].into_iter().chain(types)))
+            .into()
+    }
+}
+
+impl ToSchema for EnabledEvent {}
 
 /// The refusal of an endpoint too many.
 pub fn too_many_endpoints() -> ApiError {
@@ -226,13 +259,17 @@ impl From<&WebhookEndpoint> for WebhookEndpointView {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use charge_once_strict_params::Encoding;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::*;
+    use super::{
+        super::{parameter::ParameterSet, params::Params},
+        *,
+    };
 
     fn parse(body: &Value, allow_private: bool) -> Result<NewWebhookEndpoint, ApiError> {
-        let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
-        CreateWebhookEndpointParams::parse(&params, allow_private).map(|create| create.new)
+        let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
+        params.allows_private_url = allow_private;
+        CreateWebhookEndpointParams::parse(&params).map(NewWebhookEndpoint::from)
     }
 
     fn with_url(url: &str, allow_private: bool) -> Result<NewWebhookEndpoint, ApiError> {

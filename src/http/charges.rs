@@ -1,22 +1,23 @@
 //! `/charges`
 
-use std::collections::BTreeMap;
-
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
-    parameters::{ExpandDataRefunds, ExpandRefunds, MutatingHeaders, PageQuery, SourceParam},
+    list::{self, PageQuery},
+    parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, expands, path_id, query_params},
+    request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    api::{charges::ChargeView, list::List, params::REFERENCE_MAX_CHARS},
+    api::{
+        charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
+        list::List,
+        parameter::{Expand, ExpandDataRefunds, ExpandRefunds, Reference},
+        params::parameters,
+    },
     commands::{
         CaptureCharge, CreateCharge, UpdateCharge,
         expansions::{charge_view, charge_views},
@@ -24,48 +25,6 @@ use crate::{
     domain::ids::{ChargeId, OrderId},
     store::{self, charges::Filter, page::Listed},
 };
-
-/// The parameters of a new charge.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateCharge, example = json!({
-    "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",
-    "metadata": {"order_id": "6735"},
-}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CreateChargeBody {
-    /// Minor units.
-    #[schema(minimum = 1, maximum = 99_999_999)]
-    amount: i64,
-    /// The ISO 4217 code of a currency in use, in any case.
-    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
-    currency: String,
-    /// A test token, or a test card. Default: tok_visa.
-    source: Option<SourceParam>,
-    /// Whether to take the money at once. Default: true.
-    capture: Option<bool>,
-    /// Your own reference.
-    #[schema(max_length = 255)]
-    customer: Option<String>,
-    /// For people.
-    #[schema(max_length = 1000)]
-    description: Option<String>,
-    /// On the card statement.
-    #[schema(max_length = 22)]
-    statement_descriptor: Option<String>,
-    /// Where the receipt goes.
-    #[schema(
-        max_length = 254,
-        example = "jenny@example.com",
-        pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
-    )]
-    receipt_email: Option<String>,
-    /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<BTreeMap<String, String>>,
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandRefunds>>,
-}
 
 errors! {
     CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge]
@@ -76,7 +35,7 @@ errors! {
     post, path = "/charges", tag = "Charges", operation_id = "createCharge",
     params(MutatingHeaders),
     request_body(
-        content = CreateChargeBody,
+        content = CreateChargeParams,
         description = "Amounts are in minor units: 2000 is 20.00 of a currency with cents.",
     ),
     responses(
@@ -103,29 +62,6 @@ pub async fn create(
     .await
 }
 
-/// What may change of a charge.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = UpdateCharge, example = json!({"description": "Two mugs, blue"}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct UpdateChargeBody {
-    /// For people.
-    #[schema(max_length = 1000)]
-    description: Option<String>,
-    /// Where the receipt goes.
-    #[schema(
-        max_length = 254,
-        example = "jenny@example.com",
-        pattern = r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"
-    )]
-    receipt_email: Option<String>,
-    /// Your own names; an empty or null value unsets one.
-    metadata: Option<BTreeMap<String, Option<String>>>,
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandRefunds>>,
-}
-
 errors! {
     UpdateChargeErrors: Mutating [ResourceMissing]
 }
@@ -139,7 +75,7 @@ errors! {
         ("id" = String, Path, description = "The charge's id: ch_…"),
         MutatingHeaders,
     ),
-    request_body = UpdateChargeBody,
+    request_body = UpdateChargeParams,
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
         UpdateChargeErrors,
@@ -156,20 +92,6 @@ pub async fn update(
             .run(request, UpdateCharge { origin, id, params })
     })
     .await
-}
-
-/// How much is captured.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CaptureCharge, example = json!({"amount": 1500}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CaptureChargeBody {
-    /// Minor units. Default: all of it.
-    #[schema(minimum = 1, maximum = 99_999_999)]
-    amount: Option<i64>,
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandRefunds>>,
 }
 
 errors! {
@@ -189,7 +111,7 @@ errors! {
         ("id" = String, Path, description = "The charge's id: ch_…"),
         MutatingHeaders,
     ),
-    request_body = CaptureChargeBody,
+    request_body = CaptureChargeParams,
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
         CaptureChargeErrors,
@@ -207,6 +129,14 @@ pub async fn capture(
     .await
 }
 
+parameters! {
+    /// How a charge is shown.
+    struct RetrieveChargeQuery {
+        /// `refunds` lists its refunds in it.
+        expand: Expand<ExpandRefunds>,
+    }
+}
+
 errors! {
     RetrieveChargeErrors: Reading [ResourceMissing]
 }
@@ -216,10 +146,7 @@ errors! {
     get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
     params(
         ("id" = String, Path, description = "The charge's id: ch_…"),
-        (
-            "expand[]" = Option<Vec<ExpandRefunds>>, Query,
-            description = "`refunds` lists its refunds in it.", max_items = 20,
-        ),
+        RetrieveChargeQuery,
     ),
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
@@ -231,7 +158,7 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let expand_refunds = expands(&request, "refunds")?;
+    let expand_refunds = query_params::<RetrieveChargeQuery>(&request)?.expand;
     let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
     let Caller { account, dialect } = caller;
     let charge = app
@@ -248,6 +175,18 @@ pub async fn retrieve(
     Ok(HttpResponse::Ok().json(charge))
 }
 
+parameters! {
+    /// Which charges are listed, and how.
+    struct ListChargesQuery {
+        /// Only charges with this reference.
+        customer: Option<Reference>,
+        /// Only charges for this order: or_…
+        order: Option<OrderId>,
+        /// `data.refunds` lists the refunds in each.
+        expand: Expand<ExpandDataRefunds>,
+    }
+}
+
 errors! {
     ListChargesErrors: Reading []
 }
@@ -255,21 +194,7 @@ errors! {
 /// List charges
 #[utoipa::path(
     get, path = "/charges", tag = "Charges", operation_id = "listCharges",
-    params(
-        PageQuery,
-        (
-            "customer" = Option<String>, Query, description = "Only charges with this reference.",
-            max_length = 255,
-        ),
-        (
-            "order" = Option<String>, Query, description = "Only charges for this order: or_…",
-            pattern = "^or_[0-7][0-9a-hjkmnp-tv-z]{25}$",
-        ),
-        (
-            "expand[]" = Option<Vec<ExpandDataRefunds>>, Query,
-            description = "`data.refunds` lists the refunds in each.", max_items = 20,
-        ),
-    ),
+    params(PageQuery, ListChargesQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<ChargeView>),
         ListChargesErrors,
@@ -280,15 +205,13 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::page(&mut fields, |text| ChargeId::parse(text).map(|id| id.0))?;
+    let (page, query) =
+        list::query::<ListChargesQuery>(&request, |text| ChargeId::parse(text).map(|id| id.0))?;
+    let expand_refunds = query.expand;
     let filter = Filter {
-        customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-        order: list::id(&mut fields, "order", OrderId::parse)?,
+        customer: query.customer,
+        order: query.order,
     };
-    let expand_refunds = fields.expands("data.refunds")?;
-    fields.finish()?;
     let (Caller { account, dialect }, cursor) = (caller, page.cursor);
     let listed = app
         .snapshot(account, move |connection| {

@@ -1,71 +1,27 @@
 //! `/checkouts`
 
-use std::collections::BTreeMap;
-
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
-    parameters::{MutatingHeaders, PageQuery, SourceParam},
+    list::{self, PageQuery},
+    parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, no_query, path_id, query_params},
+    request::{Caller, MutatingRequest, no_query, path_id},
 };
 use crate::{
-    api::{checkouts::CheckoutView, list::List, params::REFERENCE_MAX_CHARS},
+    api::{
+        checkouts::{CheckoutView, CreateCheckoutParams},
+        list::List,
+        parameter::Reference,
+        params::parameters,
+    },
     commands::CreateCheckout,
     domain::ids::CheckoutId,
     store,
 };
-
-/// The parameters of a new checkout.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateCheckout, example = json!({
-    "currency": "usd", "source": "tok_visa",
-    "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
-}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CreateCheckoutBody {
-    /// The ISO 4217 code of a currency in use, in any case.
-    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
-    currency: String,
-    /// The lines.
-    #[schema(min_items = 1, max_items = 100)]
-    items: Vec<CheckoutItemParam>,
-    /// A test token, or a test card. Default: tok_visa.
-    source: Option<SourceParam>,
-    /// Your own reference.
-    #[schema(max_length = 255)]
-    customer: Option<String>,
-    /// Your own names: at most 50 keys of 40 characters with values of 500. The order gets them
-    /// too.
-    metadata: Option<BTreeMap<String, String>>,
-}
-
-/// One line.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateCheckoutItem)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CheckoutItemParam {
-    /// Your stock-keeping unit: its level in the inventory is what there is to sell.
-    #[schema(min_length = 1, max_length = 255)]
-    sku: String,
-    /// For people.
-    #[schema(max_length = 255)]
-    description: Option<String>,
-    /// How many.
-    #[schema(minimum = 1, maximum = 10_000)]
-    quantity: i64,
-    /// Minor units.
-    #[schema(minimum = 0, maximum = 99_999_999)]
-    unit_amount: i64,
-}
 
 errors! {
     CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutOfStock]
@@ -80,7 +36,7 @@ errors! {
 #[utoipa::path(
     post, path = "/checkouts", tag = "Checkouts", operation_id = "createCheckout",
     params(MutatingHeaders),
-    request_body = CreateCheckoutBody,
+    request_body = CreateCheckoutParams,
     responses(
         (status = 201, description = "The checkout, completed.", body = CheckoutView),
         CreateCheckoutErrors,
@@ -129,6 +85,14 @@ pub async fn retrieve(
     Ok(HttpResponse::Ok().json(CheckoutView::from(&run.checkout)))
 }
 
+parameters! {
+    /// Which checkouts are listed.
+    struct ListCheckoutsQuery {
+        /// Only checkouts with this reference.
+        customer: Option<Reference>,
+    }
+}
+
 errors! {
     ListCheckoutsErrors: Reading []
 }
@@ -136,13 +100,7 @@ errors! {
 /// List checkouts
 #[utoipa::path(
     get, path = "/checkouts", tag = "Checkouts", operation_id = "listCheckouts",
-    params(
-        PageQuery,
-        (
-            "customer" = Option<String>, Query, description = "Only checkouts with this reference.",
-            max_length = 255,
-        ),
-    ),
+    params(PageQuery, ListCheckoutsQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<CheckoutView>),
         ListCheckoutsErrors,
@@ -153,11 +111,9 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::page(&mut fields, |text| CheckoutId::parse(text).map(|id| id.0))?;
-    let customer = fields.text("customer", REFERENCE_MAX_CHARS)?;
-    fields.finish()?;
+    let (page, query) =
+        list::query::<ListCheckoutsQuery>(&request, |text| CheckoutId::parse(text).map(|id| id.0))?;
+    let customer = query.customer;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .snapshot(account, move |connection| {

@@ -1,24 +1,16 @@
 //! `/events`
 
-use std::borrow::Cow;
-
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema, Type},
-};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
-    parameters::PageQuery,
-    request::{Caller, no_query, path_id, query_params},
+    list::{self, PageQuery},
+    request::{Caller, no_query, path_id},
 };
 use crate::{
-    api::{events::EventView, list::List, params::REFERENCE_MAX_CHARS},
+    api::{events::EventView, list::List, params::parameters},
     domain::{event::EventType, ids::EventId},
     store::{self, events::Filter},
 };
@@ -53,24 +45,11 @@ pub async fn retrieve(
     Ok(HttpResponse::Ok().json(EventView::from(event)))
 }
 
-/// The name of a type of event.
-#[derive(Deserialize)]
-#[expect(dead_code, reason = "describes a string; `list` reads it")]
-pub(super) struct EventTypeParam(String);
-
-impl PartialSchema for EventTypeParam {
-    fn schema() -> RefOr<Schema> {
-        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .enum_values(Some(types))
-            .into()
-    }
-}
-
-impl ToSchema for EventTypeParam {
-    fn name() -> Cow<'static, str> {
-        "EventType".into()
+parameters! {
+    /// Which events are listed.
+    struct ListEventsQuery {
+        /// Only events of this type.
+        r#type: Option<EventType>,
     }
 }
 
@@ -84,13 +63,7 @@ errors! {
 /// replay writes none.
 #[utoipa::path(
     get, path = "/events", tag = "Events", operation_id = "listEvents",
-    params(
-        PageQuery,
-        (
-            "type" = Option<EventTypeParam>, Query,
-            description = "Only events of this type.",
-        ),
-    ),
+    params(PageQuery, ListEventsQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<EventView>),
         ListEventsErrors,
@@ -101,18 +74,12 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::page(&mut fields, |text| EventId::parse(text).map(|id| id.0))?;
-    let event_type = match fields.text("type", REFERENCE_MAX_CHARS)? {
-        None => None,
-        Some(text) => Some(
-            EventType::parse(&text)
-                .ok_or_else(|| fields.invalid("type", "Must be a type of event."))?,
-        ),
+    let (page, query) =
+        list::query::<ListEventsQuery>(&request, |text| EventId::parse(text).map(|id| id.0))?;
+    let filter = Filter {
+        event_type: query.r#type,
     };
-    fields.finish()?;
-    let (account, cursor, filter) = (caller.account, page.cursor, Filter { event_type });
+    let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move { store::events::list(connection, account, &page, &filter).await })

@@ -7,11 +7,15 @@ use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
+    parameters::KeyText,
     request::{Caller, last_segment, no_query, query_params},
 };
 use crate::{
-    api::error::{ApiError, ErrorCode},
-    idempotency::{IdempotencyKey, Inspected, KEY_MAX_BYTES, KnownRequest, Record, Step},
+    api::{
+        error::{ApiError, ErrorCode},
+        params::parameters,
+    },
+    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},
 };
 
 /// The message of a 404.
@@ -151,6 +155,14 @@ pub async fn retrieve(
     inspect(&app, caller, &last_segment(&request), "key").await
 }
 
+parameters! {
+    /// Which key.
+    struct KeyQuery {
+        /// The key, without quotes.
+        key: KeyText,
+    }
+}
+
 errors! {
     LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing]
 }
@@ -161,10 +173,7 @@ errors! {
 #[utoipa::path(
     get, path = "/idempotency-keys", tag = "Idempotency keys",
     operation_id = "lookUpIdempotencyKey",
-    params((
-        "key" = String, Query, description = "The key, without quotes.",
-        pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$",
-    )),
+    params(KeyQuery),
     responses(
         (status = 200, description = "What is known about the key.", body = KeyObject),
         LookUpIdempotencyKeyErrors,
@@ -175,12 +184,8 @@ pub async fn look_up(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let key = fields.text("key", KEY_MAX_BYTES)?;
-    let missing = fields.missing("key");
-    fields.finish()?;
-    inspect(&app, caller, key.ok_or(missing)?.as_bytes(), "key").await
+    let KeyQuery { key } = query_params(&request)?;
+    inspect(&app, caller, key.as_bytes(), "key").await
 }
 
 async fn inspect(

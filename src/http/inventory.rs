@@ -1,35 +1,27 @@
 //! `/inventory`
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
+    list::{self, LIMIT_DEFAULT, Limit},
     parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, last_segment, no_query, query_params},
 };
 use crate::{
-    api::{inventory::InventoryView, list::List},
+    api::{
+        inventory::{InventoryView, SetInventoryParams},
+        list::List,
+        parameter::Text,
+        params::parameters,
+    },
     commands::SetInventory,
     domain::{inventory::sku, order::ITEM_TEXT_MAX_CHARS},
-    store,
+    store::{self, page::NamePage},
 };
-
-/// A level of inventory.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = SetInventory, example = json!({"quantity": 40}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct SetInventoryBody {
-    /// How many are there to be sold.
-    #[schema(minimum = 0, maximum = 1_000_000_000_i64)]
-    quantity: i64,
-}
 
 errors! {
     SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing]
@@ -49,7 +41,7 @@ errors! {
         ),
         MutatingHeaders,
     ),
-    request_body = SetInventoryBody,
+    request_body = SetInventoryParams,
     responses(
         (status = 200, description = "The level, new or changed.", body = InventoryView),
         SetInventoryErrors,
@@ -109,20 +101,16 @@ pub async fn retrieve(
     Ok(HttpResponse::Ok().json(InventoryView::from(&inventory)))
 }
 
-/// Which part of the inventory.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "describes a query; `list.rs` reads it")]
-struct LevelsQuery {
-    /// Levels on a page.
-    #[param(minimum = 1, maximum = 100, default = 10)]
-    limit: Option<i64>,
-    /// The page after this sku.
-    #[param(max_length = 255)]
-    starting_after: Option<String>,
-    /// The page before this sku. Not together with starting_after.
-    #[param(max_length = 255)]
-    ending_before: Option<String>,
+parameters! {
+    /// Which part of the inventory.
+    struct LevelsQuery {
+        /// Levels on a page.
+        limit: Limit<LIMIT_DEFAULT>,
+        /// The page after this sku.
+        starting_after: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// The page before this sku. Not together with starting_after.
+        ending_before: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+    }
 }
 
 errors! {
@@ -145,10 +133,11 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::name_page(&mut fields, ITEM_TEXT_MAX_CHARS)?;
-    fields.finish()?;
+    let query = query_params::<LevelsQuery>(&request)?;
+    let page = NamePage {
+        limit: query.limit,
+        cursor: list::one_of(query.starting_after, query.ending_before)?,
+    };
     let (account, cursor) = (caller.account, page.cursor.clone());
     let listed = app
         .read(account, move |connection| {

@@ -1,24 +1,24 @@
 //! `/orders`
 
-use std::collections::BTreeMap;
-
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
-    parameters::{
-        ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, SourceParam, UpdateMetadataBody,
-    },
+    list::{self, PageQuery},
+    parameters::{ExpandChargeQuery, MutatingHeaders},
     reply::run,
-    request::{Caller, MutatingRequest, expands, path_id, query_params},
+    request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    api::{list::List, orders::OrderView, params::REFERENCE_MAX_CHARS},
+    api::{
+        list::List,
+        metadata::UpdateMetadataParams,
+        orders::{CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams},
+        parameter::{Expand, ExpandDataCharge, Reference},
+        params::parameters,
+    },
     commands::{
         CancelOrder, CreateOrder, PayOrder, UpdateOrder,
         expansions::{order_view, order_views},
@@ -26,55 +26,6 @@ use crate::{
     domain::ids::OrderId,
     store::{self, orders::Filter, page::Listed},
 };
-
-/// The parameters of a new order.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateOrder, example = json!({
-    "currency": "eur", "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
-    "metadata": {"channel": "web"},
-}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CreateOrderBody {
-    /// The ISO 4217 code of a currency in use, in any case.
-    #[schema(format = "iso-4217", pattern = "^[A-Za-z]{3}$", example = "usd")]
-    currency: String,
-    /// The lines.
-    #[schema(min_items = 1, max_items = 100)]
-    items: Vec<ItemParam>,
-    /// Your own reference.
-    #[schema(max_length = 255)]
-    customer: Option<String>,
-    /// Your own id of the order, unique in the account: a second create with it and the same
-    /// content answers 200 with the order as it is then.
-    #[schema(max_length = 255)]
-    client_order_id: Option<String>,
-    /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<BTreeMap<String, String>>,
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandCharge>>,
-}
-
-/// One line.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateOrderItem)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct ItemParam {
-    /// Your stock-keeping unit.
-    #[schema(max_length = 255)]
-    sku: Option<String>,
-    /// For people.
-    #[schema(max_length = 255)]
-    description: Option<String>,
-    /// How many.
-    #[schema(minimum = 1, maximum = 10_000)]
-    quantity: i64,
-    /// Minor units.
-    #[schema(minimum = 0, maximum = 99_999_999)]
-    unit_amount: i64,
-}
 
 errors! {
     CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge]
@@ -85,7 +36,7 @@ errors! {
     post, path = "/orders", tag = "Orders", operation_id = "createOrder",
     params(MutatingHeaders),
     request_body(
-        content = CreateOrderBody,
+        content = CreateOrderParams,
         description = "The total is computed here. In a form: `items[0][quantity]=2`.",
     ),
     responses(
@@ -122,7 +73,7 @@ errors! {
         ("id" = String, Path, description = "The order's id: or_…"),
         MutatingHeaders,
     ),
-    request_body = UpdateMetadataBody,
+    request_body = UpdateMetadataParams,
     responses(
         (status = 200, description = "The order.", body = OrderView),
         UpdateOrderErrors,
@@ -141,19 +92,6 @@ pub async fn update(
     .await
 }
 
-/// How an order is paid.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = PayOrder, example = json!({"source": "tok_visa"}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct PayOrderBody {
-    /// A test token, or a test card. Default: tok_visa.
-    source: Option<SourceParam>,
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandCharge>>,
-}
-
 errors! {
     PayOrderErrors: Charging [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled]
 }
@@ -167,7 +105,7 @@ errors! {
         ("id" = String, Path, description = "The order's id: or_…"),
         MutatingHeaders,
     ),
-    request_body = PayOrderBody,
+    request_body = PayOrderParams,
     responses(
         (status = 200, description = "The order, paid.", body = OrderView),
         PayOrderErrors,
@@ -193,17 +131,6 @@ pub async fn pay(
     .await
 }
 
-/// No parameters but how the reply is shown.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = Expand, example = json!({}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct ExpandBody {
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandCharge>>,
-}
-
 errors! {
     CancelOrderErrors: Mutating [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled]
 }
@@ -217,7 +144,7 @@ errors! {
         ("id" = String, Path, description = "The order's id: or_…"),
         MutatingHeaders,
     ),
-    request_body = ExpandBody,
+    request_body = CancelOrderParams,
     responses(
         (status = 200, description = "The order, canceled.", body = OrderView),
         CancelOrderErrors,
@@ -244,10 +171,7 @@ errors! {
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        (
-            "expand[]" = Option<Vec<ExpandCharge>>, Query,
-            description = "`charge` shows the whole charge.", max_items = 20,
-        ),
+        ExpandChargeQuery,
     ),
     responses(
         (status = 200, description = "The order.", body = OrderView),
@@ -259,7 +183,7 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let expand_charge = expands(&request, "charge")?;
+    let expand_charge = query_params::<ExpandChargeQuery>(&request)?.expand;
     let id = path_id(&request, OrderId::parse, OrderId::PREFIX)?;
     let account = caller.account;
     let order = app
@@ -276,6 +200,18 @@ pub async fn retrieve(
     Ok(HttpResponse::Ok().json(order))
 }
 
+parameters! {
+    /// Which orders are listed, and how.
+    struct ListOrdersQuery {
+        /// Only orders with this reference.
+        customer: Option<Reference>,
+        /// Only the order with this id of your own.
+        client_order_id: Option<Reference>,
+        /// `data.charge` shows the whole charge in each.
+        expand: Expand<ExpandDataCharge>,
+    }
+}
+
 errors! {
     ListOrdersErrors: Reading []
 }
@@ -283,21 +219,7 @@ errors! {
 /// List orders
 #[utoipa::path(
     get, path = "/orders", tag = "Orders", operation_id = "listOrders",
-    params(
-        PageQuery,
-        (
-            "customer" = Option<String>, Query, description = "Only orders with this reference.",
-            max_length = 255,
-        ),
-        (
-            "client_order_id" = Option<String>, Query,
-            description = "Only the order with this id of your own.", max_length = 255,
-        ),
-        (
-            "expand[]" = Option<Vec<ExpandDataCharge>>, Query,
-            description = "`data.charge` shows the whole charge in each.", max_items = 20,
-        ),
-    ),
+    params(PageQuery, ListOrdersQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<OrderView>),
         ListOrdersErrors,
@@ -308,15 +230,13 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::page(&mut fields, |text| OrderId::parse(text).map(|id| id.0))?;
+    let (page, query) =
+        list::query::<ListOrdersQuery>(&request, |text| OrderId::parse(text).map(|id| id.0))?;
+    let expand_charge = query.expand;
     let filter = Filter {
-        customer: fields.text("customer", REFERENCE_MAX_CHARS)?,
-        client_order_id: fields.text("client_order_id", REFERENCE_MAX_CHARS)?,
+        customer: query.customer,
+        client_order_id: query.client_order_id,
     };
-    let expand_charge = fields.expands("data.charge")?;
-    fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .snapshot(account, move |connection| {

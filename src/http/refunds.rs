@@ -1,54 +1,36 @@
 //! `/refunds`
 
-use std::collections::BTreeMap;
-
 use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_strict_params::Fields;
-use serde::Deserialize;
-use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
-    parameters::{ExpandCharge, ExpandDataCharge, MutatingHeaders, PageQuery, UpdateMetadataBody},
+    list::{self, PageQuery},
+    parameters::{ExpandChargeQuery, MutatingHeaders},
     reply::run,
-    request::{Caller, MutatingRequest, expands, path_id, query_params},
+    request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    api::{list::List, refunds::RefundView},
+    api::{
+        list::List,
+        metadata::UpdateMetadataParams,
+        parameter::{Expand, ExpandDataCharge},
+        params::parameters,
+        refunds::{CreateRefundParams, RefundView},
+    },
     commands::{
         CreateRefund, UpdateRefund,
         expansions::{refund_view, refund_views},
     },
     domain::ids::{ChargeId, RefundId},
-    store::{self, page::Listed, refunds::Filter},
+    store::{
+        self,
+        page::{Listed, Page},
+        refunds::Filter,
+    },
 };
-
-/// The parameters of a new refund.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateRefund, example = json!({
-    "charge": "ch_01kar2w7n9e4xt8f5mq0v3z6yd", "amount": 500, "reason": "requested_by_customer",
-}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CreateRefundBody {
-    /// Which charge: ch_…
-    #[schema(pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
-    charge: String,
-    /// Minor units. Default: what remains.
-    #[schema(minimum = 1, maximum = 99_999_999)]
-    amount: Option<i64>,
-    /// duplicate, fraudulent or requested_by_customer.
-    #[schema(pattern = "^(duplicate|fraudulent|requested_by_customer)$")]
-    reason: Option<String>,
-    /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<BTreeMap<String, String>>,
-    /// References to expand in the reply.
-    #[schema(max_items = 20)]
-    expand: Option<Vec<ExpandCharge>>,
-}
 
 errors! {
     CreateRefundErrors: Mutating [
@@ -64,7 +46,7 @@ errors! {
 #[utoipa::path(
     post, path = "/refunds", tag = "Refunds", operation_id = "createRefund",
     params(MutatingHeaders),
-    request_body = CreateRefundBody,
+    request_body = CreateRefundParams,
     responses(
         (status = 201, description = "The refund.", body = RefundView),
         CreateRefundErrors,
@@ -93,7 +75,7 @@ errors! {
         ("id" = String, Path, description = "The refund's id: re_…"),
         MutatingHeaders,
     ),
-    request_body = UpdateMetadataBody,
+    request_body = UpdateMetadataParams,
     responses(
         (status = 200, description = "The refund.", body = RefundView),
         UpdateRefundErrors,
@@ -121,10 +103,7 @@ errors! {
     get, path = "/refunds/{id}", tag = "Refunds", operation_id = "retrieveRefund",
     params(
         ("id" = String, Path, description = "The refund's id: re_…"),
-        (
-            "expand[]" = Option<Vec<ExpandCharge>>, Query,
-            description = "`charge` shows the whole charge.", max_items = 20,
-        ),
+        ExpandChargeQuery,
     ),
     responses(
         (status = 200, description = "The refund.", body = RefundView),
@@ -136,7 +115,7 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let expand_charge = expands(&request, "charge")?;
+    let expand_charge = query_params::<ExpandChargeQuery>(&request)?.expand;
     let id = path_id(&request, RefundId::parse, RefundId::PREFIX)?;
     let account = caller.account;
     let refund = app
@@ -153,6 +132,16 @@ pub async fn retrieve(
     Ok(HttpResponse::Ok().json(refund))
 }
 
+parameters! {
+    /// Which refunds are listed, and how.
+    struct ListRefundsQuery {
+        /// Only refunds of this charge: ch_…
+        charge: Option<ChargeId>,
+        /// `data.charge` shows the whole charge in each.
+        expand: Expand<ExpandDataCharge>,
+    }
+}
+
 errors! {
     ListRefundsErrors: Reading []
 }
@@ -160,17 +149,7 @@ errors! {
 /// List refunds
 #[utoipa::path(
     get, path = "/refunds", tag = "Refunds", operation_id = "listRefunds",
-    params(
-        PageQuery,
-        (
-            "charge" = Option<String>, Query, description = "Only refunds of this charge: ch_…",
-            pattern = "^ch_[0-7][0-9a-hjkmnp-tv-z]{25}$",
-        ),
-        (
-            "expand[]" = Option<Vec<ExpandDataCharge>>, Query,
-            description = "`data.charge` shows the whole charge in each.", max_items = 20,
-        ),
-    ),
+    params(PageQuery, ListRefundsQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<RefundView>),
         ListRefundsErrors,
@@ -181,10 +160,16 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let charge = list::id(&mut fields, "charge", ChargeId::parse)?;
-    page(&app, caller, fields, charge, "/refunds").await
+    let (page, query) = list::query::<ListRefundsQuery>(&request, refund_id)?;
+    reply(&app, caller, page, query, "/refunds").await
+}
+
+parameters! {
+    /// How the refunds of a charge are shown.
+    struct ListRefundsOfChargeQuery {
+        /// `data.charge` shows the whole charge in each.
+        expand: Expand<ExpandDataCharge>,
+    }
 }
 
 errors! {
@@ -197,10 +182,7 @@ errors! {
     params(
         ("id" = String, Path, description = "The charge's id: ch_…"),
         PageQuery,
-        (
-            "expand[]" = Option<Vec<ExpandDataCharge>>, Query,
-            description = "`data.charge` shows the whole charge in each.", max_items = 20,
-        ),
+        ListRefundsOfChargeQuery,
     ),
     responses(
         (status = 200, description = "A page, newest first.", body = List<RefundView>),
@@ -219,22 +201,28 @@ pub async fn list_of_charge(
     })
     .await?
     .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
-    let params = query_params(&request)?;
+    let (page, query) = list::query::<ListRefundsOfChargeQuery>(&request, refund_id)?;
+    let query = ListRefundsQuery {
+        charge: Some(id),
+        expand: query.expand,
+    };
     let path = format!("/charges/{id}/refunds");
-    page(&app, caller, params.fields()?, Some(id), &path).await
+    reply(&app, caller, page, query, &path).await
 }
 
-/// One page of the list at `path`, with the parameters that every list has.
-async fn page(
+fn refund_id(text: &str) -> Option<Uuid> {
+    RefundId::parse(text).map(|id| id.0)
+}
+
+/// One page of the list at `path`.
+async fn reply(
     app: &App,
     caller: Caller,
-    mut fields: Fields<'_>,
-    charge: Option<ChargeId>,
+    page: Page,
+    query: ListRefundsQuery,
     path: &str,
 ) -> Result<HttpResponse, HttpError> {
-    let page = list::page(&mut fields, |text| RefundId::parse(text).map(|id| id.0))?;
-    let expand_charge = fields.expands("data.charge")?;
-    fields.finish()?;
+    let ListRefundsQuery { charge, expand } = query;
     let (account, cursor, filter) = (caller.account, page.cursor, Filter { charge });
     let listed = app
         .snapshot(account, move |connection| {
@@ -243,7 +231,7 @@ async fn page(
                 let Some(Listed { data, has_more }) = found else {
                     return Ok(None);
                 };
-                let data = refund_views(connection, account, &data, expand_charge).await?;
+                let data = refund_views(connection, account, &data, expand).await?;
                 Ok(Some(Listed { data, has_more }))
             })
         })

@@ -30,6 +30,7 @@ use crate::{
     api::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
+        parameter::ParameterSet,
         params::{MAPS, Params},
         source::CARD_FIELD,
     },
@@ -183,6 +184,7 @@ impl MutatingRequest {
         }
         let testing = testing(app, headers, account, &key)?;
         params.allows_lost_reply = testing.is_allowed;
+        params.allows_private_url = app.webhooks_allow_private;
         let request_id = request_id(request);
         Ok(Self {
             origin: Origin {
@@ -271,23 +273,15 @@ pub fn before_work(app: &App) -> Instant {
     Instant::now() + app.timeouts.before_work()
 }
 
-/// Parameters of a read, from its query.
-pub fn query_params(request: &HttpRequest) -> Result<Params, HttpError> {
-    Ok(Params::new(Encoding::Form, query(request)?))
+/// The parameters of a read, from its query.
+pub(super) fn query_params<Q: ParameterSet>(request: &HttpRequest) -> Result<Q, HttpError> {
+    let params = Params::new(Encoding::Form, query(request)?);
+    Ok(Q::parse(&params)?)
 }
 
 /// Refuses parameters on a read that has none.
 pub fn no_query(request: &HttpRequest) -> Result<(), HttpError> {
-    Ok(query_params(request)?.refuse_any()?)
-}
-
-/// Whether a read of one object asks for `expandable` as a whole; it has no other parameters.
-pub fn expands(request: &HttpRequest, expandable: &str) -> Result<bool, HttpError> {
-    let params = query_params(request)?;
-    let mut fields = params.fields()?;
-    let expands = fields.expands(expandable)?;
-    fields.finish()?;
-    Ok(expands)
+    query_params(request)
 }
 
 /// The decoded query, or why it can't be decoded; a card number in it ends the request.

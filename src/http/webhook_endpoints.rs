@@ -1,80 +1,29 @@
 //! `/webhook_endpoints`
 
-use std::collections::BTreeMap;
-
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema, Type},
-};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list,
-    parameters::{MutatingHeaders, PageQuery},
+    list::{self, PageQuery},
+    parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, no_query, path_id, query_params},
+    request::{Caller, MutatingRequest, no_query, path_id},
 };
 use crate::{
     api::{
         list::List,
         webhook_deliveries::WebhookDeliveryView,
-        webhook_endpoints::{DeletedWebhookEndpointView, WebhookEndpointView},
+        webhook_endpoints::{
+            CreateWebhookEndpointParams, DeletedWebhookEndpointView, UpdateWebhookEndpointParams,
+            WebhookEndpointView,
+        },
     },
     commands::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
-    domain::{
-        event::EventType,
-        ids::{WebhookDeliveryId, WebhookEndpointId},
-    },
+    domain::ids::{WebhookDeliveryId, WebhookEndpointId},
     store,
 };
-
-/// The parameters of a new webhook endpoint.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = CreateWebhookEndpoint, example = json!({
-    "url": "https://example.com/webhooks",
-    "enabled_events": ["charge.succeeded", "charge.refunded"],
-}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct CreateWebhookEndpointBody {
-    /// Where to send events: https or http, without a user name and a fragment, and neither localhost nor
-    /// a private address.
-    #[schema(
-        max_length = 2048,
-        format = "uri",
-        example = "https://example.com/webhooks"
-    )]
-    url: String,
-    /// Types of events; `*` is all of them.
-    #[schema(min_items = 1, max_items = 100)]
-    enabled_events: Vec<EnabledEvent>,
-    /// For people.
-    #[schema(max_length = 1000)]
-    description: Option<String>,
-    /// Your own names: at most 50 keys of 40 characters with values of 500.
-    metadata: Option<BTreeMap<String, String>>,
-}
-
-/// The name of a type of event, or `*`.
-#[derive(Deserialize)]
-#[expect(dead_code, reason = "describes a string; `parse` reads it")]
-struct EnabledEvent(String);
-
-impl PartialSchema for EnabledEvent {
-    fn schema() -> RefOr<Schema> {
-        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .enum_values(Some(["*"].into_iter().chain(types)))
-            .into()
-    }
-}
-
-impl ToSchema for EnabledEvent {}
 
 errors! {
     CreateWebhookEndpointErrors: Mutating [ParameterMissing]
@@ -87,7 +36,7 @@ errors! {
 #[utoipa::path(
     post, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "createWebhookEndpoint",
     params(MutatingHeaders),
-    request_body = CreateWebhookEndpointBody,
+    request_body = CreateWebhookEndpointParams,
     responses(
         (status = 201, description = "The endpoint, with its secret.", body = WebhookEndpointView),
         CreateWebhookEndpointErrors,
@@ -97,45 +46,11 @@ pub async fn create(
     app: web::Data<App>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let allow_private = app.webhooks_allow_private;
     run(&app, request, |request, origin, params| {
-        app.idempotency.run(
-            request,
-            CreateWebhookEndpoint {
-                origin,
-                params,
-                allow_private,
-            },
-        )
+        app.idempotency
+            .run(request, CreateWebhookEndpoint { origin, params })
     })
     .await
-}
-
-/// What may change of a webhook endpoint.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = UpdateWebhookEndpoint, example = json!({"disabled": true}))]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the body; `parse` reads it")]
-struct UpdateWebhookEndpointBody {
-    /// Where to send events, deliveries that are pending included.
-    #[schema(
-        required = false,
-        max_length = 2048,
-        format = "uri",
-        example = "https://example.com/webhooks"
-    )]
-    url: String,
-    /// Types of the events from now on; `*` is all of them.
-    #[schema(required = false, min_items = 1, max_items = 100)]
-    enabled_events: Vec<EnabledEvent>,
-    /// For people.
-    #[schema(max_length = 1000)]
-    description: Option<String>,
-    /// Your own names; an empty or null value unsets one.
-    metadata: Option<BTreeMap<String, Option<String>>>,
-    /// `true`: send nothing there for now. `false`: send new events again.
-    #[schema(required = false)]
-    disabled: bool,
 }
 
 errors! {
@@ -154,7 +69,7 @@ errors! {
         ("id" = String, Path, description = "The endpoint's id: we_…"),
         MutatingHeaders,
     ),
-    request_body = UpdateWebhookEndpointBody,
+    request_body = UpdateWebhookEndpointParams,
     responses(
         (status = 200, description = "The endpoint, without its secret.", body = WebhookEndpointView),
         UpdateWebhookEndpointErrors,
@@ -165,17 +80,10 @@ pub async fn update(
     id: web::Path<String>,
     request: MutatingRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let (id, allow_private) = (id.into_inner(), app.webhooks_allow_private);
+    let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency.run(
-            request,
-            UpdateWebhookEndpoint {
-                origin,
-                id,
-                params,
-                allow_private,
-            },
-        )
+        let command = UpdateWebhookEndpoint { origin, id, params };
+        app.idempotency.run(request, command)
     })
     .await
 }
@@ -266,12 +174,9 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::page(&mut fields, |text| {
+    let (page, ()) = list::query(&request, |text| {
         WebhookEndpointId::parse(text).map(|id| id.0)
     })?;
-    fields.finish()?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
@@ -320,12 +225,9 @@ pub async fn list_deliveries(
     })
     .await?
     .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
-    let params = query_params(&request)?;
-    let mut fields = params.fields()?;
-    let page = list::page(&mut fields, |text| {
+    let (page, ()) = list::query(&request, |text| {
         WebhookDeliveryId::parse(text).map(|id| id.0)
     })?;
-    fields.finish()?;
     let cursor = page.cursor;
     let listed = app
         .read(account, move |connection| {

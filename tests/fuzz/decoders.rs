@@ -4,11 +4,15 @@ use std::fmt::Write;
 
 use charge_once::{
     api::{
-        charges::CreateChargeParams, checkouts::CreateCheckoutParams, metadata::metadata,
-        orders::CreateOrderParams, params::Params, refunds::CreateRefundParams,
+        charges::CreateChargeParams,
+        checkouts::CreateCheckoutParams,
+        orders::CreateOrderParams,
+        parameter::{Field, Parameter, ParameterSet},
+        params::Params,
+        refunds::CreateRefundParams,
     },
-    domain::ids::ChargeId,
-    http::{body, list},
+    domain::{ids::ChargeId, metadata::Metadata},
+    http::{body, list::PageQuery},
     idempotency::{Fingerprint, FingerprintInput, Parameters},
     store::page::Cursor,
 };
@@ -168,7 +172,7 @@ fn parameters() {
         let _ = CreateRefundParams::parse(&params);
         let _ = CreateCheckoutParams::parse(&params);
         if let Ok(mut fields) = params.fields()
-            && let Ok(metadata) = metadata(&mut fields)
+            && let Ok(metadata) = Metadata::read(&mut Field::new(&mut fields, "metadata", &params))
         {
             prop_assert!(metadata.len() <= 50);
             for (name, value) in &metadata {
@@ -197,10 +201,10 @@ fn pages() {
         let Ok(params) = body::decode(Encoding::Form, query.as_bytes()) else {
             return Ok(());
         };
-        let Ok(mut fields) = params.fields() else {
+        let Ok(query) = PageQuery::parse(&params) else {
             return Ok(());
         };
-        let Ok(page) = list::page(&mut fields, |text| ChargeId::parse(text).map(|id| id.0)) else {
+        let Ok(page) = query.page(|text| ChargeId::parse(text).map(|id| id.0)) else {
             return Ok(());
         };
         // An empty text is no value.

@@ -17,8 +17,9 @@ use crate::{
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
 
-/// Most names that `expand` may list, and the longest, in characters; more than any object has.
-const EXPAND_MAX: usize = 20;
+/// Most names that `expand` may list: more than any object has.
+pub const EXPAND_MAX: usize = 20;
+/// The longest of them, in characters.
 const EXPANDABLE_MAX_CHARS: usize = 100;
 
 /// How alike a misspelled parameter must be to the known one: 0 is not at all, 1 is the same.

@@ -10,7 +10,7 @@ mod path;
 use serde_json::{Map, Value};
 
 pub use error::{Error, Reason};
-pub use fields::{Fields, TextOrFields, canonical_integer, is_empty};
+pub use fields::{EXPAND_MAX, Fields, TextOrFields, canonical_integer, is_empty};
 
 /// Deepest nesting of objects and lists, in levels, the root being the first. It must stay below the 128
 /// levels at which `serde_json` gives up with a less helpful error.

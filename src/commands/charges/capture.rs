@@ -18,6 +18,7 @@ use crate::commands::{
 use crate::{
     api::{
         charges::{CaptureChargeParams, ChargeView, refused},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::{
@@ -62,7 +63,7 @@ impl CaptureCharge {
         Ok(Decided {
             charge: id,
             amount,
-            expand_refunds: params.expand_refunds,
+            expand_refunds: params.expand,
         })
     }
 }

@@ -19,10 +19,11 @@ use crate::commands::{
 use crate::{
     api::{
         charges::{ChargeView, CreateChargeParams},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::{
-        charge::{Authorization, Charge},
+        charge::{Authorization, Charge, NewCharge},
         event::EventType,
         ids::{AccountId, ChargeId},
         operation::{Answer, CardAuthorization, Effect, Operation},
@@ -47,7 +48,7 @@ impl Decide for CreateCharge {
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
         let params = CreateChargeParams::parse(&self.params)?;
         let waits = || Failure::unavailable("the processor takes its time, or is down");
-        let said = Authorization::at_once(params.new.card.card).ok_or_else(waits)?;
+        let said = Authorization::at_once(params.source.card).ok_or_else(waits)?;
         self.charged(params, said, now)
     }
 
@@ -57,7 +58,7 @@ impl Decide for CreateCharge {
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
         let params = CreateChargeParams::parse(&self.params)?;
-        let said = authorize(tx, params.new.card.card, &self.slow_lane).await?;
+        let said = authorize(tx, params.source.card, &self.slow_lane).await?;
         self.charged(params, said, now)
     }
 
@@ -74,10 +75,7 @@ impl CreateCharge {
         said: Authorization,
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
-        let CreateChargeParams {
-            new,
-            expand_refunds,
-        } = params;
+        let (expand_refunds, new) = (params.expand, NewCharge::from(params));
         let id = ChargeId(Uuid::now_v7());
         let charge = Charge::made(id, &new, None, Some(said), now);
         let (event_type, view, reply) = report(&self.origin, &charge, said, expand_refunds)?;
@@ -98,10 +96,8 @@ impl Begin for CreateCharge {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let CreateChargeParams {
-            new,
-            expand_refunds,
-        } = CreateChargeParams::parse(&self.params)?;
+        let params = CreateChargeParams::parse(&self.params)?;
+        let (expand_refunds, new) = (params.expand, NewCharge::from(params));
         let id = ChargeId(Uuid::now_v7());
         store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
         let effect = Effect::CreateCharge {

@@ -15,6 +15,7 @@ use crate::{
     api::{
         charges::{ChargeView, UpdateChargeParams},
         error::ApiError,
+        parameter::ParameterSet,
         params::Params,
     },
     domain::{event::EventType, ids::ChargeId},
@@ -53,8 +54,6 @@ impl Command for UpdateCharge {
                 .emit(tx, EventType::ChargeUpdated, &ChargeView::from(&charge))
                 .await?;
         }
-        self.origin
-            .charge(tx, OK, &charge, update.expand_refunds)
-            .await
+        self.origin.charge(tx, OK, &charge, update.expand).await
     }
 }

@@ -19,10 +19,11 @@ use crate::commands::{
 use crate::{
     api::{
         checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::{
-        checkout::{CheckoutRun, CheckoutStatus},
+        checkout::{CheckoutRun, CheckoutStatus, NewCheckout},
         event::EventType,
         ids::{AccountId, CheckoutId},
     },
@@ -45,7 +46,7 @@ impl Begin for CreateCheckout {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let CreateCheckoutParams { new } = CreateCheckoutParams::parse(&self.params)?;
+        let new = NewCheckout::from(CreateCheckoutParams::parse(&self.params)?);
         let Origin {
             account,
             dialect,

@@ -13,6 +13,7 @@ use crate::{
     api::{
         error::{ApiError, ErrorCode},
         inventory::{InventoryView, SetInventoryParams},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::inventory::sku,

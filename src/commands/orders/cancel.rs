@@ -14,6 +14,7 @@ use crate::commands::{Origin, mode::Mode, replies::OK};
 use crate::{
     api::{
         orders::{CancelOrderParams, OrderView},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::event::EventType,
@@ -40,9 +41,7 @@ impl CancelOrder {
         self.origin
             .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
             .await?;
-        self.origin
-            .order(tx, OK, &order, params.expand_charge)
-            .await
+        self.origin.order(tx, OK, &order, params.expand).await
     }
 }
 

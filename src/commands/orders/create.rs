@@ -19,6 +19,7 @@ use crate::{
     api::{
         error::{ApiError, ErrorCode},
         orders::{CreateOrderParams, OrderContent, OrderView},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::{
@@ -42,7 +43,7 @@ impl Decide for CreateOrder {
     type Rows = Creation;
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
-        let CreateOrderParams { new, .. } = CreateOrderParams::parse(&self.params)?;
+        let new = NewOrder::from(CreateOrderParams::parse(&self.params)?);
         if new.client_order_id.is_some() {
             let natural_key = "whether an order has this client_order_id is to be read";
             return Err(Rejection::Failed(Failure::unavailable(natural_key)));
@@ -59,7 +60,8 @@ impl Decide for CreateOrder {
         tx: &mut PgConnection,
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
-        let CreateOrderParams { new, expand_charge } = CreateOrderParams::parse(&self.params)?;
+        let params = CreateOrderParams::parse(&self.params)?;
+        let (expand_charge, new) = (params.expand, NewOrder::from(params));
         let natural_key = new.client_order_id.clone();
         let content_hash = content_hash(&new)?;
         let (created, creation) = self.opened(new, now)?;

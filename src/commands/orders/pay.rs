@@ -23,6 +23,7 @@ use crate::{
     api::{
         charges::ChargeView,
         orders::{OrderView, PayOrderParams},
+        parameter::ParameterSet,
         params::Params,
     },
     domain::{
@@ -63,8 +64,8 @@ impl PayOrder {
         Ok(Decided {
             order: order.id,
             charge: ChargeId(Uuid::now_v7()),
-            new: order.charge_for(params.card),
-            expand_charge: params.expand_charge,
+            new: order.charge_for(params.source),
+            expand_charge: params.expand,
         })
     }
 }

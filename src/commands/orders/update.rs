@@ -13,9 +13,8 @@ use crate::commands::{
 };
 use crate::{
     api::{
-        error::ApiError,
-        orders::{OrderView, UpdateOrderParams},
-        params::Params,
+        error::ApiError, metadata::UpdateMetadataParams, orders::OrderView,
+        parameter::ParameterSet, params::Params,
     },
     domain::{event::EventType, ids::OrderId},
     idempotency::{Command, Rejection, Reply},
@@ -34,7 +33,7 @@ pub struct UpdateOrder {
 
 impl Command for UpdateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateOrderParams::parse(&self.params)?;
+        let update = UpdateMetadataParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let before = store::orders::lock(tx, account, id)
@@ -51,8 +50,6 @@ impl Command for UpdateOrder {
                 .emit(tx, EventType::OrderUpdated, &OrderView::from(&order))
                 .await?;
         }
-        self.origin
-            .order(tx, OK, &order, update.expand_charge)
-            .await
+        self.origin.order(tx, OK, &order, update.expand).await
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     api::{
         charges::{ChargeView, refused},
         orders::OrderView,
+        parameter::ParameterSet,
         params::Params,
         refunds::{CreateRefundParams, RefundView},
     },
@@ -73,7 +74,7 @@ impl CreateRefund {
         let refund = store::refunds::insert(tx, account, id, &new, mode.of_refund()).await?;
         Ok(Written {
             refund,
-            expand_charge: params.expand_charge,
+            expand_charge: params.expand,
         })
     }
 }

@@ -13,9 +13,8 @@ use crate::commands::{
 };
 use crate::{
     api::{
-        error::ApiError,
-        params::Params,
-        refunds::{RefundView, UpdateRefundParams},
+        error::ApiError, metadata::UpdateMetadataParams, parameter::ParameterSet, params::Params,
+        refunds::RefundView,
     },
     domain::{event::EventType, ids::RefundId},
     idempotency::{Command, Rejection, Reply},
@@ -34,7 +33,7 @@ pub struct UpdateRefund {
 
 impl Command for UpdateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateRefundParams::parse(&self.params)?;
+        let update = UpdateMetadataParams::parse(&self.params)?;
         let account = self.origin.account;
         let id = RefundId::parse(&self.id).ok_or_else(|| missing("id", RefundId::PREFIX))?;
         let before = store::refunds::lock(tx, account, id)
@@ -51,8 +50,6 @@ impl Command for UpdateRefund {
                 .emit(tx, EventType::RefundUpdated, &RefundView::from(&refund))
                 .await?;
         }
-        self.origin
-            .refund(tx, OK, &refund, update.expand_charge)
-            .await
+        self.origin.refund(tx, OK, &refund, update.expand).await
     }
 }

@@ -12,10 +12,14 @@ use uuid::Uuid;
 use crate::commands::{Origin, replies::CREATED};
 use crate::{
     api::{
+        parameter::ParameterSet,
         params::Params,
         webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
     },
-    domain::{ids::WebhookEndpointId, webhook_endpoint::ENDPOINTS_MAX},
+    domain::{
+        ids::WebhookEndpointId,
+        webhook_endpoint::{ENDPOINTS_MAX, NewWebhookEndpoint},
+    },
     idempotency::{Command, Rejection, Reply},
     store,
     webhooks::Secret,
@@ -30,14 +34,11 @@ pub struct CreateWebhookEndpoint {
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Whether the URL may name an address that is not public.
-    pub allow_private: bool,
 }
 
 impl Command for CreateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let CreateWebhookEndpointParams { new } =
-            CreateWebhookEndpointParams::parse(&self.params, self.allow_private)?;
+        let new = NewWebhookEndpoint::from(CreateWebhookEndpointParams::parse(&self.params)?);
         let account = self.origin.account;
         store::webhook_endpoints::lock_creation(tx, account).await?;
         if store::webhook_endpoints::count(tx, account).await? >= ENDPOINTS_MAX {

@@ -14,6 +14,7 @@ use crate::commands::{
 use crate::{
     api::{
         error::ApiError,
+        parameter::ParameterSet,
         params::Params,
         webhook_endpoints::{UpdateWebhookEndpointParams, WebhookEndpointView},
     },
@@ -30,13 +31,11 @@ pub struct UpdateWebhookEndpoint {
     pub id: String,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
-    /// Whether the URL may name an address that is not public.
-    pub allow_private: bool,
 }
 
 impl Command for UpdateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateWebhookEndpointParams::parse(&self.params, self.allow_private)?;
+        let update = UpdateWebhookEndpointParams::parse(&self.params)?;
         let account = self.origin.account;
         let gone = || missing("id", WebhookEndpointId::PREFIX);
         let id = WebhookEndpointId::parse(&self.id).ok_or_else(gone)?;

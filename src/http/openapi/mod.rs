@@ -16,9 +16,8 @@ use sha2::{Digest, Sha256};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        ObjectBuilder, Ref, RefOr, Schema, Type,
+        RefOr,
         path::ParameterBuilder,
-        schema::SchemaType,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -28,11 +27,19 @@ use self::{
     cards::CardExamples, errors::SharedErrors, headers::ReplyHeaders, operations::operations,
     references::References, request_bodies::RequestBodies, webhooks::Webhooks,
 };
-use super::{
-    events::EventTypeParam,
-    parameters::{ExpandDataCharge, ExpandDataRefunds, IDEMPOTENCY_KEY},
+use super::parameters::IDEMPOTENCY_KEY;
+use crate::{
+    api::{
+        checkouts::ItemWithSkuParams,
+        error::Envelope,
+        metadata::MetadataSchema,
+        orders::ItemParams,
+        parameter::{ExpandCharge, ExpandDataCharge, ExpandDataRefunds, ExpandRefunds},
+        source::{CardParams, SourceParam, TestToken},
+        webhook_endpoints::EnabledEvent,
+    },
+    domain::event::EventType,
 };
-use crate::api::error::Envelope;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -77,7 +84,11 @@ use crate::api::error::Envelope;
         crate::http::test_accounts::create, crate::http::test_accounts::expire_keys,
     ),
     // Schemas of parameters don't come by themselves.
-    components(schemas(Envelope<'static>, EventTypeParam, ExpandDataCharge, ExpandDataRefunds)),
+    components(schemas(
+        Envelope<'static>, CardParams, EnabledEvent, EventType, ExpandCharge, ExpandDataCharge,
+        ExpandDataRefunds, ExpandRefunds, ItemParams, ItemWithSkuParams, MetadataSchema, SourceParam,
+        TestToken,
+    )),
     tags(
         (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
         (name = "Inventory"), (name = "Events"), (name = "Webhooks"), (name = "Idempotency keys"),
@@ -94,7 +105,7 @@ use crate::api::error::Envelope;
         &SecuritySchemes,
         // First, while copies are as what they are copied from.
         &References,
-        &MetadataLimits, &RequestBodies, &ReplyHeaders, &SharedErrors, &ExampleKeys, &CardExamples,
+        &RequestBodies, &ReplyHeaders, &SharedErrors, &ExampleKeys, &CardExamples,
         &Webhooks,
     ),
 )]
@@ -161,40 +172,4 @@ fn example_key(operation_id: &str) -> String {
     uuid::Builder::from_random_bytes(bytes)
         .into_uuid()
         .to_string()
-}
-
-/// The limits of `metadata`, which are the same in every request.
-struct MetadataLimits;
-
-impl Modify for MetadataLimits {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let text = || ObjectBuilder::new().schema_type(Type::String);
-        let value = SchemaType::from_iter([Type::String, Type::Null]);
-        let metadata = ObjectBuilder::new()
-            .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
-            .description(Some(
-                "Your own names. An empty or null value is none; in an update it unsets the name.",
-            ))
-            .max_properties(Some(50))
-            .property_names(Some(
-                text()
-                    .min_length(Some(1))
-                    .max_length(Some(40))
-                    .pattern(Some(r"^[^\[\]]+$")),
-            ))
-            .additional_properties(Some(text().schema_type(value).max_length(Some(500))));
-        let components = document.components.get_or_insert_default();
-        for schema in components.schemas.values_mut() {
-            // A request refuses unknown members; a reply has no need to.
-            if let RefOr::T(Schema::Object(object)) = schema
-                && object.additional_properties.is_some()
-                && let Some(property) = object.properties.get_mut("metadata")
-            {
-                *property = Ref::from_schema_name("Metadata").into();
-            }
-        }
-        components
-            .schemas
-            .insert("Metadata".to_owned(), metadata.into());
-    }
 }

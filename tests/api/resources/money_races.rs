@@ -4,10 +4,10 @@
 use std::pin::Pin;
 
 use charge_once::{
-    api::{charges::CreateChargeParams, params::Params},
+    api::{charges::CreateChargeParams, parameter::ParameterSet, params::Params},
     database::PgConnection,
     domain::{
-        charge::Authorization,
+        charge::{Authorization, NewCharge},
         ids::{AccountId, ChargeId, OrderId, RefundId},
         metadata::Metadata,
         refund::{NewRefund, RefundStatus},
@@ -189,7 +189,7 @@ fn capture_a_quarter(tx: &mut PgConnection, target: Target) -> Doing<'_> {
 fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let body = params(json!({"amount": 2400, "currency": "eur"}));
-        let new = CreateChargeParams::parse(&body).unwrap().new;
+        let new = NewCharge::from(CreateChargeParams::parse(&body).unwrap());
         let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
         let (order, said) = (Some(target.order), Some(Authorization::Approved));
         let charge = store::charges::insert(tx, account, id, &new, order, said).await?;
