@@ -2,9 +2,10 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-
-use super::source::Source;
+use super::{
+    source::Source,
+    variables::{LOG_FORMAT, RUST_LOG},
+};
 
 /// What is logged, and how.
 #[derive(Debug, Clone)]
@@ -16,21 +17,12 @@ pub struct Log {
 }
 
 impl Log {
-    pub(super) fn read(source: &Source<'_>) -> Option<Self> {
-        let filter = source.value("RUST_LOG");
-        let filter = match EnvFilter::try_new(&filter) {
-            Ok(_) => Some(filter),
-            Err(_) => source.bad("RUST_LOG", "a filter such as info or charge_once=debug"),
-        };
-        let json = match source.value("LOG_FORMAT").trim() {
-            "json" => Some(true),
-            "pretty" => Some(false),
-            "" => Some(!std::io::stderr().is_terminal()),
-            _ => source.bad("LOG_FORMAT", "pretty or json"),
-        };
-        Some(Self {
-            filter: filter?,
-            json: json?,
-        })
+    pub(super) fn read(source: &Source<'_>) -> Self {
+        let filter = source.read(&RUST_LOG);
+        let json = source.optional(&LOG_FORMAT);
+        Self {
+            filter,
+            json: json.unwrap_or_else(|| !std::io::stderr().is_terminal()),
+        }
     }
 }

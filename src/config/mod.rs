@@ -1,23 +1,19 @@
 //! Configuration, by environment variables only.
 //!
-//! Promise: each variable is described once, in [`VARIABLES`]; `--help` and the table in
-//! `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
+//! Promise: each variable is declared once, in `variables.rs`: name, default, values and help. `--help` and
+//! the table in `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
 //! once, and each one names its variable and what the value should be.
 
-mod batch;
-mod connections;
 mod database;
-mod faults;
-mod hosts;
 mod in_progress;
 mod log;
 mod names;
 mod processor;
-mod replay_cache;
 mod retention;
 mod source;
 mod timeouts;
 mod traces;
+mod values;
 mod variables;
 mod webhooks;
 
@@ -29,7 +25,16 @@ use std::{
 
 use charge_once_connections::{ConnectionTimeouts, Host};
 
-use self::{processor::Calls, source::Source};
+use self::{
+    processor::Calls,
+    source::Source,
+    variables::{
+        ALLOW_PUBLIC_DEV_KEY, ALLOWED_HOSTS, BATCH, BATCH_CONNECTIONS, BIND_ADDRESS, BODY_LIMIT,
+        CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
+        KEEP_ALIVE_TIMEOUT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS, PROCESSOR_URL,
+        RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, WORKERS,
+    },
+};
 use crate::idempotency::InProgressLimits;
 
 pub use self::{
@@ -137,79 +142,67 @@ impl Config {
     ) -> Result<Self, ConfigErrors> {
         let source = Source::new(lookup);
         names::check(&source, names);
-        let bind_address = source.address("BIND_ADDRESS");
-        let allowed_hosts = hosts::allowed(&source);
-        let metrics_address = source.optional_address("METRICS_ADDRESS");
+        let bind_address = source.read(&BIND_ADDRESS);
+        let allowed_hosts = source.optional(&ALLOWED_HOSTS).unwrap_or_default();
+        let metrics_address = source.optional(&METRICS_ADDRESS);
         let database = database::location(&source);
-        let dev_api_key = database::dev_api_key(&source, database.as_ref());
-        let allow_public_dev_key = source.truth("ALLOW_PUBLIC_DEV_KEY");
-        let idempotency_ttl = timeouts::idempotency_ttl(&source);
-        let expiry_sweep_interval = source.duration("EXPIRY_SWEEP_INTERVAL");
-        let retention = Retention::read(&source);
-        let in_flight_wait_v1 = timeouts::in_flight_wait(&source);
-        let pool_connections =
-            source.number("POOL_CONNECTIONS", 2..=1000, "a number from 2 to 1000");
-        let batch_connections = batch::connections(&source);
-        let replay_cache = replay_cache::bytes(&source);
+        let dev_api_key = database::dev_api_key(&source, &database);
+        let pool_connections = source.read(&POOL_CONNECTIONS);
+        let batch_connections = source.read(&BATCH_CONNECTIONS);
         let timeouts = Timeouts::read(&source);
-        let calls = Calls::read(&source, timeouts.as_ref());
-        let processor = ProcessorConfig::read(&source, calls.as_ref());
-        let connections = connections::timeouts(&source);
-        let body_limit = source.number(
-            "BODY_LIMIT",
-            1024..=1_048_576,
-            "a number of bytes, 1024 to 1048576",
-        );
-        let rate_limit = source.number(
-            "RATE_LIMIT",
-            0..=1_000_000,
-            "a number of requests per second, 0 to 1000000",
-        );
-        let in_progress = in_progress::limits(&source, pool_connections);
-        let workers = connections::workers(&source);
-        let migrate_on_start = source.truth("MIGRATE_ON_START");
-        let drain_timeout = source.duration("DRAIN_TIMEOUT");
-        let webhooks = Webhooks::read(&source);
-        let console = source.truth("CONSOLE");
-        let log = Log::read(&source);
-        let traces = Traces::read(&source);
-        let faults = faults::allowed(&source);
-        let processor_service = ProcessorService::read(&source, calls.as_ref());
-        let all = || {
-            Some(Self {
-                bind_address: bind_address?,
-                allowed_hosts: allowed_hosts?,
-                metrics_address: metrics_address?,
-                database: database?,
-                dev_api_key: dev_api_key?,
-                allow_public_dev_key: allow_public_dev_key?,
-                idempotency_ttl: idempotency_ttl?,
-                lease: calls?.lease,
-                processor: processor?,
-                expiry_sweep_interval: expiry_sweep_interval?,
-                retention: retention?,
-                in_flight_wait_v1: in_flight_wait_v1?,
-                pool_connections: pool_connections?,
-                batch_connections: batch_connections?,
-                replay_cache: NonZeroU64::new(replay_cache?),
-                timeouts: timeouts?,
-                connections: connections?,
-                body_limit: body_limit?,
-                rate_limit: NonZeroU32::new(rate_limit?),
-                in_progress: in_progress?,
-                workers: workers?,
-                migrate_on_start: migrate_on_start?,
-                drain_timeout: drain_timeout?,
-                webhooks: webhooks?,
-                console: console?,
-                log: log?,
-                traces: traces?,
-                faults: faults?,
-                processor_service: processor_service?,
-            })
+        let calls = Calls::read(&source, &timeouts);
+        let config = Self {
+            bind_address,
+            allowed_hosts,
+            metrics_address,
+            database,
+            dev_api_key,
+            allow_public_dev_key: source.read(&ALLOW_PUBLIC_DEV_KEY),
+            idempotency_ttl: timeouts::idempotency_ttl(&source),
+            lease: calls.lease,
+            processor: ProcessorConfig::read(&source, &calls),
+            expiry_sweep_interval: source.read(&EXPIRY_SWEEP_INTERVAL),
+            retention: Retention::read(&source),
+            in_flight_wait_v1: source.read(&IN_FLIGHT_WAIT_V1),
+            pool_connections,
+            batch_connections: if source.read(&BATCH) {
+                batch_connections
+            } else {
+                0
+            },
+            replay_cache: source.read(&REPLAY_CACHE),
+            timeouts,
+            connections: ConnectionTimeouts {
+                keep_alive: source.read(&KEEP_ALIVE_TIMEOUT),
+                request_head: source.read(&REQUEST_HEAD_TIMEOUT),
+                reply: source.read(&REPLY_WRITE_TIMEOUT),
+            },
+            body_limit: source.read(&BODY_LIMIT),
+            rate_limit: source.read(&RATE_LIMIT),
+            in_progress: in_progress::limits(&source, pool_connections),
+            workers: source.read(&WORKERS),
+            migrate_on_start: source.read(&MIGRATE_ON_START),
+            drain_timeout: source.read(&DRAIN_TIMEOUT),
+            webhooks: Webhooks::read(&source),
+            console: source.read(&CONSOLE),
+            log: Log::read(&source),
+            traces: Traces::read(&source),
+            faults: faults(&source),
+            processor_service: ProcessorService::read(&source, &calls),
         };
-        source.finish(all())
+        source.finish(config)
     }
+}
+
+/// Whether clients may ask for faults: those are for the simulated cards of this process.
+fn faults(source: &Source<'_>) -> bool {
+    let allowed = source.read(&FAULTS);
+    if allowed && source.text(PROCESSOR_URL.name).is_some() {
+        let expected = "false where PROCESSOR_URL is set: unset PROCESSOR_URL to try faults with the \
+                        simulated processor of this process";
+        source.bad(FAULTS.name, expected);
+    }
+    allowed
 }
 
 #[cfg(test)]

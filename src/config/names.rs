@@ -43,7 +43,7 @@ fn meant_by(source: &Source<'_>, name: &str) -> Option<&'static str> {
         ALLOWED_MAX
     };
     // The name itself, and one whose neighbor is set: that neighbor wasn't misspelled.
-    let is_other = name == meant || source.optional(meant).is_some();
+    let is_other = name == meant || source.text(meant).is_some();
     (distance <= allowed && !is_other).then_some(meant)
 }
 
@@ -57,7 +57,7 @@ mod tests {
         let source = Source::new(&lookup);
         check(&source, names.iter().map(|name| (*name).to_owned()));
         source
-            .finish(Some(()))
+            .finish(())
             .map_or_else(|errors| errors.0, |()| Vec::new())
             .into_iter()
             .map(|error| match error {

@@ -5,12 +5,14 @@ use std::{net::SocketAddr, time::Duration};
 use super::{
     database::{DatabaseLocation, processor_location},
     source::Source,
-    timeouts::{Timeouts, at_most_400_days},
+    timeouts::Timeouts,
+    values::ProcessorUrl,
+    variables::{
+        DATABASE_DEADLINE, IDEMPOTENCY_LEASE, PROCESSOR_BIND_ADDRESS, PROCESSOR_KEY_WINDOW,
+        PROCESSOR_NAME, PROCESSOR_TIMEOUT, PROCESSOR_URL,
+    },
 };
 use crate::idempotency::COMPLETION_RESERVE;
-
-/// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
-const NAME_MAX_CHARS: usize = 255;
 
 /// What part of the processor's key window is left unused: an hour of a day, for clocks that
 /// differ.
@@ -49,77 +51,68 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn read(source: &Source<'_>, timeouts: Option<&Timeouts>) -> Option<Self> {
-        let timeout = source.duration("PROCESSOR_TIMEOUT");
-        let lease = source.duration("IDEMPOTENCY_LEASE");
-        let key_window = source
-            .duration("PROCESSOR_KEY_WINDOW")
-            .and_then(|window| at_most_400_days(source, "PROCESSOR_KEY_WINDOW", window));
-        let (timeout, lease) = (timeout?, lease?);
+    pub(super) fn read(source: &Source<'_>, timeouts: &Timeouts) -> Self {
+        let calls = Self {
+            timeout: source.read(&PROCESSOR_TIMEOUT),
+            lease: source.read(&IDEMPOTENCY_LEASE),
+            key_window: source.read(&PROCESSOR_KEY_WINDOW),
+        };
         // Longer than one call of the processor and the transaction after it, so that the holder of
         // a lease can use it.
-        let least = timeout + timeouts?.database_deadline + COMPLETION_RESERVE;
-        if lease <= least {
+        let least = calls.timeout + timeouts.database_deadline + COMPLETION_RESERVE;
+        let compared = [
+            PROCESSOR_TIMEOUT.name,
+            IDEMPOTENCY_LEASE.name,
+            DATABASE_DEADLINE.name,
+        ];
+        if calls.lease <= least && source.are_good(&compared) {
             let least = humantime::format_duration(least);
             let expected = format!(
                 "longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}"
             );
-            return source.bad("IDEMPOTENCY_LEASE", expected);
+            source.bad(IDEMPOTENCY_LEASE.name, expected);
         }
-        Some(Self {
-            timeout,
-            key_window: key_window?,
-            lease,
-        })
+        calls
     }
 }
 
 impl ProcessorService {
-    pub(super) fn read(source: &Source<'_>, calls: Option<&Calls>) -> Option<Self> {
-        let bind_address = source.address("PROCESSOR_BIND_ADDRESS");
-        let database = processor_location(source);
-        Some(Self {
-            bind_address: bind_address?,
-            database: database?,
-            key_window: calls?.key_window,
-        })
+    pub(super) fn read(source: &Source<'_>, calls: &Calls) -> Self {
+        Self {
+            bind_address: source.read(&PROCESSOR_BIND_ADDRESS),
+            database: processor_location(source),
+            key_window: calls.key_window,
+        }
     }
 }
 
 impl ProcessorConfig {
-    /// `Some(None)` simulates the processor in this process.
-    #[allow(clippy::option_option, reason = "the outer one says that it is usable")]
-    pub(super) fn read(source: &Source<'_>, calls: Option<&Calls>) -> Option<Option<Self>> {
-        let Some(url) = source.optional("PROCESSOR_URL") else {
-            return Some(None);
-        };
-        let origin = match url::Url::parse(&url) {
-            Ok(parsed) if ["http", "https"].contains(&parsed.scheme()) => {
-                Some(parsed.origin().ascii_serialization())
-            }
-            Ok(_) | Err(_) => source.bad("PROCESSOR_URL", "a URL such as http://processor:8081"),
-        };
-        let name = match source.optional("PROCESSOR_NAME") {
-            None => origin,
-            Some(given) if given.chars().count() <= NAME_MAX_CHARS => origin.and(Some(given)),
-            Some(_) => source.bad("PROCESSOR_NAME", "at most 255 characters"),
-        };
+    /// `None` simulates the processor in this process.
+    pub(super) fn read(source: &Source<'_>, calls: &Calls) -> Option<Self> {
+        let at = source.optional(&PROCESSOR_URL);
+        let name = source.optional(&PROCESSOR_NAME);
+        let ProcessorUrl { url, origin } = at?;
         let &Calls {
             timeout,
             key_window,
             lease,
-        } = calls?;
+        } = calls;
         let margin = lease + timeout + key_window / KEY_WINDOW_MARGIN;
-        if key_window <= margin {
+        let compared = [
+            PROCESSOR_KEY_WINDOW.name,
+            IDEMPOTENCY_LEASE.name,
+            PROCESSOR_TIMEOUT.name,
+        ];
+        if key_window <= margin && source.are_good(&compared) {
             let expected = "the time that the processor remembers keys, much longer than \
                             IDEMPOTENCY_LEASE and PROCESSOR_TIMEOUT together";
-            return source.bad("PROCESSOR_KEY_WINDOW", expected);
+            source.bad(PROCESSOR_KEY_WINDOW.name, expected);
         }
-        Some(Some(Self {
+        Some(Self {
             url,
-            name: name?,
-            send_again_within: key_window - margin,
+            name: name.unwrap_or(origin),
+            send_again_within: key_window.saturating_sub(margin),
             timeout,
-        }))
+        })
     }
 }

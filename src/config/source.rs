@@ -1,16 +1,24 @@
 //! Reads variables and collects what is wrong with them, so that a person can fix all of it at
 //! once.
 //!
-//! Promise: a function that returns `None` has recorded why.
+//! Promise: what has no value that can be used is recorded, and nothing is used then.
 
-use std::{cell::RefCell, fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
+use std::{cell::RefCell, fmt};
 
-use super::variables::VARIABLES;
+/// A variable that has a default.
+pub(super) struct Setting<T> {
+    pub(super) name: &'static str,
+    pub(super) default: &'static str,
+    /// The value of a text, or what the text must be.
+    pub(super) parse: fn(&str) -> Result<T, String>,
+}
 
-pub(super) const DURATION_EXPECTED: &str = "a duration such as 90s, 250ms or 24h, longer than zero";
-
-const ADDRESS_EXPECTED: &str =
-    "an IP address or localhost, and a port, such as 127.0.0.1:8080 or localhost:8080";
+/// A variable that may be unset.
+pub(super) struct Optional<T> {
+    pub(super) name: &'static str,
+    /// The value of a text, or what the text must be.
+    pub(super) parse: fn(&str) -> Result<T, String>,
+}
 
 /// Something is wrong with one variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,10 +84,10 @@ impl<'a> Source<'a> {
     }
 
     /// Ends the reading: all that was recorded, or else the result.
-    pub(super) fn finish<T>(self, result: Option<T>) -> Result<T, ConfigErrors> {
-        match (result, self.errors.into_inner()) {
-            (Some(result), errors) if errors.is_empty() => Ok(result),
-            (_, errors) => Err(ConfigErrors(errors)),
+    pub(super) fn finish<T>(self, result: T) -> Result<T, ConfigErrors> {
+        match self.errors.into_inner() {
+            errors if errors.is_empty() => Ok(result),
+            errors => Err(ConfigErrors(errors)),
         }
     }
 
@@ -87,84 +95,52 @@ impl<'a> Source<'a> {
         self.errors.borrow_mut().push(error);
     }
 
-    /// Records a bad value. Always `None`, to be returned.
-    pub(super) fn bad<T>(&self, variable: &'static str, expected: impl Into<String>) -> Option<T> {
+    /// Records a bad value.
+    pub(super) fn bad(&self, variable: &'static str, expected: impl Into<String>) {
         self.record(ConfigError::Value {
             variable,
             expected: expected.into(),
         });
-        None
     }
 
-    /// An empty value counts as unset: that is how Compose passes on what isn't there.
-    pub(super) fn optional(&self, name: &str) -> Option<String> {
+    /// Whether nothing is wrong with these: otherwise their values may be stand-ins, and comparing them would
+    /// tell of errors that aren't there.
+    pub(super) fn are_good(&self, variables: &[&str]) -> bool {
+        let errors = self.errors.borrow();
+        !errors
+            .iter()
+            .any(|error| variables.contains(&error.variable()))
+    }
+
+    /// What a variable is set to. An empty value counts as unset: that is how Compose passes on what isn't
+    /// there.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.trim().is_empty())
     }
 
-    pub(super) fn value(&self, name: &'static str) -> String {
-        let default = VARIABLES
-            .iter()
-            .find(|variable| variable.name == name)
-            .and_then(|variable| variable.default)
-            .unwrap_or_default();
-        self.optional(name).unwrap_or_else(|| default.to_owned())
-    }
-
-    pub(super) fn parse<T: FromStr>(&self, name: &'static str, expected: &str) -> Option<T> {
-        match self.value(name).trim().parse() {
-            Ok(value) => Some(value),
-            Err(_) => self.bad(name, expected),
-        }
-    }
-
-    pub(super) fn truth(&self, name: &'static str) -> Option<bool> {
-        self.parse(name, "true or false")
-    }
-
-    pub(super) fn number<T: FromStr + PartialOrd>(
+    /// A variable's value, or its default. After a bad value, that is only a stand-in.
+    pub(super) fn read<T>(
         &self,
-        name: &'static str,
-        range: RangeInclusive<T>,
-        expected: &str,
-    ) -> Option<T> {
-        let number = self.parse(name, expected)?;
-        if range.contains(&number) {
-            Some(number)
-        } else {
-            self.bad(name, expected)
-        }
+        Setting {
+            name,
+            default,
+            parse,
+        }: &Setting<T>,
+    ) -> T {
+        self.parsed(name, *parse)
+            .unwrap_or_else(|| match parse(default) {
+                Ok(value) => value,
+                Err(expected) => unreachable!("the default of {name} must be {expected}"),
+            })
     }
 
-    pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
-        match humantime::parse_duration(self.value(name).trim()) {
-            Ok(duration) if !duration.is_zero() => Some(duration),
-            Ok(_) | Err(_) => self.bad(name, DURATION_EXPECTED),
-        }
+    /// A variable's value, if it is set.
+    pub(super) fn optional<T>(&self, Optional { name, parse }: &Optional<T>) -> Option<T> {
+        self.parsed(name, *parse)
     }
 
-    /// `localhost` is 127.0.0.1. No other name is looked up: what it means could change between two
-    /// starts.
-    pub(super) fn address(&self, name: &'static str) -> Option<SocketAddr> {
-        self.address_in(name, &self.value(name))
-    }
-
-    /// As [`Source::address`]; `Some(None)` where none is set.
-    pub(super) fn optional_address(&self, name: &'static str) -> Option<Option<SocketAddr>> {
-        match self.optional(name) {
-            None => Some(None),
-            Some(value) => self.address_in(name, &value).map(Some),
-        }
-    }
-
-    fn address_in(&self, name: &'static str, value: &str) -> Option<SocketAddr> {
-        let value = value.trim();
-        let local = value
-            .split_once(':')
-            .filter(|(host, _)| host.eq_ignore_ascii_case("localhost"))
-            .map(|(_, port)| format!("127.0.0.1:{port}"));
-        match local.as_deref().unwrap_or(value).parse() {
-            Ok(address) => Some(address),
-            Err(_) => self.bad(name, ADDRESS_EXPECTED),
-        }
+    fn parsed<T>(&self, name: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        let parsed = parse(&self.text(name)?);
+        parsed.map_err(|expected| self.bad(name, expected)).ok()
     }
 }

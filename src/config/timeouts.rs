@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use super::source::Source;
+use super::{
+    source::Source,
+    variables::{
+        ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_TTL, IDLE_IN_TRANSACTION_TIMEOUT,
+        POOL_WAIT, REQUEST_TIMEOUT, STATEMENT_TIMEOUT,
+    },
+};
 use crate::idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT};
 
 /// The retention below which retries of ordinary clients would meet a key that is dead already.
 const TTL_MIN: Duration = Duration::from_secs(60);
-/// Longer retention is possible but a mistake: the table holds every key of the window.
-const TTL_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
-
-const IN_FLIGHT_WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// The longest that a transaction may take. A list looks for objects by time among the ids of that time, and
-/// `created_at` is when the transaction began: `store::page` allows the two to be this far apart.
-const DATABASE_DEADLINE_MAX: Duration = Duration::from_secs(30);
 
 /// Each is longer than the one before, so that the innermost limit fires first and is identified.
 #[derive(Debug, Clone, Copy)]
@@ -39,83 +37,54 @@ impl Timeouts {
             .saturating_sub(self.pool_wait + self.database_deadline)
     }
 
-    pub(super) fn read(source: &Source<'_>) -> Option<Self> {
-        let pool_wait = source.duration("POOL_WAIT");
-        let statement = source.duration("STATEMENT_TIMEOUT");
-        let database_deadline = source.duration("DATABASE_DEADLINE");
-        let idle_in_transaction = source.duration("IDLE_IN_TRANSACTION_TIMEOUT");
-        let request = source.duration("REQUEST_TIMEOUT");
+    pub(super) fn read(source: &Source<'_>) -> Self {
         let timeouts = Self {
-            pool_wait: pool_wait?,
-            statement: statement?,
-            database_deadline: database_deadline?,
-            idle_in_transaction: idle_in_transaction?,
-            request: request?,
+            pool_wait: source.read(&POOL_WAIT),
+            statement: source.read(&STATEMENT_TIMEOUT),
+            database_deadline: source.read(&DATABASE_DEADLINE),
+            idle_in_transaction: source.read(&IDLE_IN_TRANSACTION_TIMEOUT),
+            request: source.read(&REQUEST_TIMEOUT),
         };
-        timeouts.is_a_ladder(source).then_some(timeouts)
+        timeouts.check_ladder(source);
+        timeouts
     }
 
-    /// Records every step that isn't longer than the one below it, and a transaction that may last too long.
-    fn is_a_ladder(&self, source: &Source<'_>) -> bool {
+    /// Records every step that isn't longer than the one below it.
+    fn check_ladder(&self, source: &Source<'_>) {
         let ladder = [
             ("the claim's lock wait", CLAIM_WAIT),
             ("a row's lock wait", ROW_LOCK_WAIT),
-            ("STATEMENT_TIMEOUT", self.statement),
-            ("DATABASE_DEADLINE", self.database_deadline),
-            ("IDLE_IN_TRANSACTION_TIMEOUT", self.idle_in_transaction),
-            ("REQUEST_TIMEOUT", self.request),
+            (STATEMENT_TIMEOUT.name, self.statement),
+            (DATABASE_DEADLINE.name, self.database_deadline),
+            (IDLE_IN_TRANSACTION_TIMEOUT.name, self.idle_in_transaction),
+            (REQUEST_TIMEOUT.name, self.request),
         ];
-        if self.database_deadline > DATABASE_DEADLINE_MAX {
-            source.bad::<()>("DATABASE_DEADLINE", "at most 30s");
-            return false;
+        let names = ladder.map(|(name, _)| name);
+        if !source.are_good(&names) || !source.are_good(&[POOL_WAIT.name]) {
+            return;
         }
-        let mut holds = true;
         for pair in ladder.windows(2) {
             if let [(below, lower), (variable, higher)] = pair
                 && higher <= lower
             {
                 let lower = humantime::format_duration(*lower);
-                let expected = format!("longer than {below}, which is {lower}");
-                source.bad::<()>(variable, expected);
-                holds = false;
+                source.bad(variable, format!("longer than {below}, which is {lower}"));
             }
         }
-        if holds && self.before_work().is_zero() {
+        if source.are_good(&names) && self.before_work().is_zero() {
             let expected = "longer than POOL_WAIT and DATABASE_DEADLINE together";
-            source.bad::<()>("REQUEST_TIMEOUT", expected);
-            return false;
+            source.bad(REQUEST_TIMEOUT.name, expected);
         }
-        holds
     }
 }
 
 /// `IDEMPOTENCY_TTL`
-pub(super) fn idempotency_ttl(source: &Source<'_>) -> Option<Duration> {
-    let short_allowed = source.truth("ALLOW_SHORT_TTL");
-    let ttl = source.duration("IDEMPOTENCY_TTL")?;
-    if ttl < TTL_MIN && !short_allowed? {
+pub(super) fn idempotency_ttl(source: &Source<'_>) -> Duration {
+    let short_allowed = source.read(&ALLOW_SHORT_TTL);
+    let ttl = source.read(&IDEMPOTENCY_TTL);
+    if ttl < TTL_MIN && !short_allowed && source.are_good(&[ALLOW_SHORT_TTL.name]) {
         let expected = "at least 60s; for a test or a demonstration set ALLOW_SHORT_TTL=true";
-        return source.bad("IDEMPOTENCY_TTL", expected);
+        source.bad(IDEMPOTENCY_TTL.name, expected);
     }
-    at_most_400_days(source, "IDEMPOTENCY_TTL", ttl)
-}
-
-/// PostgreSQL counts in microseconds.
-pub(super) fn at_most_400_days(
-    source: &Source<'_>,
-    variable: &'static str,
-    duration: Duration,
-) -> Option<Duration> {
-    if duration > TTL_MAX || !duration.subsec_nanos().is_multiple_of(1_000) {
-        return source.bad(variable, "at most 400d, in whole microseconds");
-    }
-    Some(duration)
-}
-
-/// `IN_FLIGHT_WAIT_V1`, which alone may be zero.
-pub(super) fn in_flight_wait(source: &Source<'_>) -> Option<Duration> {
-    match humantime::parse_duration(source.value("IN_FLIGHT_WAIT_V1").trim()) {
-        Ok(wait) if wait <= IN_FLIGHT_WAIT_MAX => Some(wait),
-        Ok(_) | Err(_) => source.bad("IN_FLIGHT_WAIT_V1", "a duration from 0s to 30s"),
-    }
+    ttl
 }

@@ -1,22 +1,16 @@
 //! Where traces go, by the standard variables of OpenTelemetry.
 
-use percent_encoding::percent_decode_str;
-use reqwest::{
-    Url,
-    header::{HeaderName, HeaderValue},
+use super::{
+    source::{ConfigError, Source},
+    values::Sampler,
+    variables::{
+        OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_PROTOCOL,
+        OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG,
+    },
 };
 
-use super::source::{ConfigError, Source};
-
-const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// The standard's variable for traces alone, with a whole URL.
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
-const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
-const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 
 /// Where traces go, and which.
 #[derive(Debug, Clone)]
@@ -43,131 +37,64 @@ pub struct Sampling {
 }
 
 impl Traces {
-    /// `Some(None)` where none are sent. The other variables then belong to other programs.
-    pub(super) fn read(source: &Source<'_>) -> Option<Option<Self>> {
-        let Some(endpoint) = source.optional(ENDPOINT) else {
+    /// `None` where none are sent. The other variables then belong to other programs.
+    pub(super) fn read(source: &Source<'_>) -> Option<Self> {
+        let endpoint = OTEL_EXPORTER_OTLP_ENDPOINT.name;
+        if source.text(endpoint).is_none() {
             // Traces are wanted, and none would be sent.
-            if source.optional(TRACES_ENDPOINT).is_some() {
+            if source.text(TRACES_ENDPOINT).is_some() {
                 source.record(ConfigError::Name {
                     name: TRACES_ENDPOINT.to_owned(),
-                    meant: ENDPOINT,
+                    meant: endpoint,
                 });
-                return None;
             }
-            return Some(None);
-        };
-        let url = url(source, &endpoint);
-        let protocol = match source.value(PROTOCOL).trim() {
-            "http/protobuf" => Some(()),
-            _ => source.bad(
-                PROTOCOL,
-                "http/protobuf, the one protocol of charge-once: collectors take it at port 4318",
-            ),
-        };
-        let headers = headers(source);
-        let attributes = pairs(source, ATTRIBUTES, "deployment.environment.name=production");
+            return None;
+        }
+        let url = source.optional(&OTEL_EXPORTER_OTLP_ENDPOINT);
+        source.read(&OTEL_EXPORTER_OTLP_PROTOCOL);
+        let headers = source.optional(&OTEL_EXPORTER_OTLP_HEADERS);
+        let attributes = source
+            .optional(&OTEL_RESOURCE_ATTRIBUTES)
+            .unwrap_or_default();
         let sampling = sampling(source);
-        protocol?;
-        let attributes = attributes?;
         let of_attributes = attributes.iter().find(|(name, _)| name == "service.name");
-        let service_name = match (source.optional(SERVICE_NAME), of_attributes) {
+        let service_name = match (source.text(OTEL_SERVICE_NAME.name), of_attributes) {
             (None, Some((_, name))) => name.clone(),
-            (_, _) => source.value(SERVICE_NAME).trim().to_owned(),
+            (_, _) => source.read(&OTEL_SERVICE_NAME),
         };
-        Some(Some(Self {
+        Some(Self {
             url: url?,
-            headers: headers?,
+            headers: headers.unwrap_or_default(),
             service_name,
             attributes,
-            sampling: sampling?,
-        }))
+            sampling,
+        })
     }
 }
 
-fn url(source: &Source<'_>, endpoint: &str) -> Option<String> {
-    let url = Url::parse(endpoint.trim()).ok().filter(|url| {
-        let is_http = ["http", "https"].contains(&url.scheme());
-        // A password in it would not be sent: OTEL_EXPORTER_OTLP_HEADERS is the way.
-        let is_bare = url.username().is_empty() && url.password().is_none();
-        is_http && is_bare && url.has_host() && url.query().is_none() && url.fragment().is_none()
-    });
-    match url {
-        Some(url) => Some(format!("{}/v1/traces", url.as_str().trim_end_matches('/'))),
-        None => source.bad(
-            ENDPOINT,
-            "a collector's URL without user, password or /v1/traces, such as http://127.0.0.1:4318",
-        ),
-    }
-}
-
-fn headers(source: &Source<'_>) -> Option<Vec<(String, String)>> {
-    let pairs = pairs(source, HEADERS, "api-key=secret")?;
-    let are_headers = pairs.iter().all(|(name, value)| {
-        name.parse::<HeaderName>().is_ok() && value.parse::<HeaderValue>().is_ok()
-    });
-    if are_headers {
-        Some(pairs)
-    } else {
-        source.bad(
-            HEADERS,
-            "names of headers with their values, such as api-key=secret",
-        )
-    }
-}
-
-/// `name=value` pairs with commas between them; values are percent-encoded.
-fn pairs(
-    source: &Source<'_>,
-    variable: &'static str,
-    example: &str,
-) -> Option<Vec<(String, String)>> {
-    let value = source.optional(variable).unwrap_or_default();
-    let pairs = value.split(',').map(str::trim);
-    let pairs = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
-        let name = name.trim();
-        (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
-    });
-    match pairs.collect() {
-        Some(pairs) => Some(pairs),
-        None => source.bad(
-            variable,
-            format!("pairs such as {example}, with commas between them and % escapes in values"),
-        ),
-    }
-}
-
-fn sampling(source: &Source<'_>) -> Option<Sampling> {
-    let sampler = source.value(SAMPLER);
-    let sampler = sampler.trim();
-    let own = sampler.strip_prefix("parentbased_");
-    let follows_caller = own.is_some();
-    let share = match own.unwrap_or(sampler) {
-        "always_on" => 1.0,
-        "always_off" => 0.0,
-        "traceidratio" => share(source)?,
-        _ => {
-            return source.bad(
-                SAMPLER,
-                "always_on, always_off or traceidratio, or one of them with parentbased_ in front",
-            );
-        }
-    };
-    Some(Sampling {
+fn sampling(source: &Source<'_>) -> Sampling {
+    let Sampler {
         share,
         follows_caller,
-    })
-}
-
-fn share(source: &Source<'_>) -> Option<f64> {
-    source.number(SAMPLER_ARG, 0.0..=1.0, "a number from 0 to 1, such as 0.05")
+    } = source.read(&OTEL_TRACES_SAMPLER);
+    Sampling {
+        share: share.unwrap_or_else(|| source.read(&OTEL_TRACES_SAMPLER_ARG)),
+        follows_caller,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::{super::source::ConfigErrors, *};
+
+    const ENDPOINT: &str = OTEL_EXPORTER_OTLP_ENDPOINT.name;
+    const HEADERS: &str = OTEL_EXPORTER_OTLP_HEADERS.name;
+    const PROTOCOL: &str = OTEL_EXPORTER_OTLP_PROTOCOL.name;
+    const SERVICE_NAME: &str = OTEL_SERVICE_NAME.name;
+    const ATTRIBUTES: &str = OTEL_RESOURCE_ATTRIBUTES.name;
+    const SAMPLER: &str = OTEL_TRACES_SAMPLER.name;
+    const SAMPLER_ARG: &str = OTEL_TRACES_SAMPLER_ARG.name;
 
     const COLLECTOR: (&str, &str) = (ENDPOINT, "http://127.0.0.1:4318");
 

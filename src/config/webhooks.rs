@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use super::source::Source;
+use super::{
+    source::Source,
+    variables::{
+        WEBHOOK_ALLOW_PRIVATE, WEBHOOK_POLL_INTERVAL, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,
+        WEBHOOK_TIMEOUT,
+    },
+};
 use crate::webhooks::Pauses;
 
-/// A receiver that takes longer should answer first and work afterwards.
-const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// With longer pauses, an event would arrive after its receiver has given up.
 const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -24,33 +28,23 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    pub(super) fn read(source: &Source<'_>) -> Option<Self> {
-        let allow_private = source.truth("WEBHOOK_ALLOW_PRIVATE");
-        let timeout = source.duration("WEBHOOK_TIMEOUT").and_then(|timeout| {
-            if timeout <= TIMEOUT_MAX {
-                Some(timeout)
-            } else {
-                source.bad("WEBHOOK_TIMEOUT", "at most 60s")
-            }
-        });
-        let pauses = pauses(source);
-        let poll_interval = source.duration("WEBHOOK_POLL_INTERVAL");
-        Some(Self {
-            allow_private: allow_private?,
-            timeout: timeout?,
-            pauses: pauses?,
-            poll_interval: poll_interval?,
-        })
+    pub(super) fn read(source: &Source<'_>) -> Self {
+        Self {
+            allow_private: source.read(&WEBHOOK_ALLOW_PRIVATE),
+            timeout: source.read(&WEBHOOK_TIMEOUT),
+            pauses: pauses(source),
+            poll_interval: source.read(&WEBHOOK_POLL_INTERVAL),
+        }
     }
 }
 
-fn pauses(source: &Source<'_>) -> Option<Pauses> {
-    let min = source.duration("WEBHOOK_RETRY_MIN");
-    let max = source.duration("WEBHOOK_RETRY_MAX");
-    let (min, max) = (min?, max?);
-    if max > PAUSE_MAX || max / 2 < min {
+fn pauses(source: &Source<'_>) -> Pauses {
+    let min = source.read(&WEBHOOK_RETRY_MIN);
+    let max = source.read(&WEBHOOK_RETRY_MAX);
+    let are_good = source.are_good(&[WEBHOOK_RETRY_MIN.name, WEBHOOK_RETRY_MAX.name]);
+    if are_good && (max > PAUSE_MAX || max / 2 < min) {
         let expected = "at least twice WEBHOOK_RETRY_MIN and at most 7d";
-        return source.bad("WEBHOOK_RETRY_MAX", expected);
+        source.bad(WEBHOOK_RETRY_MAX.name, expected);
     }
-    Some(Pauses { min, max })
+    Pauses { min, max }
 }
