@@ -1,6 +1,7 @@
 //! A charge: money promised, taken and given back, and the rules of that.
 
 use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     ids::{ChargeId, OrderId},
@@ -70,7 +71,8 @@ impl Authorization {
 }
 
 /// Whether the money of a charge was promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ChargeStatus {
     /// The processor has not answered.
     Pending,
@@ -80,6 +82,8 @@ pub enum ChargeStatus {
     Failed,
 }
 
+named!(ChargeStatus);
+
 impl ChargeStatus {
     /// The status of a charge with this answer, or with none yet.
     pub fn of(said: Option<Authorization>) -> Self {
@@ -88,22 +92,6 @@ impl ChargeStatus {
             Some(Authorization::Approved) => Self::Succeeded,
             Some(Authorization::Declined(_)) => Self::Failed,
         }
-    }
-
-    /// Its name, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Pending, Self::Succeeded, Self::Failed]
-            .into_iter()
-            .find(|status| status.as_str() == name)
     }
 }
 

@@ -10,6 +10,7 @@
 //! ```
 
 use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::Card,
@@ -36,7 +37,10 @@ pub struct NewCheckout {
 }
 
 /// One step of a checkout: one transaction, or one operation in phases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum StepName {
     /// Opens the order.
     CreateOrder,
@@ -50,38 +54,15 @@ pub enum StepName {
     CancelOrder,
 }
 
-impl StepName {
-    /// All of them, in the order that they run in.
-    pub const ALL: &'static [Self] = &[
-        Self::CreateOrder,
-        Self::CreateCharge,
-        Self::AllocateInventory,
-        Self::CreateRefund,
-        Self::CancelOrder,
-    ];
+named!(StepName);
 
+impl StepName {
     /// The planned steps.
     pub const PLAN: &'static [Self] = &[
         Self::CreateOrder,
         Self::CreateCharge,
         Self::AllocateInventory,
     ];
-
-    /// Its name, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CreateOrder => "create_order",
-            Self::CreateCharge => "create_charge",
-            Self::AllocateInventory => "allocate_inventory",
-            Self::CreateRefund => "create_refund",
-            Self::CancelOrder => "cancel_order",
-        }
-    }
-
-    /// The step with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|step| step.as_str() == name)
-    }
 
     /// Where it stands among the steps.
     pub fn position(self) -> i16 {
@@ -105,7 +86,8 @@ impl StepName {
 }
 
 /// How far a step is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum StepState {
     /// To be run, or running.
     Pending,
@@ -117,28 +99,7 @@ pub enum StepState {
     Skipped,
 }
 
-impl StepState {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Pending, Self::Done, Self::Refused, Self::Skipped];
-
-    /// Its name, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    /// The state with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|state| state.as_str() == name)
-    }
-}
+named!(StepState);
 
 /// One step and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,7 +116,8 @@ pub struct Step {
 }
 
 /// Where a checkout stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum CheckoutStatus {
     /// It has steps to run, forwards or undoing, or its end is to be written.
     InProgress,
@@ -165,27 +127,7 @@ pub enum CheckoutStatus {
     Canceled,
 }
 
-impl CheckoutStatus {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::InProgress, Self::Completed, Self::Canceled];
-
-    /// Its name, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Canceled => "canceled",
-        }
-    }
-
-    /// The status with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|status| status.as_str() == name)
-    }
-}
+named!(CheckoutStatus);
 
 /// Why a step was refused for good, as it is told to the client when the checkout ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

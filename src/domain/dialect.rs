@@ -1,8 +1,11 @@
 //! The two dialects that every resource is served in.
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 /// Which dialect a client speaks. It is stored with work that outlives its request, so that the
 /// reply is in the same dialect, whichever process writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Dialect {
     /// The IETF draft *The Idempotency-Key HTTP Header Field*.
     Ietf,
@@ -10,19 +13,4 @@ pub enum Dialect {
     Stripe,
 }
 
-impl Dialect {
-    /// Its name where it is stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ietf => "ietf",
-            Self::Stripe => "stripe",
-        }
-    }
-
-    /// The dialect with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Ietf, Self::Stripe]
-            .into_iter()
-            .find(|dialect| dialect.as_str() == name)
-    }
-}
+named!(Dialect);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::ids::{AccountId, RequestId};
 
@@ -39,7 +40,8 @@ impl LoggedRequest {
 }
 
 /// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum LoggedOutcome {
     /// It did what it asked for. A declined card counts: the failed charge is kept.
     Executed,
@@ -59,35 +61,4 @@ pub enum LoggedOutcome {
     Unanswered,
 }
 
-impl LoggedOutcome {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Executed,
-        Self::Replayed,
-        Self::Refused,
-        Self::Reused,
-        Self::InUse,
-        Self::Failed,
-        Self::Read,
-        Self::Unanswered,
-    ];
-
-    /// Its name, in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Executed => "executed",
-            Self::Replayed => "replayed",
-            Self::Refused => "refused",
-            Self::Reused => "reused",
-            Self::InUse => "in_use",
-            Self::Failed => "failed",
-            Self::Read => "read",
-            Self::Unanswered => "unanswered",
-        }
-    }
-
-    /// The outcome with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str() == name)
-    }
-}
+named!(LoggedOutcome);

@@ -4,6 +4,26 @@
 //! rule in one place, stated without the machinery around it. What clients see of an entity is in
 //! `api/`, how it is stored is in `store/`.
 
+/// Gives an enum `ALL`, `as_str` and `parse`, by the names that `strum` derives.
+macro_rules! named {
+    ($name:ident) => {
+        impl $name {
+            /// All of them, in the order of their declaration.
+            pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+            /// Its name, in requests, replies and tables.
+            pub fn as_str(self) -> &'static str {
+                self.into()
+            }
+
+            /// The one with this name.
+            pub fn parse(name: &str) -> Option<Self> {
+                name.parse().ok()
+            }
+        }
+    };
+}
+
 pub mod account;
 pub mod api_key;
 pub mod change;

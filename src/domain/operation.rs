@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
 use super::{
@@ -157,7 +158,8 @@ impl Effect {
 }
 
 /// What became of an operation, as a person found out from the processor's operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Resolution {
     /// It was executed.
     Done,
@@ -167,16 +169,7 @@ pub enum Resolution {
     NotExecuted,
 }
 
-impl Resolution {
-    /// Its name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Declined => "declined",
-            Self::NotExecuted => "not_executed",
-        }
-    }
-}
+named!(Resolution);
 
 /// Everything that it takes to ask the processor, to complete, and to answer the client, after a
 /// crash of the process that began it.

@@ -1,6 +1,7 @@
 //! An order: what a customer wants to buy, its total, and where it stands.
 
 use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::{Card, NewCharge},
@@ -75,7 +76,8 @@ pub struct NewOrder {
 /// open ── pay ──▶ paid ── all of its charge refunded ──▶ refunded
 ///   └─── cancel ─▶ canceled
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum OrderStatus {
     /// To be paid or canceled. A declined payment leaves it open.
     Open,
@@ -87,6 +89,8 @@ pub enum OrderStatus {
     Refunded,
 }
 
+named!(OrderStatus);
+
 /// Why an order can't leave its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderRefusal {
@@ -97,27 +101,6 @@ pub enum OrderRefusal {
 }
 
 impl OrderStatus {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Open, Self::Paid, Self::Canceled, Self::Refunded];
-
-    /// Its name, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Paid => "paid",
-            Self::Canceled => "canceled",
-            Self::Refunded => "refunded",
-        }
-    }
-
-    /// The status with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|status| status.as_str() == name)
-    }
-
     /// Paying and canceling both need an order that neither has happened to.
     pub fn must_be_open(self) -> Result<(), OrderRefusal> {
         match self {

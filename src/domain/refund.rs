@@ -1,6 +1,7 @@
 //! A refund: money given back.
 
 use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     ids::{ChargeId, RefundId},
@@ -9,7 +10,8 @@ use super::{
 };
 
 /// Why money is given back, as the client says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RefundReason {
     /// The customer was charged twice.
     Duplicate,
@@ -19,29 +21,11 @@ pub enum RefundReason {
     RequestedByCustomer,
 }
 
-impl RefundReason {
-    /// All of them.
-    pub const ALL: &'static [Self] =
-        &[Self::Duplicate, Self::Fraudulent, Self::RequestedByCustomer];
-
-    /// Its name, in requests, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Duplicate => "duplicate",
-            Self::Fraudulent => "fraudulent",
-            Self::RequestedByCustomer => "requested_by_customer",
-        }
-    }
-
-    /// The reason with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        let mut reasons = Self::ALL.iter().copied();
-        reasons.find(|reason| reason.as_str() == name)
-    }
-}
+named!(RefundReason);
 
 /// How far a refund is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RefundStatus {
     /// The processor has not answered. The refund counts anyway, so that no money is returned
     /// twice.
@@ -52,23 +36,7 @@ pub enum RefundStatus {
     Failed,
 }
 
-impl RefundStatus {
-    /// Its name, in replies and in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Pending, Self::Succeeded, Self::Failed]
-            .into_iter()
-            .find(|status| status.as_str() == name)
-    }
-}
+named!(RefundStatus);
 
 /// A refund that is to be made.
 #[derive(Debug, Clone)]
