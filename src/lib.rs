@@ -3,7 +3,7 @@
 //! A map of one request, top to bottom:
 //!
 //! ```text
-//! socket → http/ → idempotency/ → commands/ → api/ + domain/ + store/ → reply
+//! socket → http/ → idempotency/ → commands/ → wire/ + domain/ + store/ → reply
 //!           edge     BEGIN claim     one verb   shapes  rules     SQL      save COMMIT
 //! ```
 //!
@@ -13,7 +13,7 @@
 //! | [`console`] | pages for people, made of what an account did | SQL |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
-//! | [`api`] | what clients send and see: parameters, views, errors | HTTP, SQL |
+//! | [`wire`] | what clients send and see: parameters, views, errors | HTTP, SQL |
 //! | [`domain`] | the entities and their rules | anything but compute |
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
@@ -37,7 +37,7 @@ pub use charge_once_idempotency as idempotency;
 
 pub mod commands;
 
-pub mod api;
+pub mod wire;
 
 pub mod domain;
 

@@ -20,7 +20,7 @@ use tokio::{
 use tracing_actix_web::TracingLogger;
 
 use crate::{
-    commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
+    commands::{CheckoutPhases, CheckoutSteps, Creation, NetworkPhases, ProcessorEffect, SlowLane},
     config::Config,
     console::{self, Console},
     database::{Database, ReadError},
@@ -121,11 +121,7 @@ pub async fn serve(
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
-    let settings = BatchSettings {
-        connections: config.batch_connections,
-        ..BatchSettings::default()
-    };
-    let batches = Batches::observed(&idempotency, settings, observer.clone());
+    let batches = batches(&idempotency, config, observer.clone());
     let replay_cache = config
         .replay_cache
         .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer));
@@ -190,14 +186,11 @@ pub async fn serve(
     let handle = server.handle();
     let mut server = tokio::spawn(server);
 
-    tokio::select! {
-        ended = &mut server => return Ok(ended.map_err(std::io::Error::other)??),
-        () = stop => {}
-    }
-    tracing::info!("stopping: finishing what is in flight");
-    stopping.send_replace(true);
-    let drained = Instant::now() + config.drain_timeout;
-    drain(&idempotency, drained).await;
+    let limit = config.drain_timeout;
+    let Some(drained) = serve_until(stop, &mut server, &stopping, &idempotency, limit).await?
+    else {
+        return Ok(());
+    };
     let running = Running {
         handle,
         server,
@@ -265,6 +258,42 @@ fn metrics(listeners: &Listeners) -> std::io::Result<Metrics> {
         None => Ok(Metrics::off()),
         Some(_) => Metrics::on(&PHASE_KINDS).map_err(std::io::Error::other),
     }
+}
+
+/// New charges and orders, which share transactions or are batches of one.
+fn batches(
+    idempotency: &Idempotency,
+    config: &Config,
+    observer: Arc<Metrics>,
+) -> Batches<Creation> {
+    let settings = BatchSettings {
+        connections: config.batch_connections,
+        ..BatchSettings::default()
+    };
+    Batches::observed(idempotency, settings, observer)
+}
+
+/// Serves until `stop` resolves, and then finishes what is in flight, for `limit` at most, until the moment that is
+/// returned. `None`: the server has ended by itself.
+async fn serve_until(
+    stop: impl Future<Output = ()>,
+    server: &mut JoinHandle<std::io::Result<()>>,
+    stopping: &watch::Sender<bool>,
+    idempotency: &Idempotency,
+    limit: Duration,
+) -> Result<Option<Instant>, ServeError> {
+    tokio::select! {
+        ended = server => {
+            ended.map_err(std::io::Error::other)??;
+            return Ok(None);
+        }
+        () = stop => {}
+    }
+    tracing::info!("stopping: finishing what is in flight");
+    stopping.send_replace(true);
+    let drained = Instant::now() + limit;
+    drain(idempotency, drained).await;
+    Ok(Some(drained))
 }
 
 /// Serves `/metrics`, and reads what it tells of the database.

@@ -5,7 +5,6 @@
 use sqlx::PgConnection;
 
 use crate::{
-    api::{charges::ChargeView, dialect::Dialect, orders::OrderView, refunds::RefundView},
     domain::{
         charge::Charge,
         ids::{AccountId, ChargeId},
@@ -13,6 +12,7 @@ use crate::{
         refund::Refund,
     },
     store::{self, page::Listed},
+    wire::{charges::ChargeView, dialect::Dialect, orders::OrderView, refunds::RefundView},
 };
 
 /// How many refunds an expanded charge shows; the list at its `url` has the rest.

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::{expansions, replies::CREATED};
 use crate::{
-    api::dialect::Dialect,
     domain::{
         charge::Charge,
         event::EventType,
@@ -20,6 +19,7 @@ use crate::{
     idempotency::{BeginOutcome, Failure, Rejection, Reply},
     store,
     webhooks::{self, NewEvent},
+    wire::dialect::Dialect,
 };
 
 /// The account and the request that a command runs for. Every command has one, and every event

@@ -5,10 +5,10 @@ use sqlx::PgConnection;
 use super::Origin;
 
 use crate::{
-    api::error::{ApiError, ErrorType},
     domain::{charge::Charge, ids::ChargeId, test_cards::Decline},
     idempotency::{Failure, Rejection, Reply},
     store,
+    wire::error::{ApiError, ErrorType},
 };
 
 pub(super) const OK: u16 = 200;

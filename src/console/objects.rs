@@ -13,7 +13,6 @@ use super::{
     visitor::Visitor,
 };
 use crate::{
-    api::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
     database::{PgConnection, Reading},
     domain::{
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
@@ -25,6 +24,7 @@ use crate::{
         events::Happened,
         page::{Cursor, Listed, Page},
     },
+    wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
 };
 
 /// Objects on a page.

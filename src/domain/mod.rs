@@ -2,7 +2,7 @@
 //!
 //! Promise: everything in this folder can be tested with a table, and a reader finds each business
 //! rule in one place, stated without the machinery around it. What clients see of an entity is in
-//! `api/`, how it is stored is in `store/`.
+//! `wire/`, how it is stored is in `store/`.
 
 /// Gives an enum `ALL`, `as_str` and `parse`, by the names that `strum` derives.
 macro_rules! named {

@@ -17,11 +17,11 @@ use super::{
     unknown_api_keys::UnknownApiKeys,
 };
 use crate::{
-    api::error::{ApiError, ErrorCode},
     database::Database,
     domain::{account::Account, api_key},
     idempotency::Failure,
     store,
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// How long a key that was found is believed without asking again.

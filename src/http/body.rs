@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use super::error::HttpError;
 use crate::{
-    api::{
+    domain::test_cards,
+    wire::{
         error::{ApiError, ErrorCode},
         params::{MAPS, Params},
         source::CARD_FIELD,
     },
-    domain::test_cards,
 };
 
 /// How a body is to be decoded, by its headers. 415 for what this service doesn't read.

@@ -12,18 +12,18 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    api::{
-        charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
-        list::List,
-        parameter::{Expand, ExpandDataRefunds, ExpandRefunds, Reference},
-        params::parameters,
-    },
     commands::{
         CaptureCharge, CreateCharge, UpdateCharge,
         expansions::{charge_view, charge_views},
     },
     domain::ids::{ChargeId, OrderId},
     store::{self, charges::Filter, page::Listed},
+    wire::{
+        charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
+        list::List,
+        parameter::{Expand, ExpandDataRefunds, ExpandRefunds, Reference},
+        params::parameters,
+    },
 };
 
 errors! {

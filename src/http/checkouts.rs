@@ -12,15 +12,15 @@ use super::{
     request::{Caller, MutatingRequest, no_query, path_id},
 };
 use crate::{
-    api::{
+    commands::CreateCheckout,
+    domain::ids::CheckoutId,
+    store,
+    wire::{
         checkouts::{CheckoutView, CreateCheckoutParams},
         list::List,
         parameter::Reference,
         params::parameters,
     },
-    commands::CreateCheckout,
-    domain::ids::CheckoutId,
-    store,
 };
 
 errors! {

@@ -10,11 +10,11 @@ use actix_web::{
 };
 
 use crate::{
-    api::{
+    idempotency::{Failure, FailureKind},
+    wire::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
     },
-    idempotency::{Failure, FailureKind},
 };
 
 /// Seconds until a retry makes sense, for a key in flight and for a service in trouble: long

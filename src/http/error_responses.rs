@@ -16,7 +16,7 @@ use super::{
     error::HttpError,
     reply_headers::{HEADERS, add, add_common, add_stored},
 };
-use crate::api::{
+use crate::wire::{
     dialect::Dialect,
     error::{ApiError, ErrorCode, ErrorType},
 };
@@ -95,7 +95,7 @@ macro_rules! errors {
                 $crate::http::error_responses::responses(
                     stringify!($name).trim_end_matches("Errors"),
                     $crate::http::error_responses::Kind::$kind,
-                    &[$($crate::api::error::ErrorCode::$code),*],
+                    &[$($crate::wire::error::ErrorCode::$code),*],
                 )
             }
         }

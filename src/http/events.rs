@@ -10,9 +10,9 @@ use super::{
     request::{Caller, no_query, path_id},
 };
 use crate::{
-    api::{events::EventView, list::List, params::parameters},
     domain::{event::EventType, ids::EventId},
     store::{self, events::Filter},
+    wire::{events::EventView, list::List, params::parameters},
 };
 
 errors! {

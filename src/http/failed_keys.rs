@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{error::HttpError, rate_limit::RateLimit};
-use crate::api::error::{ApiError, ErrorCode};
+use crate::wire::error::{ApiError, ErrorCode};
 
 /// Failures in a second, and in a burst. A client with a wrong setting stays below it, and a
 /// program that guesses keys gets nowhere.

@@ -21,9 +21,9 @@ use tokio::{
 
 use super::error::{FAULT, HttpError};
 use crate::{
-    api::error::{ApiError, ErrorCode},
     domain::{account::Account, ids::AccountId},
     idempotency::{FailureKind, IdempotencyKey},
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// Longest delay, and longest time that a key is in use, in seconds: as long as a duplicate may wait.

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{app::App, error::HttpError, error_responses::errors};
 use crate::{
-    api::error::{ApiError, ErrorCode},
     database::Unfit,
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// The process answers. Asks no database: a database that is down must not get every replica

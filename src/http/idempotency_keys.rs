@@ -11,11 +11,11 @@ use super::{
     request::{Caller, last_segment, no_query, query_params},
 };
 use crate::{
-    api::{
+    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},
+    wire::{
         error::{ApiError, ErrorCode},
         params::parameters,
     },
-    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},
 };
 
 /// The message of a 404.

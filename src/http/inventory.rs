@@ -12,15 +12,15 @@ use super::{
     request::{Caller, MutatingRequest, last_segment, no_query, query_params},
 };
 use crate::{
-    api::{
+    commands::SetInventory,
+    domain::{inventory::sku, order::ITEM_TEXT_MAX_CHARS},
+    store::{self, page::NamePage},
+    wire::{
         inventory::{InventoryView, SetInventoryParams},
         list::List,
         parameter::Text,
         params::parameters,
     },
-    commands::SetInventory,
-    domain::{inventory::sku, order::ITEM_TEXT_MAX_CHARS},
-    store::{self, page::NamePage},
 };
 
 errors! {

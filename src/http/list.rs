@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::{error::HttpError, request::query_params};
 use crate::{
-    api::{
+    store::page::{Cursor, Listed, Page},
+    wire::{
         dialect::Dialect,
         error::ApiError,
         list::List,
@@ -21,7 +22,6 @@ use crate::{
         },
         params::parameters,
     },
-    store::page::{Cursor, Listed, Page},
 };
 
 pub(super) const LIMIT_DEFAULT: i64 = 10;

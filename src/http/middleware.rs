@@ -22,10 +22,10 @@ use uuid::Uuid;
 
 use super::{app::App, error::HttpError, protective_headers, request_log};
 use crate::{
-    api::error::{ApiError, ErrorCode},
     domain::{ids::RequestId, logged_request::LoggedOutcome},
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// The request header that this service exists for.

@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use utoipa::openapi::path::PathItem;
 
 use super::{error::HttpError, openapi};
-use crate::api::error::{ApiError, ErrorCode};
+use crate::wire::error::{ApiError, ErrorCode};
 
 /// A path of the API and the methods that it has.
 struct KnownRoute {

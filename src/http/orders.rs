@@ -12,19 +12,19 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    api::{
-        list::List,
-        metadata::UpdateMetadataParams,
-        orders::{CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams},
-        parameter::{Expand, ExpandDataCharge, Reference},
-        params::parameters,
-    },
     commands::{
         CancelOrder, CreateOrder, PayOrder, UpdateOrder,
         expansions::{order_view, order_views},
     },
     domain::ids::OrderId,
     store::{self, orders::Filter, page::Listed},
+    wire::{
+        list::List,
+        metadata::UpdateMetadataParams,
+        orders::{CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams},
+        parameter::{Expand, ExpandDataCharge, Reference},
+        params::parameters,
+    },
 };
 
 errors! {

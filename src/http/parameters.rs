@@ -9,12 +9,12 @@ use utoipa::{
 };
 
 use crate::{
-    api::{
+    idempotency::KEY_MAX_BYTES,
+    wire::{
         error::ApiError,
         parameter::{Expand, ExpandCharge, Field, ValueKind, nullable, text},
         params::parameters,
     },
-    idempotency::KEY_MAX_BYTES,
 };
 
 /// As [`MutatingHeaders`] names it.

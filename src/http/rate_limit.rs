@@ -16,8 +16,8 @@ use governor::{DefaultKeyedRateLimiter, Quota};
 
 use super::error::HttpError;
 use crate::{
-    api::error::{ApiError, ErrorCode},
     domain::ids::AccountId,
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// After this many requests those who are back at their whole limit are forgotten. So no more than these,

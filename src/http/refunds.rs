@@ -13,13 +13,6 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    api::{
-        list::List,
-        metadata::UpdateMetadataParams,
-        parameter::{Expand, ExpandDataCharge},
-        params::parameters,
-        refunds::{CreateRefundParams, RefundView},
-    },
     commands::{
         CreateRefund, UpdateRefund,
         expansions::{refund_view, refund_views},
@@ -29,6 +22,13 @@ use crate::{
         self,
         page::{Listed, Page},
         refunds::Filter,
+    },
+    wire::{
+        list::List,
+        metadata::UpdateMetadataParams,
+        parameter::{Expand, ExpandDataCharge},
+        params::parameters,
+        refunds::{CreateRefundParams, RefundView},
     },
 };
 

@@ -20,9 +20,9 @@ use super::{
     request_log::About,
 };
 use crate::{
-    api::{dialect::Dialect, params::Params},
     commands::{NO_PROCESSOR, Origin},
     idempotency::{Failure, FailureKind, Outcome, Record, Request},
+    wire::{dialect::Dialect, params::Params},
 };
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler. `by` says how

@@ -27,13 +27,6 @@ use super::{
     request_log,
 };
 use crate::{
-    api::{
-        dialect::Dialect,
-        error::{ApiError, ErrorCode},
-        parameter::ParameterSet,
-        params::{MAPS, Params},
-        source::CARD_FIELD,
-    },
     commands::Origin,
     domain::{
         account::Account,
@@ -45,6 +38,13 @@ use crate::{
         Failure, Fingerprint, FingerprintInput, IdempotencyKey, Parameters, Request, WorkflowName,
     },
     telemetry::{requests::Observation, traces},
+    wire::{
+        dialect::Dialect,
+        error::{ApiError, ErrorCode},
+        parameter::ParameterSet,
+        params::{MAPS, Params},
+        source::CARD_FIELD,
+    },
 };
 
 /// An authenticated request.

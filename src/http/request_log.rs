@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use super::app::App;
 use crate::{
-    api::error::ErrorCode,
     domain::{
         api_key::holds_secret,
         ids::{AccountId, RequestId},
@@ -27,6 +26,7 @@ use crate::{
     },
     idempotency::IdempotencyKey,
     telemetry::known,
+    wire::error::ErrorCode,
     workers::request_log::RequestLog,
 };
 

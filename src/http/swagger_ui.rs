@@ -14,8 +14,8 @@ use utoipa_swagger_ui::Config;
 
 use super::{app::App, error::HttpError, pages::layout::AN_HOUR};
 use crate::{
-    api::error::{ApiError, ErrorCode},
     idempotency::Failure,
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// Starts Swagger UI with this service's document and settings.

@@ -12,11 +12,11 @@ use super::{
     request::{MutatingRequest, Testing},
 };
 use crate::{
-    api::{
+    commands::{CreateTestAccount, ExpireKeys},
+    wire::{
         error::{ApiError, ErrorCode},
         test_accounts::{ExpiredKeysView, TestAccountView},
     },
-    commands::{CreateTestAccount, ExpireKeys},
 };
 
 errors! {

@@ -12,7 +12,10 @@ use super::{
     request::{Caller, MutatingRequest, no_query, path_id},
 };
 use crate::{
-    api::{
+    commands::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
+    domain::ids::{WebhookDeliveryId, WebhookEndpointId},
+    store,
+    wire::{
         list::List,
         webhook_deliveries::WebhookDeliveryView,
         webhook_endpoints::{
@@ -20,9 +23,6 @@ use crate::{
             WebhookEndpointView,
         },
     },
-    commands::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
-    domain::ids::{WebhookDeliveryId, WebhookEndpointId},
-    store,
 };
 
 errors! {

@@ -14,12 +14,12 @@ use super::{
     request::{Caller, last_segment, query_params},
 };
 use crate::{
-    api::{
+    idempotency::{IdempotencyKey, WorkflowName},
+    wire::{
         error::{ApiError, ErrorCode},
         list::List,
         params::parameters,
     },
-    idempotency::{IdempotencyKey, WorkflowName},
 };
 
 /// Everything but the unreserved characters of RFC 3986, section 2.3.

@@ -92,7 +92,7 @@ metrics! {
          their account (`account`), or in all (`all`). They count as `failed` as well, and so do duplicates \
          that share the answer.";
     BATCH_SIZE = "charge_once_batch_requests", Kind::Histogram(BATCH_REQUESTS), [],
-        "Requests that shared a transaction.";
+        "Requests that shared a transaction; 1 with `BATCH=off`.";
     BATCH_SECONDS = "charge_once_batch_duration_seconds", Kind::Histogram(STEP_SECONDS), [],
         "From the moment that a batch was gathered to its COMMIT.";
     BATCH_FAILURES = "charge_once_batch_failures_total", Kind::Counter, [],

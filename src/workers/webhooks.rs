@@ -5,7 +5,6 @@ use std::time::Duration;
 use tracing::{Span, field::Empty};
 
 use crate::{
-    api::events::EventView,
     config::Config,
     domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
     telemetry::{
@@ -13,6 +12,7 @@ use crate::{
         traces::{self, TARGET},
     },
     webhooks::{Attempt, Claimed, Event, Observer, Settings},
+    wire::events::EventView,
 };
 
 /// The event as `GET /events/{id}` shows it.

@@ -3,7 +3,11 @@
 use std::fmt::Write;
 
 use charge_once::{
-    api::{
+    domain::{ids::ChargeId, metadata::Metadata},
+    http::{body, list::PageQuery},
+    idempotency::{Fingerprint, FingerprintInput, Parameters},
+    store::page::Cursor,
+    wire::{
         charges::CreateChargeParams,
         checkouts::CreateCheckoutParams,
         orders::CreateOrderParams,
@@ -11,10 +15,6 @@ use charge_once::{
         params::Params,
         refunds::CreateRefundParams,
     },
-    domain::{ids::ChargeId, metadata::Metadata},
-    http::{body, list::PageQuery},
-    idempotency::{Fingerprint, FingerprintInput, Parameters},
-    store::page::Cursor,
 };
 use charge_once_strict_params::Encoding;
 use proptest::{collection::vec, prelude::*, test_runner::TestCaseError};

@@ -16,11 +16,6 @@ use crate::commands::{
     replies::{OK, declined_by_processor, missing},
 };
 use crate::{
-    api::{
-        charges::{CaptureChargeParams, ChargeView, refused},
-        parameter::ParameterSet,
-        params::Params,
-    },
     domain::{
         charge::ChargeRefusal,
         event::EventType,
@@ -29,6 +24,11 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
+    wire::{
+        charges::{CaptureChargeParams, ChargeView, refused},
+        parameter::ParameterSet,
+        params::Params,
+    },
 };
 
 /// Captures a charge.

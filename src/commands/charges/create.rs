@@ -17,11 +17,6 @@ use crate::commands::{
     replies::{CREATED, declined},
 };
 use crate::{
-    api::{
-        charges::{ChargeView, CreateChargeParams},
-        parameter::ParameterSet,
-        params::Params,
-    },
     domain::{
         charge::{Authorization, Charge, NewCharge},
         event::EventType,
@@ -30,6 +25,11 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply},
     store,
+    wire::{
+        charges::{ChargeView, CreateChargeParams},
+        parameter::ParameterSet,
+        params::Params,
+    },
 };
 
 /// Creates a charge.

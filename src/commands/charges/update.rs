@@ -12,15 +12,15 @@ use crate::commands::{
     replies::{OK, missing},
 };
 use crate::{
-    api::{
+    domain::{event::EventType, ids::ChargeId},
+    idempotency::{Command, Rejection, Reply},
+    store,
+    wire::{
         charges::{ChargeView, UpdateChargeParams},
         error::ApiError,
         parameter::ParameterSet,
         params::Params,
     },
-    domain::{event::EventType, ids::ChargeId},
-    idempotency::{Command, Rejection, Reply},
-    store,
 };
 
 /// Updates a charge.

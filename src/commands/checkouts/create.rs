@@ -17,11 +17,6 @@ use crate::commands::{
     replies::{CREATED, stored_refusal},
 };
 use crate::{
-    api::{
-        checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
-        parameter::ParameterSet,
-        params::Params,
-    },
     domain::{
         checkout::{CheckoutRun, CheckoutStatus, NewCheckout},
         event::EventType,
@@ -30,6 +25,11 @@ use crate::{
     idempotency::{Begin, BeginOutcome, Failure, Rejection, Reply},
     store::{self, checkouts::AskedBy},
     telemetry::traces,
+    wire::{
+        checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
+        parameter::ParameterSet,
+        params::Params,
+    },
 };
 
 /// Creates a checkout.

@@ -15,7 +15,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    api::{charges::ChargeView, error::ApiError, orders::OrderView},
     commands::{
         Origin, SlowLane,
         card_answers::authorize,
@@ -37,6 +36,7 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     store,
+    wire::{charges::ChargeView, error::ApiError, orders::OrderView},
 };
 
 /// Runs one step of a checkout, if that is the one to be run.

@@ -10,15 +10,15 @@ use sqlx::PgConnection;
 
 use crate::commands::{Origin, replies::OK};
 use crate::{
-    api::{
+    domain::inventory::sku,
+    idempotency::{Command, Rejection, Reply},
+    store,
+    wire::{
         error::{ApiError, ErrorCode},
         inventory::{InventoryView, SetInventoryParams},
         parameter::ParameterSet,
         params::Params,
     },
-    domain::inventory::sku,
-    idempotency::{Command, Rejection, Reply},
-    store,
 };
 
 /// Sets the level of one stock-keeping unit.

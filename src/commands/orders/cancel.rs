@@ -12,14 +12,14 @@ use uuid::Uuid;
 use super::open::lock_open;
 use crate::commands::{Origin, mode::Mode, replies::OK};
 use crate::{
-    api::{
+    domain::event::EventType,
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
+    store,
+    wire::{
         orders::{CancelOrderParams, OrderView},
         parameter::ParameterSet,
         params::Params,
     },
-    domain::event::EventType,
-    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    store,
 };
 
 /// Cancels an order.

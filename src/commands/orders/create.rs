@@ -16,12 +16,6 @@ use crate::commands::{
     replies::{CREATED, OK},
 };
 use crate::{
-    api::{
-        error::{ApiError, ErrorCode},
-        orders::{CreateOrderParams, OrderContent, OrderView},
-        parameter::ParameterSet,
-        params::Params,
-    },
     domain::{
         event::EventType,
         ids::OrderId,
@@ -29,6 +23,12 @@ use crate::{
     },
     idempotency::{Decide, Decision, Failure, Rejection, Reply},
     store,
+    wire::{
+        error::{ApiError, ErrorCode},
+        orders::{CreateOrderParams, OrderContent, OrderView},
+        parameter::ParameterSet,
+        params::Params,
+    },
 };
 
 /// Creates an order.

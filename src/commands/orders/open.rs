@@ -7,13 +7,13 @@ use crate::commands::{
     replies::missing,
 };
 use crate::{
-    api::error::ApiError,
     domain::{
         ids::{AccountId, OrderId},
         order::Order,
     },
     idempotency::Rejection,
     store,
+    wire::error::ApiError,
 };
 
 /// Locks the order that a path names by `id`. Refuses one that is missing or not open, and fails

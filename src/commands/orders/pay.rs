@@ -20,12 +20,6 @@ use crate::commands::{
     replies::{OK, declined},
 };
 use crate::{
-    api::{
-        charges::ChargeView,
-        orders::{OrderView, PayOrderParams},
-        parameter::ParameterSet,
-        params::Params,
-    },
     domain::{
         charge::{Authorization, Charge, NewCharge},
         event::EventType,
@@ -34,6 +28,12 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
+    wire::{
+        charges::ChargeView,
+        orders::{OrderView, PayOrderParams},
+        parameter::ParameterSet,
+        params::Params,
+    },
 };
 
 /// Pays an order.

@@ -12,13 +12,13 @@ use crate::commands::{
     replies::{OK, missing},
 };
 use crate::{
-    api::{
-        error::ApiError, metadata::UpdateMetadataParams, orders::OrderView,
-        parameter::ParameterSet, params::Params,
-    },
     domain::{event::EventType, ids::OrderId},
     idempotency::{Command, Rejection, Reply},
     store,
+    wire::{
+        error::ApiError, metadata::UpdateMetadataParams, orders::OrderView,
+        parameter::ParameterSet, params::Params,
+    },
 };
 
 /// Updates an order.

@@ -18,13 +18,6 @@ use crate::commands::{
     replies::{CREATED, declined_by_processor, missing},
 };
 use crate::{
-    api::{
-        charges::{ChargeView, refused},
-        orders::OrderView,
-        parameter::ParameterSet,
-        params::Params,
-        refunds::{CreateRefundParams, RefundView},
-    },
     domain::{
         event::EventType,
         ids::{AccountId, ChargeId, RefundId},
@@ -34,6 +27,13 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     store,
+    wire::{
+        charges::{ChargeView, refused},
+        orders::OrderView,
+        parameter::ParameterSet,
+        params::Params,
+        refunds::{CreateRefundParams, RefundView},
+    },
 };
 
 /// Creates a refund.

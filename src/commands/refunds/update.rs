@@ -12,13 +12,13 @@ use crate::commands::{
     replies::{OK, missing},
 };
 use crate::{
-    api::{
-        error::ApiError, metadata::UpdateMetadataParams, parameter::ParameterSet, params::Params,
-        refunds::RefundView,
-    },
     domain::{event::EventType, ids::RefundId},
     idempotency::{Command, Rejection, Reply},
     store,
+    wire::{
+        error::ApiError, metadata::UpdateMetadataParams, parameter::ParameterSet, params::Params,
+        refunds::RefundView,
+    },
 };
 
 /// Updates a refund.

@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use crate::commands::{Origin, new_api_key, replies::CREATED};
 use crate::{
-    api::{
-        params::Params,
-        test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},
-    },
     domain::{api_key::last4, ids::AccountId},
     idempotency::{Command, Rejection, Reply},
     store,
+    wire::{
+        params::Params,
+        test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},
+    },
 };
 
 /// Creates a test account with an API key.

@@ -9,8 +9,8 @@ use sqlx::PgConnection;
 
 use crate::commands::{Origin, replies::OK};
 use crate::{
-    api::{params::Params, test_accounts::ExpiredKeysView},
     idempotency::{self, Command, Rejection, Reply},
+    wire::{params::Params, test_accounts::ExpiredKeysView},
 };
 
 /// Most batches in one request. With 500 records each, they take a fraction of the request's time.

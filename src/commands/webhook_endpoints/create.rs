@@ -11,11 +11,6 @@ use uuid::Uuid;
 
 use crate::commands::{Origin, replies::CREATED};
 use crate::{
-    api::{
-        parameter::ParameterSet,
-        params::Params,
-        webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
-    },
     domain::{
         ids::WebhookEndpointId,
         webhook_endpoint::{ENDPOINTS_MAX, NewWebhookEndpoint},
@@ -23,6 +18,11 @@ use crate::{
     idempotency::{Command, Rejection, Reply},
     store,
     webhooks::Secret,
+    wire::{
+        parameter::ParameterSet,
+        params::Params,
+        webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
+    },
 };
 
 /// Random characters in a secret: 32 of 62 letters and digits are 190 bits.

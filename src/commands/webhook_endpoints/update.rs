@@ -12,15 +12,15 @@ use crate::commands::{
     replies::{OK, missing},
 };
 use crate::{
-    api::{
+    domain::ids::WebhookEndpointId,
+    idempotency::{Command, Rejection, Reply},
+    store,
+    wire::{
         error::ApiError,
         parameter::ParameterSet,
         params::Params,
         webhook_endpoints::{UpdateWebhookEndpointParams, WebhookEndpointView},
     },
-    domain::ids::WebhookEndpointId,
-    idempotency::{Command, Rejection, Reply},
-    store,
 };
 
 /// Updates a webhook endpoint. Its secret stays, and is not shown.

@@ -29,7 +29,8 @@ use self::{
 };
 use super::parameters::IDEMPOTENCY_KEY;
 use crate::{
-    api::{
+    domain::event::EventType,
+    wire::{
         checkouts::ItemWithSkuParams,
         error::Envelope,
         metadata::MetadataSchema,
@@ -38,7 +39,6 @@ use crate::{
         source::{CardParams, SourceParam, TestToken},
         webhook_endpoints::EnabledEvent,
     },
-    domain::event::EventType,
 };
 
 #[derive(OpenApi)]

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use maud::html;
 
 use super::layout::page;
-use crate::api::{dialect::Dialect, error::ErrorCode};
+use crate::wire::{dialect::Dialect, error::ErrorCode};
 
 /// The page, made from the one table of codes.
 pub(in crate::http) async fn show() -> HttpResponse {

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use charge_once::{
-    api::params::Params,
     commands::{CheckoutSteps, CreateCheckout, Origin, SlowLane},
     domain::{
         checkout::{CheckoutStatus, StepName},
@@ -16,6 +15,7 @@ use charge_once::{
         Parameters, Phases, Request, Settings,
     },
     store,
+    wire::params::Params,
 };
 use charge_once_strict_params::Encoding;
 use reqwest::Method;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use charge_once::{
-    api::error::ErrorCode,
     domain::{event::EventType, test_cards::TEST_CARDS},
+    wire::error::ErrorCode,
 };
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -59,46 +59,44 @@ fn nothing_in_a_lower_layer_names_a_higher_one() {
         "actix",
     ];
     assert_names_none_of("store", &above_store_and_api);
-    assert_names_none_of("store", &["crate::api", "api::"]);
-    assert_names_none_of("api", &above_store_and_api);
-    assert_names_none_of("api", &["crate::store", "store::", "sqlx"]);
+    assert_names_none_of("store", &["crate::wire", "wire::"]);
+    assert_names_none_of("wire", &above_store_and_api);
+    assert_names_none_of("wire", &["crate::store", "store::", "sqlx"]);
     assert_names_none_of("domain", &above_store_and_api);
-    assert_names_none_of("domain", &["crate::store", "crate::api", "crate::"]);
+    assert_names_none_of("domain", &["crate::store", "crate::wire", "crate::"]);
 }
 
 /// Each room of `src/`, and the rooms that its code names. `idempotency`, `processor` and `webhooks` are crates.
 const ROOMS: &[(&str, &str)] = &[
-    ("api", "domain webhooks"),
+    ("wire", "domain webhooks"),
     (
         "cli",
-        "commands config database domain http idempotency processor server store \
-         telemetry webhooks workers",
+        "commands config database domain http idempotency processor server store telemetry webhooks workers",
     ),
     (
         "commands",
-        "api database domain idempotency processor store telemetry webhooks",
+        "database domain idempotency processor store telemetry webhooks wire",
     ),
     ("config", "database domain idempotency webhooks"),
     (
         "console",
-        "api database domain http idempotency store webhooks",
+        "database domain http idempotency store webhooks wire",
     ),
     ("database", "config domain idempotency"),
     ("domain", ""),
     (
         "http",
-        "api commands config database domain idempotency store telemetry workers",
+        "commands config database domain idempotency store telemetry wire workers",
     ),
     (
         "server",
-        "commands config console database http idempotency processor store telemetry \
-         webhooks workers",
+        "commands config console database http idempotency processor store telemetry webhooks workers",
     ),
     ("store", "domain webhooks"),
     ("telemetry", "config database domain idempotency"),
     (
         "workers",
-        "api commands config database domain idempotency store telemetry webhooks",
+        "commands config database domain idempotency store telemetry webhooks wire",
     ),
 ];
 
@@ -155,7 +153,7 @@ fn every_room_names_the_rooms_that_are_listed_for_it_and_no_other() {
 /// It is made of what others offer, and can be left out.
 #[test]
 fn only_the_server_knows_the_console_and_the_console_has_no_sql() {
-    for folder in ["http", "commands", "api", "domain", "store", "workers"] {
+    for folder in ["http", "commands", "wire", "domain", "store", "workers"] {
         assert_names_none_of(folder, &["crate::console", "console::"]);
     }
     assert_names_none_of(
@@ -401,7 +399,7 @@ fn expand(base: &Path, path: &str, named: &mut Vec<PathBuf>) {
 #[test]
 fn no_files_of_a_folder_name_each_other_in_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for folder in ["http", "api", "domain", "store"] {
+    for folder in ["http", "wire", "domain", "store"] {
         let folder = root.join(folder);
         let graph: BTreeMap<PathBuf, Vec<PathBuf>> = rust_files(&folder)
             .into_iter()

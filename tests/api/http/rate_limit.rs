@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use charge_once::api::error::ErrorType;
+use charge_once::wire::error::ErrorType;
 use reqwest::Method;
 
 use crate::support::{

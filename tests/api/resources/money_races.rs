@@ -4,7 +4,6 @@
 use std::pin::Pin;
 
 use charge_once::{
-    api::{charges::CreateChargeParams, parameter::ParameterSet, params::Params},
     database::PgConnection,
     domain::{
         charge::{Authorization, NewCharge},
@@ -13,6 +12,7 @@ use charge_once::{
         refund::{NewRefund, RefundStatus},
     },
     store,
+    wire::{charges::CreateChargeParams, parameter::ParameterSet, params::Params},
 };
 use charge_once_strict_params::Encoding;
 use serde_json::{Value, json};

@@ -59,7 +59,7 @@ pub struct BatchSettings {
     pub connections: u32,
     /// The longest that a batch may take until it commits: 1 second. Then its requests run alone. It takes
     /// half of [`Settings::database_deadline`](crate::Settings::database_deadline) at most, which leaves
-    /// COMMIT the other half.
+    /// COMMIT the other half. A batch of one has the whole deadline, as a request alone.
     pub prepare_limit: Duration,
 }
 
@@ -89,7 +89,8 @@ pub trait Decide: Send + Sync + 'static {
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Self::Rows>, Rejection>;
 
     /// Decides in a transaction of the request's own, where a command may read and wait as in
-    /// [`Command::execute`]. A command for which [`Decide::decide`] always suffices doesn't write this.
+    /// [`Command::execute`]. It may also write: what it has written itself is not among the rows that it
+    /// returns. A command for which [`Decide::decide`] always suffices doesn't write this.
     fn decide_alone(
         &self,
         tx: &mut PgConnection,
@@ -258,6 +259,11 @@ impl<R: Rows> Batches<R> {
         until: Instant,
         execute: impl Future<Output = Conclusion>,
     ) -> Conclusion {
+        if let Err(Rejection::Failed(_)) = command.decide(Utc::now()) {
+            // It decides nothing in the transaction either, which is not begun for that.
+            self.observer.ran_alone(RanAlone::Undecided);
+            return execute.await;
+        }
         let (member, answered) = Member::new(request, command, leadership, Span::none());
         let batch = transaction::run_one(&self.idempotency, &*self.observer, member, until);
         let because = match batch.await {

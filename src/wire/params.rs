@@ -26,16 +26,16 @@ macro_rules! parameters {
         $vis struct $name {
             $(
                 $(#[doc = $field_about])*
-                $vis $field: <$parameter as $crate::api::parameter::Parameter>::Value,
+                $vis $field: <$parameter as $crate::wire::parameter::Parameter>::Value,
             )+
         }
 
-        impl $crate::api::parameter::ParameterSet for $name {
+        impl $crate::wire::parameter::ParameterSet for $name {
             fn read(
                 fields: &mut charge_once_strict_params::Fields<'_>,
-                params: &$crate::api::params::Params,
-            ) -> Result<Self, $crate::api::error::ApiError> {
-                use $crate::api::parameter::{Field, Parameter};
+                params: &$crate::wire::params::Params,
+            ) -> Result<Self, $crate::wire::error::ApiError> {
+                use $crate::wire::parameter::{Field, Parameter};
                 $(
                     let $field =
                         <$parameter as Parameter>::read(&mut Field::new(fields, stringify!($field), params))?;
@@ -46,14 +46,14 @@ macro_rules! parameters {
 
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                use $crate::api::parameter::{object, with_property};
+                use $crate::wire::parameter::{object, with_property};
                 let object = object(&[$($about),+]);
                 $(
                     let object = with_property::<$parameter>(
                         object, stringify!($field), &[$($field_about),*],
                     );
                 )+
-                $(let object = $crate::api::parameter::with_example(object, serde_json::json!($example));)?
+                $(let object = $crate::wire::parameter::with_example(object, serde_json::json!($example));)?
                 object.into()
             }
         }
@@ -70,7 +70,7 @@ macro_rules! parameters {
             fn into_params(
                 _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
             ) -> Vec<utoipa::openapi::path::Parameter> {
-                use $crate::api::parameter::in_query;
+                use $crate::wire::parameter::in_query;
                 let parameters = [$(
                     in_query::<$parameter>(stringify!($field), &[$($field_about),*]),
                 )+];
