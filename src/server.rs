@@ -13,7 +13,7 @@ use actix_web::{
 };
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
@@ -109,7 +109,6 @@ pub async fn serve(
     let observer = Arc::new(metrics.clone());
     let database = database.admitting(config.in_progress, observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
-    let wake_webhooks = Arc::new(Notify::new());
     let supervisor = Supervisor::new(metrics.clone(), is_stopping.clone());
     let settings = Settings {
         retention: config.idempotency_ttl,
@@ -142,13 +141,6 @@ pub async fn serve(
     };
     let checkouts =
         checkouts(&idempotency, steps, config, &metrics).map_err(ServeError::Settings)?;
-    let reconcilers = reconcilers(
-        phases.as_ref(),
-        &checkouts,
-        &wake_webhooks,
-        &supervisor,
-        &is_stopping,
-    );
     let app = App {
         idempotency: idempotency.clone(),
         batches,
@@ -164,7 +156,7 @@ pub async fn serve(
         timeouts: config.timeouts,
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
-        wake_webhooks: Arc::clone(&wake_webhooks),
+        wake_webhooks: Arc::default(),
         webhooks_allow_private: config.webhooks.allow_private,
         faults: faults(&database, config).await?,
         has_console: config.console,
@@ -172,14 +164,12 @@ pub async fn serve(
         stopping: is_stopping.clone(),
         failing_workers: supervisor.failing(),
     };
+    let reconcilers = reconcilers(&app, &supervisor);
     let scraped = listeners.metrics;
     let scraped =
         scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
     let scraped = scraped.transpose()?;
-    let worker = Worker::new(database.options().clone(), worker_settings(config), body)?
-        .observed_by(Arc::new(metrics.clone()))
-        .woken_by(wake_webhooks);
-    let webhooks = deliver(worker, &supervisor, &is_stopping);
+    let webhooks = deliver(&app, &metrics, &supervisor, config)?;
     let sweep = sweep(&database, config, &metrics, &supervisor, &is_stopping);
 
     let server = http_server(listeners.api, app, metrics, config)?;
@@ -419,22 +409,16 @@ fn checkouts(
 }
 
 /// The workers that continue for clients that never retry.
-fn reconcilers(
-    phases: Option<&NetworkPhases>,
-    checkouts: &CheckoutPhases,
-    wake_webhooks: &Arc<Notify>,
-    supervisor: &Supervisor,
-    stopping: &watch::Receiver<bool>,
-) -> Vec<JoinHandle<()>> {
+fn reconcilers(app: &App, supervisor: &Supervisor) -> Vec<JoinHandle<()>> {
     let mut reconcilers = Vec::new();
-    if let Some(phases) = phases.cloned() {
-        let (wake, stopping) = (Arc::clone(wake_webhooks), stopping.clone());
+    if let Some(phases) = app.phases.clone() {
+        let (wake, stopping) = (Arc::clone(&app.wake_webhooks), app.stopping.clone());
         reconcilers.push(supervisor.spawn("processor_reconciler", move || {
             workers::reconciler::run(phases.clone(), Arc::clone(&wake), stopping.clone())
         }));
     }
-    let (checkouts, stopping) = (checkouts.clone(), stopping.clone());
-    let wake = Arc::clone(wake_webhooks);
+    let (checkouts, stopping) = (app.checkouts.clone(), app.stopping.clone());
+    let wake = Arc::clone(&app.wake_webhooks);
     reconcilers.push(supervisor.spawn("checkout_reconciler", move || {
         workers::reconciler::run(checkouts.clone(), Arc::clone(&wake), stopping.clone())
     }));
@@ -442,12 +426,17 @@ fn reconcilers(
 }
 
 fn deliver(
-    worker: Worker,
+    app: &App,
+    metrics: &Metrics,
     supervisor: &Supervisor,
-    stopping: &watch::Receiver<bool>,
-) -> JoinHandle<()> {
-    let stopping = stopping.clone();
-    supervisor.spawn("webhooks", move || worker.clone().run(stopping.clone()))
+    config: &Config,
+) -> Result<JoinHandle<()>, TlsError> {
+    let connect = app.database.options().clone();
+    let worker = Worker::new(connect, worker_settings(config), body)?
+        .observed_by(Arc::new(metrics.clone()))
+        .woken_by(Arc::clone(&app.wake_webhooks));
+    let stopping = app.stopping.clone();
+    Ok(supervisor.spawn("webhooks", move || worker.clone().run(stopping.clone())))
 }
 
 fn sweep(

@@ -10,16 +10,14 @@ use super::{BoxError, api_key::account_named, aside, print, say, session};
 use crate::{
     config::Config,
     database::Database,
-    domain::{
-        ids::{AccountId, RequestId},
-        logged_request::LoggedRequest,
-    },
+    domain::{ids::AccountId, logged_request::LoggedRequest},
     idempotency::{
         Failure, Idempotency, IdempotencyKey, Inspected, KnownRequest, Record, Settings,
     },
     store::{
         self,
         events::Happened,
+        key_story::{self, KeyStory},
         leases::{Lease, Wanted},
     },
 };
@@ -204,36 +202,21 @@ impl Story {
         let idempotency = Idempotency::new(database.connections().clone(), settings)?;
         let inspected = idempotency.inspect(account.0, key).await;
         let found = inspected.map_err(|Failure { cause, .. }| cause.to_string())?;
-        let began = match &found {
-            Inspected::Completed(record) => RequestId::parse(&record.request_id),
-            Inspected::InFlight(Some(request)) => RequestId::parse(&request.request_id),
-            Inspected::InFlight(None) | Inspected::Nothing => None,
-        };
         let wanted = Wanted {
             account: Some(account),
             key: Some(text.clone()),
             in_doubt: false,
         };
-        let of_key = text.clone();
+        let (of_key, executed) = (text.clone(), found.request_id().map(str::to_owned));
         let reading = database.snapshot(move |connection| {
             Box::pin(async move {
                 let lease = store::leases::list(connection, &wanted, 1).await?.pop();
-                let logged =
-                    store::request_log::list_of_key(connection, account, &of_key, REQUESTS_MAX);
-                let mut requests = logged.await?;
-                requests.reverse();
-                // The first one that is left of the log, where nothing else says when it began.
-                let began = began.or_else(|| requests.first().map(|first| first.id));
-                let events = match began {
-                    Some(id) => {
-                        store::events::list_of_key(connection, account, id.0, &of_key).await?
-                    }
-                    None => Vec::new(),
-                };
-                Ok((lease, requests, events))
+                let executed = executed.as_deref();
+                let story = key_story::read(connection, account, &of_key, executed, REQUESTS_MAX);
+                Ok((lease, story.await?))
             })
         });
-        let (lease, requests, events) = reading.await?;
+        let (lease, KeyStory { requests, events }) = reading.await?;
         Ok(Self {
             account,
             key: text,

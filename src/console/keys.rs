@@ -2,7 +2,6 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
-use uuid::Uuid;
 
 use super::{
     error::ConsoleError,
@@ -13,13 +12,13 @@ use super::{
     visitor::Visitor,
 };
 use crate::{
-    domain::{
-        ids::RequestId,
-        logged_request::{LoggedOutcome, LoggedRequest},
-    },
+    domain::logged_request::{LoggedOutcome, LoggedRequest},
     http::{App, error::HttpError, request::last_segment},
     idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply},
-    store::{self, events::Happened},
+    store::{
+        events::Happened,
+        key_story::{self, KeyStory},
+    },
 };
 
 /// Requests with one key that are shown, the last ones.
@@ -42,34 +41,18 @@ pub(super) async fn show(
         .inspect(account.0, key)
         .await
         .map_err(HttpError::failed_without_key)?;
-    let began = began(&found);
-    let (of_log, of_key) = (text.clone(), text.clone());
-    let (mut requests, events) = app
+    let (of_key, executed) = (text.clone(), found.request_id().map(str::to_owned));
+    let KeyStory { requests, events } = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
-                let log = store::request_log::list_of_key(
-                    &mut *connection,
-                    account,
-                    &of_log,
-                    REQUESTS_MAX,
-                );
-                let log = log.await?;
-                // The first one that is left of the log, where nothing else says when it began.
-                let began = began.or_else(|| log.last().map(|first| first.id.0));
-                let events = match began {
-                    Some(began) => {
-                        store::events::list_of_key(connection, account, began, &of_key).await?
-                    }
-                    None => Vec::new(),
-                };
-                Ok((log, events))
+                let executed = executed.as_deref();
+                key_story::read(connection, account, &of_key, executed, REQUESTS_MAX).await
             })
         })
         .await?;
     if requests.is_empty() && matches!(found, Inspected::Nothing) {
         return Err(ConsoleError::Missing);
     }
-    requests.reverse();
     let body = html! {
         h1 { "The story of " code { (text) } }
         p .says { (summary(&found, &requests)) }
@@ -97,16 +80,6 @@ const REQUEST_COLUMNS: [&str; 6] = [
     "Outcome",
     "Milliseconds",
 ];
-
-/// The id of the request that executed, which is less than the ids of its events.
-fn began(found: &Inspected) -> Option<Uuid> {
-    let id = match found {
-        Inspected::Completed(record) => &record.request_id,
-        Inspected::InFlight(Some(request)) => &request.request_id,
-        Inspected::InFlight(None) | Inspected::Nothing => return None,
-    };
-    RequestId::parse(id).map(|id| id.0)
-}
 
 fn summary(found: &Inspected, requests: &[LoggedRequest]) -> String {
     let count = |outcome| requests.iter().filter(|one| one.outcome == outcome).count();

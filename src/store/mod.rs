@@ -15,6 +15,7 @@ pub mod events;
 pub mod invariants;
 pub mod inventory;
 mod items;
+pub mod key_story;
 pub mod last_check;
 pub mod leases;
 pub mod manual_resolutions;

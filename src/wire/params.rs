@@ -84,7 +84,7 @@ pub(crate) use parameters;
 /// The parameter whose members have names that the client chooses.
 pub const MAPS: &[&str] = &["metadata"];
 
-/// ParameterSet as they were decoded: syntax without meaning.
+/// Parameters as they were decoded: syntax without meaning.
 #[derive(Debug, Clone)]
 pub struct Params {
     /// How they were written.

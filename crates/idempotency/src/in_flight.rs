@@ -46,6 +46,7 @@ pub(crate) type EntryId = (Uuid, IdempotencyKey);
 /// A request that leads.
 pub(crate) struct InFlightEntry {
     pub(crate) request: Request,
+    #[allow(dead_code, reason = "an add-on lists requests in this order")]
     pub(crate) since: Instant,
     progress: watch::Sender<Progress>,
 }

@@ -27,6 +27,18 @@ pub enum Inspected {
     Nothing,
 }
 
+impl Inspected {
+    /// The id of the first request, if it is known.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        match self {
+            Self::Completed(record) => Some(&record.request_id),
+            Self::InFlight(Some(request)) => Some(&request.request_id),
+            Self::InFlight(None) | Self::Nothing => None,
+        }
+    }
+}
+
 /// What is known of the request that a key belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownRequest {

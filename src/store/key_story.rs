@@ -1,0 +1,39 @@
+//! What is kept of the requests with one key, beside its record.
+
+use sqlx::PgConnection;
+
+use super::{events, events::Happened, request_log};
+use crate::domain::{
+    ids::{AccountId, RequestId},
+    logged_request::LoggedRequest,
+};
+
+/// The requests with a key, and what they changed.
+pub struct KeyStory {
+    /// The last ones that the log has, the oldest first.
+    pub requests: Vec<LoggedRequest>,
+    /// The oldest first.
+    pub events: Vec<Happened>,
+}
+
+/// Reads the story of a key: at most `requests_max` requests, and the events of the one that executed. That is
+/// `executed`, a `req_…`, or the first one that is left of the log. Takes no lock.
+pub async fn read(
+    connection: &mut PgConnection,
+    account: AccountId,
+    key: &str,
+    executed: Option<&str>,
+    requests_max: i64,
+) -> Result<KeyStory, sqlx::Error> {
+    let logged = request_log::list_of_key(connection, account, key, requests_max);
+    let mut requests = logged.await?;
+    requests.reverse();
+    let began = executed
+        .and_then(RequestId::parse)
+        .or_else(|| requests.first().map(|first| first.id));
+    let events = match began {
+        Some(id) => events::list_of_key(connection, account, id.0, key).await?,
+        None => Vec::new(),
+    };
+    Ok(KeyStory { requests, events })
+}
