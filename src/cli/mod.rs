@@ -1,9 +1,9 @@
-//! The command line: `serve` and the commands beside it, one file each.
+//! The command line: `serve` and the commands beside it, one file each. Commands that are clients of a running
+//! service are in `crates/developer`.
 //!
 //! Promise: what a command prints for programs goes to standard output, and what it says to people
 //! goes to standard error. A command that needs a server's database never makes one.
 
-mod api_client;
 pub mod api_key;
 mod aside;
 mod check;
@@ -15,28 +15,22 @@ mod keys;
 mod migrate;
 mod openapi;
 pub mod operations;
-mod pay;
 mod processor;
-mod seed;
 mod serve;
 mod session;
 mod sweep;
-mod trigger;
 mod webhooks;
 
 use std::{
-    borrow::Cow,
-    error::Error,
-    fmt::Write as _,
-    io::Write,
     net::{SocketAddr, TcpListener},
     process::ExitCode,
 };
 
+pub use charge_once_developer::{BoxError, print, say};
+use charge_once_developer::{pay, seed, trigger};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Any error, for the person at the terminal.
-pub type BoxError = Box<dyn Error + Send + Sync>;
+use crate::domain::money::Currency;
 
 /// A payments API in which a retried request never charges twice.
 #[derive(Debug, Parser)]
@@ -119,47 +113,13 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         // These two have more exit codes than success and failure.
         Command::Check(arguments) => return Ok(check::run(&arguments)),
-        Command::Pay(arguments) => return pay::run(&arguments),
+        Command::Pay(arguments) => {
+            return pay::run(&arguments, |code| {
+                Currency::parse(code).map(Currency::decimals)
+            });
+        }
     }?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// To people, on standard error.
-pub fn say(text: &str) {
-    // Nothing to do if standard error is gone.
-    let _ = writeln!(std::io::stderr(), "charge-once: {}", harmless(text));
-}
-
-/// To standard output. A closed output is not an error.
-fn print(text: &str) -> Result<(), BoxError> {
-    match writeln!(std::io::stdout(), "{}", harmless(text)) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// A text that can't take over the terminal of who reads it: it may hold what clients, servers and
-/// receivers sent. Control characters, and those that turn the direction of writing, are escaped as JSON
-/// escapes them, so that JSON stays the same document.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let is_harmful = |letter: char| match letter {
-        '\n' | '\t' => false,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        letter => letter.is_control(),
-    };
-    if !text.contains(is_harmful) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::new();
-    for letter in text.chars() {
-        if is_harmful(letter) {
-            // Writing to a String can't fail. All of them have four digits at most.
-            let _ = write!(escaped, "\\u{:04x}", u32::from(letter));
-        } else {
-            escaped.push(letter);
-        }
-    }
-    Cow::Owned(escaped)
 }
 
 /// Takes the port before anything else is started, so that a port in use is told at once.
@@ -176,25 +136,5 @@ fn reachable(address: SocketAddr) -> String {
         format!("http://localhost:{}", address.port())
     } else {
         format!("http://{address}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn what_would_change_the_terminal_is_escaped_as_json_does_and_the_rest_is_as_it_was() {
-        for (text, shown) in [
-            (
-                "plain, na\u{ef}ve\n\ttext \u{1f600}",
-                "plain, na\u{ef}ve\n\ttext \u{1f600}",
-            ),
-            ("\u{1b}[2J\r\u{7}\0", r"\u001b[2J\u000d\u0007\u0000"),
-            ("\u{9b}31m\u{7f}", r"\u009b31m\u007f"),
-            ("a\u{202e}b\u{2066}", r"a\u202eb\u2066"),
-        ] {
-            assert_eq!(harmless(text), shown);
-        }
     }
 }

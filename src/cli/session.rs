@@ -3,14 +3,12 @@
 //! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
 //! ends gracefully when it is told to stop; everything else ends at once.
 
-use std::{pin::Pin, time::Duration};
+use std::time::Duration;
 
+use charge_once_developer::{service::Stop, stop_signal};
 use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
 use futures_util::FutureExt;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
+use tokio::sync::oneshot;
 
 use super::BoxError;
 use crate::{
@@ -25,9 +23,6 @@ const STOPPED_EARLY: &str = "stopped before it was done";
 /// How long the end of the process waits for tasks that can't be interrupted: the system resolves a host's
 /// name for as long as it likes.
 const LAST_TASKS: Duration = Duration::from_secs(1);
-
-/// Resolves when the process is told to stop.
-pub(super) type Stop = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Runs a server, which returns once it has stopped. A private PostgreSQL is made if need be.
 pub(super) fn serve(
@@ -131,16 +126,4 @@ async fn with_postgres(
     let stopped = postgres.stop().await.map_err(BoxError::from);
     // The first error is the one that the person needs to read.
     outcome.and(stopped)
-}
-
-/// Resolves at the first SIGTERM or SIGINT.
-pub(super) fn stop_signal() -> Result<Stop, BoxError> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(Box::pin(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }))
 }

@@ -40,43 +40,10 @@ impl Currency {
         iso_currency::Currency::from_code(&code.to_ascii_uppercase()).map(Self)
     }
 
-    /// Reads an amount as people write it, `20.00`, in minor units: exactly, or not at all. Digits,
-    /// and after one point at most as many as the currency has; no sign and no separators.
-    pub fn minor_units(self, amount: &str) -> Result<i64, AmountError> {
-        let (major, minor) = match amount.split_once('.') {
-            Some((_, "")) => return Err(AmountError::NoNumber),
-            Some(parts) => parts,
-            None => (amount, ""),
-        };
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if major.is_empty() || !digits(major) || !digits(minor) {
-            return Err(AmountError::NoNumber);
-        }
-        let decimals = usize::from(self.0.exponent().unwrap_or(0));
-        if minor.len() > decimals {
-            return Err(AmountError::TooManyDecimals { decimals });
-        }
-        format!("{major}{minor:0<decimals$}")
-            .parse()
-            .map_err(|_| AmountError::TooLarge)
+    /// Digits of its minor unit: 2 for dollars, and 0 for yen.
+    pub fn decimals(self) -> usize {
+        usize::from(self.0.exponent().unwrap_or(0))
     }
-}
-
-/// Why text is no amount of a currency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AmountError {
-    /// Something else than digits with at most one point between them.
-    #[error("an amount is written like 20.00, with digits and one point")]
-    NoNumber,
-    /// More digits after the point than the currency has.
-    #[error("this currency has at most {decimals} digits after the point")]
-    TooManyDecimals {
-        /// How many it has.
-        decimals: usize,
-    },
-    /// More than 64 bits hold.
-    #[error("the amount is too large")]
-    TooLarge,
 }
 
 impl fmt::Display for Currency {
@@ -107,43 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_read_exactly_with_the_decimals_of_their_currency() {
-        let no_number = Err(AmountError::NoNumber);
-        let too_many = |decimals| Err(AmountError::TooManyDecimals { decimals });
-        for (code, text, minor_units) in [
-            ("usd", "20.00", Ok(2000)),
-            ("usd", "20", Ok(2000)),
-            ("usd", "20.1", Ok(2010)),
-            ("usd", "0.07", Ok(7)),
-            ("usd", "00020.00", Ok(2000)),
-            // As a binary fraction this is 1.09999…
-            ("usd", "1.10", Ok(110)),
-            ("usd", "90071992547409.93", Ok(9_007_199_254_740_993)),
-            ("usd", "20.000", too_many(2)),
-            ("usd", "0.001", too_many(2)),
-            ("jpy", "2000", Ok(2000)),
-            ("jpy", "2000.0", too_many(0)),
-            ("kwd", "1.234", Ok(1234)),
-            ("kwd", "1.2", Ok(1200)),
-            ("kwd", "1", Ok(1000)),
-            ("kwd", "1.2345", too_many(3)),
-            ("usd", "", no_number),
-            ("usd", ".", no_number),
-            ("usd", ".50", no_number),
-            ("usd", "20.", no_number),
-            ("usd", "-20.00", no_number),
-            ("usd", "+20.00", no_number),
-            ("usd", "20,00", no_number),
-            ("usd", "2,000.00", no_number),
-            ("usd", "2e3", no_number),
-            ("usd", "20.0.0", no_number),
-            ("usd", " 20.00", no_number),
-            ("usd", "٢٠", no_number),
-            ("usd", "92233720368547758.08", Err(AmountError::TooLarge)),
-        ] {
-            let currency = Currency::parse(code);
-            let read = currency.map(|currency| currency.minor_units(text));
-            assert_eq!(read, Some(minor_units), "{text} {code}");
+    fn each_currency_has_its_decimals() {
+        for (code, decimals) in [("usd", 2), ("jpy", 0), ("kwd", 3)] {
+            assert_eq!(
+                Currency::parse(code).map(Currency::decimals),
+                Some(decimals)
+            );
         }
     }
 }

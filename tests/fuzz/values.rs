@@ -11,6 +11,7 @@ use charge_once::{
     idempotency::{IdempotencyKey, Record, Reply},
     webhooks::{check_url, is_public, literal_address},
 };
+use charge_once_developer::amount::minor_units;
 use charge_once_strict_params::{canonical_integer, card_numbers::holds_card_number};
 use chrono::Utc;
 use proptest::{collection::vec, prelude::*};
@@ -79,7 +80,7 @@ fn amounts() {
         }
         if let Some(currency) = Currency::parse(&code) {
             prop_assert_eq!(currency.to_string(), code.to_ascii_lowercase());
-            if let Ok(minor_units) = currency.minor_units(&text) {
+            if let Ok(minor_units) = minor_units(&text, currency.decimals()) {
                 prop_assert!(minor_units >= 0);
                 let digits: String = text.chars().filter(char::is_ascii_digit).collect();
                 let written: i128 = digits.parse().unwrap();

@@ -6,18 +6,17 @@
 use std::time::Duration;
 
 use charge_once_client::Error;
+use charge_once_developer::{
+    feed::{Feed, FeedError, NewEvent},
+    service::{self, AFTER_HELP, Service, api_key},
+};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::builder::PossibleValuesParser;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::feed::{Feed, FeedError, NewEvent};
 use crate::{
-    cli::{
-        BoxError,
-        api_client::{self, AFTER_HELP, Service, api_key},
-        print, say,
-    },
+    cli::{BoxError, print, say},
     domain::event::EventType,
     webhooks::{Attempt, Secret, Sender, Settings, UrlRefusal, check_url},
     workers::webhooks::sender_settings,
@@ -71,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
         return Err("--timeout must be longer than nothing and at most 60s".into());
     }
     // Ctrl-C is how it ends, so a requested stop is a success.
-    api_client::block_on(listen(arguments), || Ok(()))
+    service::block_on(listen(arguments), || Ok(()))
 }
 
 fn explain(refusal: UrlRefusal) -> &'static str {

@@ -1,6 +1,5 @@
 //! `charge-once webhooks`: events for a receiver that is being developed, and webhooks that failed.
 
-mod feed;
 mod listen;
 mod retry;
 

@@ -4,17 +4,18 @@
 //! Promise: they know the service by its replies, so they work wherever it runs. They need its URL
 //! and an API key, and neither its database nor its environment.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use charge_once_client::{Client, ClientBuilder, Error, GaveUp, RetryPolicy};
+use tokio::signal::unix::{SignalKind, signal};
 
-use super::{BoxError, say, session};
+use super::{BoxError, say};
 
 /// Where the API key is read from: an argument would be seen by every user of the machine.
 const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
 
 /// What the help of these commands says about their environment.
-pub(super) const AFTER_HELP: &str = "\
+pub const AFTER_HELP: &str = "\
 Environment variables:
   CHARGE_ONCE_API_KEY
       Your API key. There is no argument for it, because other users could see that.
@@ -23,26 +24,26 @@ Environment variables:
 
 /// The service that a command is a client of.
 #[derive(Debug, clap::Args)]
-pub(super) struct Service {
+pub struct Service {
     /// Where the service is.
     #[arg(long, env = "CHARGE_ONCE_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
 }
 
 /// The API key from the environment.
-pub(super) fn api_key() -> Result<String, Error> {
+pub fn api_key() -> Result<String, Error> {
     std::env::var(API_KEY_VARIABLE)
         .map_err(|_| Error::Unusable(format!("set {API_KEY_VARIABLE} to your API key")))
 }
 
 impl Service {
     /// Its URL, as it was given.
-    pub(super) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 
     /// A client that says when it tries again, and gives up `deadline` after a call began.
-    pub(super) fn client(&self, deadline: Duration) -> Result<Client, BoxError> {
+    pub fn client(&self, deadline: Duration) -> Result<Client, BoxError> {
         let builder = self.builder(deadline)?.on_retry(|retry| {
             let (failure, pause) = (&retry.failure, retry.pause.as_millis());
             say(&format!("{failure}; again in {pause} ms"));
@@ -52,7 +53,7 @@ impl Service {
 
     /// A client that says nothing when it tries again, for a command that tells by itself what it waits
     /// for. It gives up `deadline` after a call began.
-    pub(super) fn quiet_client(&self, deadline: Duration) -> Result<Client, BoxError> {
+    pub fn quiet_client(&self, deadline: Duration) -> Result<Client, BoxError> {
         Ok(self.builder(deadline)?.build()?)
     }
 
@@ -65,7 +66,7 @@ impl Service {
     }
 
     /// The error for the person at the terminal, with the remedy where it is a setting.
-    pub(super) fn explain(&self, error: Error) -> BoxError {
+    pub fn explain(&self, error: Error) -> BoxError {
         if let Error::Unauthenticated(refusal) = &error {
             return format!(
                 "the service at {} refuses the API key in {API_KEY_VARIABLE}: {refusal}",
@@ -92,7 +93,7 @@ impl Service {
 }
 
 /// Runs a client's work to its end, or until the process is told to stop, which is `stopped`'s.
-pub(super) fn block_on(
+pub fn block_on(
     work: impl Future<Output = Result<(), BoxError>>,
     stopped: impl FnOnce() -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
@@ -101,10 +102,25 @@ pub(super) fn block_on(
         .enable_all()
         .build()?
         .block_on(async {
-            let stop = session::stop_signal()?;
+            let stop = stop_signal()?;
             tokio::select! {
                 done = work => done,
                 () = stop => stopped(),
             }
         })
+}
+
+/// Resolves when the process is told to stop.
+pub type Stop = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Resolves at the first SIGTERM or SIGINT.
+pub fn stop_signal() -> Result<Stop, BoxError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(Box::pin(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }))
 }

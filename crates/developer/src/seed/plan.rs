@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::BoxError;
+use crate::BoxError;
 
 /// Bytes of a file.
 const FILE_MAX: u64 = 4 * 1024 * 1024;

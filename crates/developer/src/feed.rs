@@ -22,18 +22,18 @@ const PAGE_EVENTS: u32 = 100;
 const POLL_EVENTS_MAX: usize = 10_000;
 
 /// An event that was not returned before.
-pub(super) struct NewEvent {
+pub struct NewEvent {
     /// `evt_…`
-    pub(super) id: String,
+    pub id: String,
     /// `charge.succeeded`, …
-    pub(super) event_type: String,
+    pub event_type: String,
     /// The whole event, in the very text that the service sent.
-    pub(super) text: Box<RawValue>,
+    pub text: Box<RawValue>,
 }
 
 /// Why a poll returned nothing.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FeedError {
+pub enum FeedError {
     /// The service refused, or didn't answer.
     #[error(transparent)]
     Client(#[from] Error),
@@ -58,7 +58,7 @@ struct Head {
 }
 
 /// Reads events as they come.
-pub(super) struct Feed {
+pub struct Feed {
     client: Client,
     /// Older events were all read. `None` while there has been no event.
     since: Option<i64>,
@@ -68,7 +68,7 @@ pub(super) struct Feed {
 
 impl Feed {
     /// Begins now: what is there already is not returned.
-    pub(super) async fn open(client: Client) -> Result<Self, FeedError> {
+    pub async fn open(client: Client) -> Result<Self, FeedError> {
         let newest = ListQuery {
             limit: Some(1),
             ..ListQuery::default()
@@ -85,7 +85,7 @@ impl Feed {
 
     /// The events that were not returned before, the oldest first. After an error nothing is lost:
     /// the next poll reads the same again.
-    pub(super) async fn poll(&mut self) -> Result<Vec<NewEvent>, FeedError> {
+    pub async fn poll(&mut self) -> Result<Vec<NewEvent>, FeedError> {
         let mut query = ListQuery {
             limit: Some(PAGE_EVENTS),
             created_from: self.since,

@@ -27,9 +27,8 @@ use self::plan::{
     Level, OrderStatus, Plan, PlannedCharge, PlannedCheckout, PlannedItem, PlannedOrder,
 };
 use super::{
-    BoxError,
-    api_client::{self, AFTER_HELP, Service},
-    print, say,
+    BoxError, print, say,
+    service::{self, AFTER_HELP, Service},
 };
 
 /// How long each request is tried.
@@ -83,12 +82,13 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+/// Runs it to its end.
+pub fn run(arguments: &Arguments) -> Result<(), BoxError> {
     let plan = match &arguments.file {
         Some(path) => Plan::read(path)?,
         None => shop::shop(&arguments.seed, usize::from(arguments.orders)),
     };
-    api_client::block_on(seed(arguments, &plan), || {
+    service::block_on(seed(arguments, &plan), || {
         Err("stopped; run it again with the same arguments, and it goes on".into())
     })
 }

@@ -10,8 +10,7 @@ use charge_once_client::{
     RetryPolicy,
 };
 
-use super::{BoxError, api_client, print, say};
-use crate::domain::money::Currency;
+use super::{BoxError, amount::minor_units, print, say, service::api_key};
 
 const AFTER_HELP: &str = "\
 Environment variables:
@@ -65,18 +64,21 @@ pub struct Arguments {
     deadline: Duration,
 }
 
-/// Runs it to its exit code.
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, BoxError> {
+/// Runs it to its exit code. `decimals` says how many a currency in use has, by its code.
+pub fn run(
+    arguments: &Arguments,
+    decimals: impl Fn(&str) -> Option<usize>,
+) -> Result<ExitCode, BoxError> {
     let code = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(pay(arguments));
+        .block_on(pay(arguments, decimals(&arguments.currency)));
     Ok(code.unwrap_or_else(|error| failed(&error)).into())
 }
 
-async fn pay(arguments: &Arguments) -> Result<u8, Error> {
-    let amount = match Currency::parse(&arguments.currency) {
-        Some(currency) => currency.minor_units(&arguments.amount),
+async fn pay(arguments: &Arguments, decimals: Option<usize>) -> Result<u8, Error> {
+    let amount = match decimals {
+        Some(decimals) => minor_units(&arguments.amount, decimals),
         None => {
             say("--currency must be the ISO 4217 code of a currency in use, such as usd");
             return Ok(REFUSED);
@@ -111,7 +113,7 @@ async fn pay(arguments: &Arguments) -> Result<u8, Error> {
 }
 
 fn client(arguments: &Arguments) -> Result<Client, Error> {
-    let api_key = api_client::api_key()?;
+    let api_key = api_key()?;
     let mut builder = Client::builder(&arguments.url, api_key)
         .retry_policy(RetryPolicy {
             deadline: arguments.deadline,

@@ -9,19 +9,17 @@ use charge_once_client::{
     Capture, Charge, ChargeUpdate, Client, Error, Event, ListQuery, MetadataUpdate, NewCharge,
     NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, Refund,
 };
+use charge_once_processor::{
+    Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
+};
 use chrono::Utc;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::ValueEnum;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    BoxError,
-    api_client::{self, AFTER_HELP, Service},
-    print, say,
-};
-use crate::{
-    domain::{event::EventType, ids::RefundId, operation::Answer},
-    processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
+    BoxError, print, say,
+    service::{self, AFTER_HELP, Service},
 };
 
 /// How long each request is tried.
@@ -51,7 +49,7 @@ pub struct Arguments {
     #[command(flatten)]
     service: Service,
     /// The type of the event.
-    #[arg(value_name = "EVENT", value_parser = event_type())]
+    #[arg(value_name = "EVENT")]
     event: EventType,
     /// For refund.failed only: the simulator that the service has as its PROCESSOR_URL. The money
     /// is given back there first, so that the service's refund is refused.
@@ -59,16 +57,44 @@ pub struct Arguments {
     processor_url: Option<String>,
 }
 
-fn event_type() -> impl TypedValueParser<Value = EventType> {
-    let names = EventType::ALL
-        .iter()
-        .map(|known| PossibleValue::new(known.as_str()));
-    PossibleValuesParser::new(names)
-        .try_map(|name| EventType::parse(&name).ok_or("it is no type of event"))
+/// The types of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EventType {
+    #[value(name = "charge.succeeded")]
+    ChargeSucceeded,
+    #[value(name = "charge.failed")]
+    ChargeFailed,
+    #[value(name = "charge.captured")]
+    ChargeCaptured,
+    #[value(name = "charge.updated")]
+    ChargeUpdated,
+    #[value(name = "charge.refunded")]
+    ChargeRefunded,
+    #[value(name = "refund.created")]
+    RefundCreated,
+    #[value(name = "refund.failed")]
+    RefundFailed,
+    #[value(name = "refund.updated")]
+    RefundUpdated,
+    #[value(name = "order.created")]
+    OrderCreated,
+    #[value(name = "order.updated")]
+    OrderUpdated,
+    #[value(name = "order.paid")]
+    OrderPaid,
+    #[value(name = "order.canceled")]
+    OrderCanceled,
+    #[value(name = "order.refunded")]
+    OrderRefunded,
+    #[value(name = "checkout.completed")]
+    CheckoutCompleted,
+    #[value(name = "checkout.canceled")]
+    CheckoutCanceled,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
-    api_client::block_on(trigger(arguments), || {
+/// Runs it to its end.
+pub fn run(arguments: &Arguments) -> Result<(), BoxError> {
+    service::block_on(trigger(arguments), || {
         Err("stopped before it was done".into())
     })
 }
@@ -217,7 +243,7 @@ impl Maker {
         let charge = self.charge(true).await?.id;
         let taken = Instruction::Refund {
             charge: charge.clone(),
-            refund: RefundId(Uuid::now_v7()).to_string(),
+            refund: format!("re_{}", Uuid::now_v7().simple()),
             amount: AMOUNT,
         };
         let not_after = Utc::now() + PROCESSOR_TIMEOUT * 2;
@@ -290,9 +316,11 @@ impl Maker {
 
     /// The newest event of this type about the object, or about what the charge belongs to.
     async fn find(&self, event: EventType, made: &str) -> Result<Option<Event>, Error> {
+        let name = event.to_possible_value();
+        let name = name.map(|value| value.get_name().to_owned());
         let query = ListQuery {
             limit: Some(LOOKED_THROUGH),
-            event_type: Some(event.as_str().to_owned()),
+            event_type: name,
             ..ListQuery::default()
         };
         let names =

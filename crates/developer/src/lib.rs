@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+pub mod amount;
+pub mod feed;
+pub mod pay;
+pub mod seed;
+pub mod service;
+mod terminal;
+pub mod trigger;
+
+pub use self::{
+    service::stop_signal,
+    terminal::{print, say},
+};
+
+/// Any error, for the person at the terminal.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
