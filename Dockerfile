@@ -27,6 +27,7 @@ COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
+COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY crates/torture/Cargo.toml crates/torture/
 COPY crates/webhooks/Cargo.toml crates/webhooks/
 COPY examples/actix/Cargo.toml examples/actix/

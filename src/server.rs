@@ -12,6 +12,7 @@ use actix_web::{
     web,
 };
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
+use charge_once_supervisor::Supervisor;
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -51,7 +52,6 @@ use crate::{
     workers::{
         self,
         request_log::Writing,
-        supervisor::Supervisor,
         webhooks::{body, worker_settings},
     },
 };
@@ -109,7 +109,7 @@ pub async fn serve(
     let observer = Arc::new(metrics.clone());
     let database = database.admitting(config.in_progress, observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
-    let supervisor = Supervisor::new(metrics.clone(), is_stopping.clone());
+    let supervisor = supervisor(metrics.clone(), is_stopping.clone());
     let settings = Settings {
         retention: config.idempotency_ttl,
         database_deadline: config.timeouts.database_deadline,
@@ -240,6 +240,11 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Keeps workers at work, and counts those that fail.
+fn supervisor(metrics: Metrics, stopping: watch::Receiver<bool>) -> Supervisor {
+    Supervisor::new(stopping, move |worker| metrics.worker_failed(worker))
 }
 
 /// Counts only where metrics can be asked for.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once_connections::Hosts;
+use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
 use super::{
@@ -17,7 +18,7 @@ use crate::{
     idempotency::{
         Batches, Begin, Command, FailureKind, Idempotency, Outcome, ReplayCache, Request,
     },
-    workers::{request_log::RequestLog, supervisor::Failing},
+    workers::request_log::RequestLog,
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.

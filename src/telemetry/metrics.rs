@@ -129,7 +129,7 @@ pub fn value(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The workers of a process, which [`Supervisor`](crate::workers::supervisor::Supervisor) keeps at work.
+/// The workers of a process, which `crates/supervisor` keeps at work.
 pub const WORKERS: [&str; 6] = [
     "checkout_reconciler",
     "database_metrics",

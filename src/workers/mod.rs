@@ -5,6 +5,5 @@ pub mod expiry_sweep;
 pub mod reconciler;
 pub mod request_log;
 pub mod retention;
-pub mod supervisor;
 pub mod test_accounts;
 pub mod webhooks;

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use charge_once_supervisor::Supervisor;
 use sqlx::{Connection, PgConnection};
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -18,7 +19,6 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::supervisor::Supervisor;
 use crate::{database::Database, domain::logged_request::LoggedRequest, store};
 
 /// Requests that may wait to be written: about a megabyte, and a second of a busy process.

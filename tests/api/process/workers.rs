@@ -169,8 +169,6 @@ fn every_worker_is_started_by_the_supervisor() {
     let others = [
         "recovering.spawn(recover(",
         "tokio::spawn(server)",
-        "tokio::spawn(self.clone().keep_at_work(",
-        "running.spawn(worker().instrument(",
     ];
     let mut supervised = BTreeSet::new();
     for (file, code) in files {

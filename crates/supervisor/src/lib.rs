@@ -1,11 +1,8 @@
-//! Keeps the workers at work.
-//!
-//! Promise: a worker that panics, or ends before the process is stopping, is told of and counted, and begins
-//! again after a pause. `/readyz` names it until it has worked for a minute.
+#![doc = include_str!("../README.md")]
 
 use std::{
     collections::BTreeSet,
-    future::Future,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,8 +14,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tracing::Instrument;
-
-use crate::telemetry::metrics::Metrics;
 
 /// How soon a worker begins again, and when its failure is forgotten.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +32,9 @@ const PACE: Pace = Pace {
 };
 
 /// Starts workers, and starts those again that fail. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Supervisor {
-    metrics: Metrics,
+    failed: Arc<dyn Fn(&'static str) + Send + Sync>,
     stopping: watch::Receiver<bool>,
     failing: Failing,
     pace: Pace,
@@ -50,7 +45,7 @@ pub struct Supervisor {
 pub struct Failing(Arc<Mutex<BTreeSet<&'static str>>>);
 
 impl Failing {
-    /// Their names, as in [`WORKERS`](crate::telemetry::metrics::WORKERS).
+    /// Their names.
     pub fn names(&self) -> Vec<&'static str> {
         self.lock().iter().copied().collect()
     }
@@ -61,10 +56,13 @@ impl Failing {
 }
 
 impl Supervisor {
-    /// Workers end by themselves after `stopping`.
-    pub fn new(metrics: Metrics, stopping: watch::Receiver<bool>) -> Self {
+    /// Workers end by themselves after `stopping`. `failed` is told the name of each worker that fails.
+    pub fn new(
+        stopping: watch::Receiver<bool>,
+        failed: impl Fn(&'static str) + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            metrics,
+            failed: Arc::new(failed),
             stopping,
             failing: Failing::default(),
             pace: PACE,
@@ -76,8 +74,7 @@ impl Supervisor {
         self.failing.clone()
     }
 
-    /// Keeps a worker at work, which has its name in [`WORKERS`](crate::telemetry::metrics::WORKERS). The
-    /// task ends with it after `stopping`. Aborting the task drops the worker.
+    /// Keeps a worker at work. The task ends with it after `stopping`. Aborting the task drops the worker.
     pub fn spawn<F>(
         &self,
         name: &'static str,
@@ -109,7 +106,7 @@ impl Supervisor {
             if *self.stopping.borrow() || self.stopping.has_changed().is_err() {
                 return;
             }
-            self.metrics.worker_failed(name);
+            (self.failed)(name);
             self.failing.lock().insert(name);
             let pause = pauses.next().unwrap_or(self.pace.pauses.1);
             let panic = ended.and_then(Result::err).map(|error| error.to_string());
@@ -124,6 +121,12 @@ impl Supervisor {
                 _ = self.stopping.wait_for(|stopping| *stopping) => return,
             }
         }
+    }
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervisor").finish_non_exhaustive()
     }
 }
 
@@ -153,7 +156,7 @@ mod tests {
                 steady: Duration::from_secs(1),
                 pauses: (Duration::from_millis(10), Duration::from_millis(40)),
             },
-            ..Supervisor::new(Metrics::off(), stopping)
+            ..Supervisor::new(stopping, |_| {})
         }
     }
 
