@@ -31,10 +31,11 @@ pub(super) fn serve(
     schema: Schema,
     work: impl AsyncFnOnce(Database, Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
+    let settings = config.database_settings(schema);
     block_on(config, config.traces.as_ref(), async |mut stop| {
         with_postgres(location, async |url| {
             tokio::select! {
-                connected = Database::connect_with(&url, config, schema, WhenRefused::TryAgain) => {
+                connected = Database::connect(&url, settings, WhenRefused::TryAgain) => {
                     work(connected?, stop).await
                 }
                 // A requested stop is a success.
@@ -53,11 +54,12 @@ pub(super) fn once(
     if let DatabaseLocation::Embedded(settings) = &config.database {
         refuse_an_empty_folder(settings)?;
     }
+    let settings = config.database_settings(SCHEMA);
     block_on(config, None, async |stop| {
         with_postgres(&config.database, async |url| {
             let work = async {
                 let refused = WhenRefused::GiveUp;
-                let database = Database::connect_with(&url, config, SCHEMA, refused).await?;
+                let database = Database::connect(&url, settings, refused).await?;
                 work(&database).await
             };
             tokio::select! {

@@ -1,49 +1,18 @@
-//! The connection to PostgreSQL: pool, pinned session settings, migrations, reads, and the writes
-//! that have no idempotency key.
-//!
-//! Promise: no default of a role or a server can weaken what the transaction promises, because
-//! every session pins what matters; and no read outlives its deadline or leaves a connection in
-//! doubt in the pool.
+//! What the database has, and what its private PostgreSQL is called. `crates/database` connects to it.
 
 pub mod embedded;
-mod errors;
-mod fitness;
-pub mod migrations;
-mod pooler;
 
-use std::{
-    future::Future,
-    io::ErrorKind,
-    pin::Pin,
-    str::FromStr,
-    sync::{Arc, LazyLock},
-    time::Duration,
+use std::sync::LazyLock;
+
+pub use charge_once_database::{
+    CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Reading, Schema, Settings, StartError,
+    Unfit, WhenRefused, WriteError, Writing, migrations,
 };
-
 use charge_once_processor::service;
 pub use sqlx::PgConnection;
-use sqlx::{
-    ConnectOptions, Connection, PgPool,
-    migrate::Migrator,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use tokio::{runtime::Handle, time::Instant};
-use tracing::Instrument;
-use uuid::Uuid;
+use sqlx::migrate::Migrator;
 
-pub use self::{
-    errors::{ReadError, StartError, WriteError},
-    fitness::{CLOCKS_APART_MAX, Unfit},
-    migrations::MigrationSet,
-};
-use crate::{
-    config::{Config, Timeouts},
-    domain::ids::AccountId,
-    idempotency::{
-        self, Admission, AdmissionObserver, BEGIN_DURABLE, Connections, InProgressLimits,
-        NO_ACCOUNT, SessionLimits,
-    },
-};
+use crate::{config::Config, idempotency};
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
 /// no error: an older release must be able to start beside a newer one, during a rollout or after a
@@ -53,9 +22,6 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrations.set_ignore_missing(true);
     migrations
 });
-
-/// What a database must have, in the order in which it is applied.
-pub type Schema = &'static [MigrationSet];
 
 /// Where sqlx counts the migrations of an application by default.
 pub const APPLICATION_MIGRATIONS_TABLE: &str = "_sqlx_migrations";
@@ -84,394 +50,23 @@ pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
     release_0_2: include_str!("release_0_2/processor.txt"),
 }];
 
-/// How long a start waits for a first connection: a database that starts at the same time.
-const FIRST_CONNECTION_LIMIT: Duration = Duration::from_secs(15);
-
-/// Pause between two attempts to make it.
-const FIRST_CONNECTION_PAUSE: Duration = Duration::from_millis(200);
-
-/// What a refused connection means to the program that starts. A PostgreSQL that answers that it is
-/// starting is waited for in any case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenRefused {
-    /// A server may be started together with its database, which doesn't listen yet.
-    TryAgain,
-    /// A command works on the database of a running server.
-    GiveUp,
-}
-
-/// The pool, and how to make connections beside it. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Database {
-    pool: Connections,
-    account: Uuid,
-    options: PgConnectOptions,
-    deadline: Duration,
-    runtime: Handle,
-    schema: Schema,
-}
-
-/// A read: borrows the connection for as long as its future runs.
-pub type Reading<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
-
-/// A write: borrows the connection for as long as its future runs.
-pub type Writing<'c, T> = Reading<'c, T>;
-
-impl Database {
-    /// Connects to `url`, checks that the server keeps what it acknowledges, and migrates if the
-    /// configuration says so.
-    pub async fn connect(url: &str, config: &Config) -> Result<Self, StartError> {
-        Self::connect_with(url, config, SCHEMA, WhenRefused::TryAgain).await
-    }
-
-    /// Connects as [`Database::connect`] does, with another schema or less patience.
-    pub async fn connect_with(
-        url: &str,
-        config: &Config,
-        schema: Schema,
-        when_refused: WhenRefused,
-    ) -> Result<Self, StartError> {
-        let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
-        let options = pin_session(options, &config.timeouts);
-        let pool = PgPoolOptions::new()
-            .max_connections(config.pool_connections)
-            .acquire_timeout(config.timeouts.pool_wait)
-            .connect_lazy_with(options.clone());
-        let database = Self {
-            pool: pool.into(),
-            account: NO_ACCOUNT,
-            options,
-            deadline: config.timeouts.database_deadline,
-            runtime: Handle::current(),
+impl Config {
+    /// How this configuration uses a database with this schema.
+    pub fn database_settings(&self, schema: Schema) -> Settings {
+        let timeouts = &self.timeouts;
+        Settings {
             schema,
-        };
-        let until = Instant::now() + FIRST_CONNECTION_LIMIT;
-        loop {
-            match database.prepare(config, when_refused, until).await {
-                Ok(()) => return Ok(database),
-                // The database was restarted in between, or the network broke.
-                Err(StartError::Unreachable(error))
-                    if Instant::now() + FIRST_CONNECTION_PAUSE < until
-                        && may_be_starting(&error, when_refused) =>
-                {
-                    tracing::warn!(%error, "the start begins again with another connection");
-                    tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn prepare(
-        &self,
-        config: &Config,
-        when_refused: WhenRefused,
-        until: Instant,
-    ) -> Result<(), StartError> {
-        let mut connection = self.first_connection(when_refused, until).await?;
-        let limits = session_limits(&config.timeouts);
-        let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
-        let looked = tokio::time::timeout_at(until, looking).await;
-        looked.unwrap_or(Err(StartError::silent()))?;
-        let is_standby = fitness::is_standby(&mut connection).await;
-        if is_standby.map_err(StartError::Unreachable)? {
-            return Err(StartError::Standby);
-        }
-        ensure_durable(&mut connection).await?;
-        ensure_clocks_agree(&mut connection).await?;
-        warn_of_changed_locale(&mut connection).await?;
-        if config.migrate_on_start {
-            self.migrate_on(&mut connection).await?;
-        }
-        let is_current = fitness::schema_is_current(&mut connection, self.schema).await;
-        if !is_current.map_err(StartError::Unreachable)? {
-            return Err(StartError::SchemaNotCurrent);
-        }
-        // All is done: whether the end of the session is answered tells nothing.
-        let _ = connection.close().await;
-        Ok(())
-    }
-
-    /// The pool that requests share.
-    pub fn pool(&self) -> &PgPool {
-        self.pool.pool()
-    }
-
-    /// The pool, and who gets its connections.
-    pub fn connections(&self) -> &Connections {
-        &self.pool
-    }
-
-    /// The same database, whose connections are dealt to accounts, with limits on the requests in progress.
-    /// `observer` is told of its use.
-    #[must_use]
-    pub fn admitting(self, limits: InProgressLimits, observer: Arc<dyn AdmissionObserver>) -> Self {
-        let admission = Admission::new(self.pool().clone(), limits).observed_by(observer);
-        Self {
-            pool: admission.into(),
-            ..self
-        }
-    }
-
-    /// The same database, used for an account: what it reads and writes counts as the account's share of
-    /// the pool.
-    pub fn of(&self, account: AccountId) -> Self {
-        Self {
-            account: account.0,
-            ..self.clone()
-        }
-    }
-
-    /// How to connect, with sessions that are pinned.
-    pub fn options(&self) -> &PgConnectOptions {
-        &self.options
-    }
-
-    /// A connection outside the pool, for work that must not take one from requests.
-    pub async fn connect_aside(&self) -> Result<PgConnection, sqlx::Error> {
-        PgConnection::connect_with(&self.options).await
-    }
-
-    /// A connection outside the pool for statements that read whole tables: that they take long is no
-    /// reason for a warning.
-    pub async fn connect_for_long_statements(&self) -> Result<PgConnection, sqlx::Error> {
-        self.options
-            .clone()
-            .disable_statement_logging()
-            .connect()
-            .await
-    }
-
-    /// Applies what is missing of the schema. Replicas that start together take turns.
-    pub async fn migrate(&self) -> Result<(), StartError> {
-        let connection = self.connect_aside().await;
-        let mut connection = connection.map_err(StartError::Unreachable)?;
-        self.migrate_on(&mut connection).await?;
-        connection.close().await.map_err(StartError::Unreachable)
-    }
-
-    /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take turns.
-    async fn migrate_on(&self, connection: &mut PgConnection) -> Result<(), StartError> {
-        // A migration may take longer than any request is allowed to, and so may the wait for
-        // another replica that is migrating.
-        for setting in [
-            "SET statement_timeout = 0",
-            "SET idle_in_transaction_session_timeout = 0",
-            "SET lock_timeout = 0",
-            // sqlx makes its own table unless it exists, and PostgreSQL would notice each time.
-            "SET client_min_messages = warning",
-        ] {
-            sqlx::raw_sql(setting)
-                .execute(&mut *connection)
-                .await
-                .map_err(StartError::Unreachable)?;
-        }
-        for set in self.schema {
-            if !migrations::adopt(set, connection).await? {
-                return Err(StartError::AnotherSchema { table: set.table });
-            }
-            migrations::apply(set.migrator, connection).await?;
-        }
-        sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout")
-            .execute(connection)
-            .await
-            .map_err(StartError::Unreachable)?;
-        Ok(())
-    }
-
-    /// Whether a replica can serve from this database now. What holds at the start may change long
-    /// after it: a failover leads to a standby, a setting is changed, a clock goes wrong.
-    pub async fn check(&self) -> Result<(), Unfit> {
-        let schema = self.schema;
-        let looking = self.read(move |connection| {
-            Box::pin(async move {
-                if fitness::is_standby(connection).await? {
-                    return Ok(Err(Unfit::Standby));
-                }
-                if fitness::forgetful_setting(connection).await?.is_some() {
-                    return Ok(Err(Unfit::NotDurable));
-                }
-                if !fitness::schema_is_current(connection, schema).await? {
-                    return Ok(Err(Unfit::SchemaNotCurrent));
-                }
-                let apart = fitness::clocks_apart(connection).await?;
-                let agree = apart <= CLOCKS_APART_MAX;
-                Ok(agree.then_some(()).ok_or(Unfit::ClocksApart))
-            })
-        });
-        looking.await.unwrap_or(Err(Unfit::Unreachable))
-    }
-
-    /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
-    pub async fn snapshot<T, F>(&self, read: F) -> Result<T, ReadError>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
-    {
-        self.read(|connection| {
-            Box::pin(async move {
-                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
-                let mut tx = connection.begin_with(begin).await?;
-                let value = read(&mut tx).await?;
-                tx.commit().await?;
-                Ok(value)
-            })
-        })
-        .await
-    }
-
-    /// Runs a read on a pooled connection, in a task of its own and under the database deadline,
-    /// so that neither a disconnect nor a dead server leaves the connection in doubt.
-    pub async fn read<T, F>(&self, read: F) -> Result<T, ReadError>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
-    {
-        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
-        let reading = async move {
-            let mut connection = pool.acquire(account).await?;
-            let value = read(&mut connection).await?;
-            connection.release();
-            Ok(value)
-        };
-        // On the runtime that outlives the HTTP workers: a pooled socket belongs to the runtime
-        // that opened it, and a worker's ends with the worker.
-        let task = self
-            .runtime
-            .spawn(tokio::time::timeout(deadline, reading).in_current_span());
-        match task.await {
-            Ok(Ok(outcome)) => outcome.map_err(ReadError::Database),
-            Ok(Err(_)) => Err(ReadError::Deadline),
-            Err(_) => Err(ReadError::Panicked),
-        }
-    }
-
-    /// Runs a write that carries no idempotency key, a DELETE, in a transaction of its own. Like
-    /// [`Database::read`] in everything else: a disconnect cancels nothing, and a connection in
-    /// doubt is closed. A write must do no harm when it is repeated, because after a COMMIT without
-    /// an answer its client can only repeat it.
-    pub async fn write<T, F>(&self, write: F) -> Result<T, WriteError>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
-    {
-        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
-        let writing = async move {
-            let mut connection = pool.acquire(account).await?;
-            let begun = connection.begin_with(BEGIN_DURABLE).await;
-            let mut tx = begun.map_err(WriteError::Begin)?;
-            let value = write(&mut tx).await?;
-            tx.commit().await.map_err(WriteError::Commit)?;
-            connection.release();
-            Ok(value)
-        };
-        let task = self
-            .runtime
-            .spawn(tokio::time::timeout(deadline, writing).in_current_span());
-        match task.await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(WriteError::Deadline),
-            Err(_) => Err(WriteError::Panicked),
-        }
-    }
-
-    /// Waits for a database that is starting, and logs at once why there is something to wait for.
-    async fn first_connection(
-        &self,
-        when_refused: WhenRefused,
-        until: Instant,
-    ) -> Result<PgConnection, StartError> {
-        let limit = FIRST_CONNECTION_LIMIT;
-        let mut is_told = false;
-        loop {
-            let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
-                Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(StartError::silent()),
-            };
-            let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
-            if is_late || !may_be_starting(&error, when_refused) {
-                return Err(StartError::of_connection(error));
-            }
-            if !is_told {
-                tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
-                is_told = true;
-            }
-            tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
+            migrate: self.migrate_on_start,
+            pool_connections: self.pool_connections,
+            pool_wait: timeouts.pool_wait,
+            statement: timeouts.statement,
+            deadline: timeouts.database_deadline,
+            idle_in_transaction: timeouts.idle_in_transaction,
         }
     }
 }
 
-/// Whether a database that fails like this may answer in a moment.
-fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
-    if let sqlx::Error::Io(error) = error {
-        return when_refused == WhenRefused::TryAgain
-            && matches!(
-                error.kind(),
-                ErrorKind::ConnectionRefused
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::UnexpectedEof
-            );
-    }
-    is_restarting(error)
-}
-
-/// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or cannot_connect_now.
-fn is_restarting(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|error| error.code())
-        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03"))
-}
-
-/// Pins what the promise rests on, and this program's name and time zone.
-fn pin_session(options: PgConnectOptions, timeouts: &Timeouts) -> PgConnectOptions {
-    idempotency::pin_session(options, session_limits(timeouts))
-        .application_name("charge-once")
-        .options([("TimeZone", "UTC")])
-}
-
-fn session_limits(timeouts: &Timeouts) -> SessionLimits {
-    SessionLimits {
-        statement: timeouts.statement,
-        idle_in_transaction: timeouts.idle_in_transaction,
-    }
-}
-
-async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {
-    let apart = fitness::clocks_apart(connection).await;
-    let apart = apart.map_err(StartError::Unreachable)?;
-    if apart > CLOCKS_APART_MAX {
-        return Err(StartError::ClocksApart {
-            seconds: apart.num_seconds(),
-        });
-    }
-    Ok(())
-}
-
-/// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and others in the
-/// database may not be.
-async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), StartError> {
-    let changed = fitness::changed_locale(connection).await;
-    if let Some((database, made_with, now)) = changed.map_err(StartError::Unreachable)? {
-        let now = now.as_deref().unwrap_or("none");
-        tracing::warn!(
-            %made_with,
-            %now,
-            "the locale of the database {database} comes from another version of the C library, so that indexes on \
-             text may miss what they hold: run REINDEX DATABASE {database} and then ALTER DATABASE {database} \
-             REFRESH COLLATION VERSION; docs/deployment.md says more"
-        );
-    }
-    Ok(())
-}
-
-async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
-    let forgetful = fitness::forgetful_setting(connection).await;
-    match forgetful.map_err(StartError::Unreachable)? {
-        None => Ok(()),
-        Some((setting, found)) => Err(StartError::Unsafe { setting, found }),
-    }
+/// Connects to the API's database, which may be starting.
+pub async fn connect(url: &str, config: &Config) -> Result<Database, StartError> {
+    Database::connect(url, config.database_settings(SCHEMA), WhenRefused::TryAgain).await
 }

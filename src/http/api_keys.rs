@@ -124,7 +124,7 @@ impl ApiKeys {
         account: Account,
         hash: [u8; 32],
     ) -> Result<Option<Account>, Failure> {
-        let database = self.database.of(account.id);
+        let database = self.database.of(account.id.0);
         let found = database.read(move |connection| {
             Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
         });

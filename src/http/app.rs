@@ -89,7 +89,7 @@ impl App {
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
         self.database
-            .of(account)
+            .of(account.0)
             .snapshot(read)
             .await
             .map_err(HttpError::failed_without_key)
@@ -102,7 +102,7 @@ impl App {
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
         self.database
-            .of(account)
+            .of(account.0)
             .read(read)
             .await
             .map_err(HttpError::failed_without_key)
@@ -119,7 +119,7 @@ impl App {
             return Err(HttpError::failed(FailureKind::Unavailable));
         }
         self.database
-            .of(account)
+            .of(account.0)
             .write(write)
             .await
             .map_err(HttpError::failed_without_key)

@@ -134,7 +134,7 @@ impl CheckoutSteps {
     async fn read_again(&self, run: &CheckoutRun) -> Result<CheckoutRun, Failure> {
         let (account, id) = (run.account, run.checkout.id);
         self.database
-            .of(account)
+            .of(account.0)
             .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
             .await?
             .ok_or_else(|| Failure::internal("a checkout is gone"))

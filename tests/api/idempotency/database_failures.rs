@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once::{
-    database::{Database, embedded},
+    database::{self, embedded},
     idempotency::{
         Command, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters,
         Rejection, Reply, Request, Settings,
@@ -120,7 +120,7 @@ async fn connect(database: &TestDatabase) -> Idempotency {
 }
 
 async fn connect_with(database: &TestDatabase, database_deadline: Duration) -> Idempotency {
-    let connected = Database::connect(&database.url, &config(&[]))
+    let connected = database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
     let settings = Settings {
@@ -327,10 +327,10 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     let settings = embedded::settings(folder.path().to_owned(), None);
     let postgres = EmbeddedPostgres::start(settings.clone()).await.unwrap();
     let url = postgres.url();
-    Database::connect(&url, &config(&[])).await.unwrap();
+    database::connect(&url, &config(&[])).await.unwrap();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
     let database = TestDatabase::elsewhere(url, pool);
-    let connected = Database::connect(&database.url, &config(&[]))
+    let connected = database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
     charge_once::cli::api_key::ensure_dev_key(&connected, crate::support::harness::API_KEY)

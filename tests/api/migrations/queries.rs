@@ -65,8 +65,8 @@ async fn describe(query: &str, database: &PgPool) -> Value {
 async fn every_committed_query_is_described_as_the_migrated_database_describes_it() {
     let api = TestDatabase::create().await;
     let processor = TestDatabase::create_empty().await;
-    let schema = PROCESSOR_SCHEMA;
-    Database::connect_with(&processor.url, &config(&[]), schema, WhenRefused::GiveUp)
+    let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
+    Database::connect(&processor.url, settings, WhenRefused::GiveUp)
         .await
         .unwrap();
 

@@ -188,14 +188,10 @@ async fn no_index_is_sorted_by_the_locale() {
         TestDatabase::create_empty().await,
         TestDatabase::create_empty().await,
     ];
-    Database::connect_with(
-        &processor.url,
-        &config(&[]),
-        PROCESSOR_SCHEMA,
-        WhenRefused::GiveUp,
-    )
-    .await
-    .unwrap();
+    let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
+    Database::connect(&processor.url, settings, WhenRefused::GiveUp)
+        .await
+        .unwrap();
     let migrations = root().join("examples/webhook_receiver/migrations");
     let migrations = Migrator::new(migrations).await.unwrap();
     migrations.run(&example.pool).await.unwrap();

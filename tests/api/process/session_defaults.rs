@@ -13,7 +13,7 @@ use std::{
 
 use charge_once::{
     cli::api_key::ensure_dev_key,
-    database::{Database, embedded},
+    database::{self, embedded},
 };
 use charge_once_embedded_postgres::EmbeddedPostgres;
 use nix::sys::signal::Signal;
@@ -48,7 +48,7 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
         .execute(&database.pool)
         .await
         .unwrap();
-    let connected = Database::connect(&database.url, &config(&[]))
+    let connected = database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
     let expected = [
@@ -261,7 +261,7 @@ async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
         answer.status == 503 && told.contains("The database is a standby")
     })
     .await;
-    let refused = Database::connect(&server.database.url, &config(&[])).await;
+    let refused = database::connect(&server.database.url, &config(&[])).await;
     let message = refused.expect_err("the start is refused").to_string();
     assert!(
         message.contains("Set DATABASE_URL to the primary"),
@@ -285,7 +285,7 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
             sqlx::PgConnection::connect(&url).await.is_ok()
         })
         .await;
-        let refused = Database::connect(&url, &config(&[])).await;
+        let refused = database::connect(&url, &config(&[])).await;
         signal(&forgetful, Signal::SIGINT);
         forgetful.wait().unwrap();
         let message = refused.expect_err("the start is refused").to_string();
@@ -332,6 +332,6 @@ async fn a_start_outlives_connections_that_break() {
     let (port, accepted) = flaky_network(socket, lengths).await;
     let name = options.get_database().unwrap();
     let url = format!("postgres://charge_once@127.0.0.1:{port}/{name}?sslmode=disable");
-    Database::connect(&url, &config(&[])).await.unwrap();
+    database::connect(&url, &config(&[])).await.unwrap();
     assert!(accepted.load(Ordering::SeqCst) > lengths.len());
 }

@@ -1,6 +1,6 @@
 //! Clocks that are so far apart that lists would miss objects.
 
-use charge_once::database::{Database, StartError};
+use charge_once::database::{self, StartError};
 use sqlx::PgPool;
 
 use crate::support::harness::{TestDatabase, TestServer, config, eventually};
@@ -23,7 +23,7 @@ async fn a_start_with_clocks_that_are_too_far_apart_is_refused() {
     let database = TestDatabase::create().await;
     for (seconds, is_refused) in [(20, false), (45, true), (-45, true)] {
         shift(&database.pool, seconds).await;
-        match Database::connect(&database.url, &config(&[])).await {
+        match database::connect(&database.url, &config(&[])).await {
             Ok(_) => assert!(!is_refused, "{seconds}"),
             Err(StartError::ClocksApart { seconds: apart }) => {
                 assert!(

@@ -1,13 +1,13 @@
 //! More accounts than the one of the harness.
 
-use charge_once::{cli::api_key, database::Database};
+use charge_once::{cli::api_key, database};
 use serde_json::json;
 
 use crate::support::harness::{Client, TestDatabase, TestServer, config};
 
 /// An API key of the account `name`.
 pub async fn api_key_of(database: &TestDatabase, name: &str) -> String {
-    let database = Database::connect(&database.url, &config(&[]))
+    let database = database::connect(&database.url, &config(&[]))
         .await
         .unwrap();
     let key = api_key::create_key(&database, name).await.unwrap();

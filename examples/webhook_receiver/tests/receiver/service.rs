@@ -11,7 +11,7 @@ use axum::{
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
-use charge_once::{cli::api_key::ensure_dev_key, config::Config, database::Database, server};
+use charge_once::{cli::api_key::ensure_dev_key, config::Config, database, server};
 use example_test_support::{empty_database, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -38,7 +38,7 @@ async fn start_service() -> String {
         known.next().map(|(_, value)| (*value).to_owned())
     })
     .unwrap();
-    let database = Database::connect(&database_url, &config).await.unwrap();
+    let database = database::connect(&database_url, &config).await.unwrap();
     ensure_dev_key(&database, API_KEY).await.unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

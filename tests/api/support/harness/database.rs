@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use charge_once::{
-    cli::api_key::ensure_dev_key, database::Database, store::invariants::INVARIANTS,
+    cli::api_key::ensure_dev_key,
+    database::{self, Database},
+    store::invariants::INVARIANTS,
 };
 use charge_once_embedded_postgres::Throwaway;
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
@@ -24,7 +26,7 @@ async fn start_postgres() -> Throwaway {
     let postgres = Throwaway::start("charge_once").await.unwrap();
     let template = postgres.create_database(TEMPLATE, "template0").await;
     let template = template.unwrap();
-    let database = Database::connect(&template, &config(&[])).await.unwrap();
+    let database = database::connect(&template, &config(&[])).await.unwrap();
     ensure_dev_key(&database, API_KEY).await.unwrap();
     if through_pgbouncer {
         pgbouncer::start_for_the_run(&template, database.pool()).await;
@@ -96,7 +98,7 @@ impl TestDatabase {
 
     /// The program's own view of it: for the functions of the library.
     pub async fn connect(&self, variables: &[(&str, &str)]) -> Database {
-        Database::connect(&self.url, &config(variables))
+        database::connect(&self.url, &config(variables))
             .await
             .unwrap()
     }

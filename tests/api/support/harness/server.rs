@@ -8,7 +8,7 @@ use std::{
 };
 
 use charge_once::{
-    database::Database,
+    database,
     server::{self, Listeners},
 };
 use tempfile::tempfile;
@@ -82,7 +82,7 @@ impl TestServer {
         variables: &[(&str, &str)],
     ) -> Self {
         let config = config(variables);
-        let connected = Database::connect(url, &config).await.unwrap();
+        let connected = database::connect(url, &config).await.unwrap();
         let client = Client::new(listeners.api.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {

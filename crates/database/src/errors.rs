@@ -1,7 +1,8 @@
 //! Why the database can't be used: at the start, by a read, and by a write.
 
+use charge_once_idempotency::Failure;
+
 use super::FIRST_CONNECTION_LIMIT;
-use crate::idempotency::Failure;
 
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]
