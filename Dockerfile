@@ -30,6 +30,7 @@ COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY crates/torture/Cargo.toml crates/torture/
+COPY crates/traces/Cargo.toml crates/traces/
 COPY crates/webhooks/Cargo.toml crates/webhooks/
 COPY examples/actix/Cargo.toml examples/actix/
 COPY examples/axum/Cargo.toml examples/axum/

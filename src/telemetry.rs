@@ -55,7 +55,7 @@ pub fn start(
             .init();
         return Ok(None);
     };
-    let export = Export::prepare(traces, runtime)?;
+    let export = Export::prepare(traces, traces::SERVICE, runtime)?;
     let logged = chosen.and(filter_fn(may_be_logged));
     let calls = filter_fn(traces::is_call).with_max_level_hint(LevelFilter::DEBUG);
     tracing_subscriber::registry()

@@ -24,6 +24,7 @@ use std::{
 };
 
 use charge_once_connections::{ConnectionTimeouts, Host};
+pub use charge_once_traces::Settings as Traces;
 
 use self::{
     processor::Calls,
@@ -44,7 +45,6 @@ pub use self::{
     retention::Retention,
     source::{ConfigError, ConfigErrors},
     timeouts::Timeouts,
-    traces::{Sampling, Traces},
     variables::{VARIABLES, Variable, help_text, markdown_table},
     webhooks::Webhooks,
 };
@@ -186,7 +186,7 @@ impl Config {
             webhooks: Webhooks::read(&source),
             console: source.read(&CONSOLE),
             log: Log::read(&source),
-            traces: Traces::read(&source),
+            traces: traces::read(&source),
             faults: faults(&source),
             processor_service: ProcessorService::read(&source, &calls),
         };

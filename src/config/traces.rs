@@ -1,5 +1,7 @@
 //! Where traces go, by the standard variables of OpenTelemetry.
 
+use charge_once_traces::{Sampling, Settings};
+
 use super::{
     source::{ConfigError, Source},
     values::Sampler,
@@ -12,64 +14,38 @@ use super::{
 /// The standard's variable for traces alone, with a whole URL.
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
-/// Where traces go, and which.
-#[derive(Debug, Clone)]
-pub struct Traces {
-    /// Where spans are posted: `OTEL_EXPORTER_OTLP_ENDPOINT` and `/v1/traces`.
-    pub url: String,
-    /// `OTEL_EXPORTER_OTLP_HEADERS`
-    pub headers: Vec<(String, String)>,
-    /// `OTEL_SERVICE_NAME`
-    pub service_name: String,
-    /// `OTEL_RESOURCE_ATTRIBUTES`
-    pub attributes: Vec<(String, String)>,
-    /// `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`
-    pub sampling: Sampling,
-}
-
-/// Which traces are recorded.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sampling {
-    /// The share of traces, from 0 to 1.
-    pub share: f64,
-    /// Whether a caller that sent its own decision is followed instead.
-    pub follows_caller: bool,
-}
-
-impl Traces {
-    /// `None` where none are sent. The other variables then belong to other programs.
-    pub(super) fn read(source: &Source<'_>) -> Option<Self> {
-        let endpoint = OTEL_EXPORTER_OTLP_ENDPOINT.name;
-        if source.text(endpoint).is_none() {
-            // Traces are wanted, and none would be sent.
-            if source.text(TRACES_ENDPOINT).is_some() {
-                source.record(ConfigError::Name {
-                    name: TRACES_ENDPOINT.to_owned(),
-                    meant: endpoint,
-                });
-            }
-            return None;
+/// `None` where none are sent. The other variables then belong to other programs.
+pub(super) fn read(source: &Source<'_>) -> Option<Settings> {
+    let endpoint = OTEL_EXPORTER_OTLP_ENDPOINT.name;
+    if source.text(endpoint).is_none() {
+        // Traces are wanted, and none would be sent.
+        if source.text(TRACES_ENDPOINT).is_some() {
+            source.record(ConfigError::Name {
+                name: TRACES_ENDPOINT.to_owned(),
+                meant: endpoint,
+            });
         }
-        let url = source.optional(&OTEL_EXPORTER_OTLP_ENDPOINT);
-        source.read(&OTEL_EXPORTER_OTLP_PROTOCOL);
-        let headers = source.optional(&OTEL_EXPORTER_OTLP_HEADERS);
-        let attributes = source
-            .optional(&OTEL_RESOURCE_ATTRIBUTES)
-            .unwrap_or_default();
-        let sampling = sampling(source);
-        let of_attributes = attributes.iter().find(|(name, _)| name == "service.name");
-        let service_name = match (source.text(OTEL_SERVICE_NAME.name), of_attributes) {
-            (None, Some((_, name))) => name.clone(),
-            (_, _) => source.read(&OTEL_SERVICE_NAME),
-        };
-        Some(Self {
-            url: url?,
-            headers: headers.unwrap_or_default(),
-            service_name,
-            attributes,
-            sampling,
-        })
+        return None;
     }
+    let url = source.optional(&OTEL_EXPORTER_OTLP_ENDPOINT);
+    source.read(&OTEL_EXPORTER_OTLP_PROTOCOL);
+    let headers = source.optional(&OTEL_EXPORTER_OTLP_HEADERS);
+    let attributes = source
+        .optional(&OTEL_RESOURCE_ATTRIBUTES)
+        .unwrap_or_default();
+    let sampling = sampling(source);
+    let of_attributes = attributes.iter().find(|(name, _)| name == "service.name");
+    let service_name = match (source.text(OTEL_SERVICE_NAME.name), of_attributes) {
+        (None, Some((_, name))) => name.clone(),
+        (_, _) => source.read(&OTEL_SERVICE_NAME),
+    };
+    Some(Settings {
+        url: url?,
+        headers: headers.unwrap_or_default(),
+        service_name,
+        attributes,
+        sampling,
+    })
 }
 
 fn sampling(source: &Source<'_>) -> Sampling {
@@ -98,31 +74,31 @@ mod tests {
 
     const COLLECTOR: (&str, &str) = (ENDPOINT, "http://127.0.0.1:4318");
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Traces>, ConfigErrors> {
+    fn traces_of(variables: &[(&str, &str)]) -> Result<Option<Settings>, ConfigErrors> {
         let lookup = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         let source = Source::new(&lookup);
-        let traces = Traces::read(&source);
+        let traces = read(&source);
         source.finish(traces)
     }
 
     #[test]
     fn without_an_endpoint_the_variables_are_those_of_other_programs() {
-        assert!(read(&[]).unwrap().is_none());
+        assert!(traces_of(&[]).unwrap().is_none());
         let of_others = [(PROTOCOL, "grpc"), (SAMPLER, "xray"), (ENDPOINT, " ")];
-        assert!(read(&of_others).unwrap().is_none());
+        assert!(traces_of(&of_others).unwrap().is_none());
     }
 
     #[test]
     fn the_endpoint_for_traces_alone_is_not_passed_over() {
         let traces_only = (TRACES_ENDPOINT, "http://127.0.0.1:4318/v1/traces");
-        let errors = read(&[traces_only]).unwrap_err();
+        let errors = traces_of(&[traces_only]).unwrap_err();
         let expected = "unknown variable OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; did you mean \
                         OTEL_EXPORTER_OTLP_ENDPOINT?";
         assert_eq!(errors.to_string(), expected);
-        assert!(read(&[traces_only, COLLECTOR]).unwrap().is_some());
+        assert!(traces_of(&[traces_only, COLLECTOR]).unwrap().is_some());
     }
 
     #[test]
@@ -132,7 +108,7 @@ mod tests {
             (" http://c:4318/ ", "http://c:4318/v1/traces"),
             ("https://c.example/otlp", "https://c.example/otlp/v1/traces"),
         ] {
-            let traces = read(&[(ENDPOINT, endpoint)]).unwrap().unwrap();
+            let traces = traces_of(&[(ENDPOINT, endpoint)]).unwrap().unwrap();
             assert_eq!(traces.url, url);
         }
     }
@@ -144,7 +120,7 @@ mod tests {
             (HEADERS, "authorization=Basic%20dXNlcg==, tenant=shop"),
             (ATTRIBUTES, "service.name=pay,region=eu%2Cwest"),
         ];
-        let traces = read(&given).unwrap().unwrap();
+        let traces = traces_of(&given).unwrap().unwrap();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let headers = [
             pair("authorization", "Basic dXNlcg=="),
@@ -154,8 +130,8 @@ mod tests {
         assert_eq!(traces.attributes.last(), Some(&pair("region", "eu,west")));
         assert_eq!(traces.service_name, "pay");
         let named = [given.as_slice(), &[(SERVICE_NAME, "shop")]].concat();
-        assert_eq!(read(&named).unwrap().unwrap().service_name, "shop");
-        let named = read(&[COLLECTOR]).unwrap().unwrap();
+        assert_eq!(traces_of(&named).unwrap().unwrap().service_name, "shop");
+        let named = traces_of(&[COLLECTOR]).unwrap().unwrap();
         assert_eq!(named.service_name, "charge-once");
     }
 
@@ -175,7 +151,7 @@ mod tests {
                 share,
                 follows_caller,
             };
-            assert_eq!(read(&given).unwrap().unwrap().sampling, expected);
+            assert_eq!(traces_of(&given).unwrap().unwrap().sampling, expected);
         }
     }
 
@@ -202,7 +178,8 @@ mod tests {
                 SAMPLER => value,
                 _ => "traceidratio",
             };
-            let errors = read(&[(variable, value), COLLECTOR, (SAMPLER, sampler)]).unwrap_err();
+            let errors =
+                traces_of(&[(variable, value), COLLECTOR, (SAMPLER, sampler)]).unwrap_err();
             let named: Vec<_> = errors.0.iter().map(|error| error.variable()).collect();
             assert_eq!(named, [variable], "{value}");
         }

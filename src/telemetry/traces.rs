@@ -1,44 +1,15 @@
-//! Traces: a span for each request and each step of it, sent to a collector of OpenTelemetry by OTLP.
+//! Traces: a span for each request and each step of it, which `crates/traces` sends to a collector of OpenTelemetry.
 //!
 //! Promise: without `OTEL_EXPORTER_OTLP_ENDPOINT`, no span of a trace is made, no header of a caller is read, and
-//! none is sent. With it, no request waits for the collector: spans wait in a queue with a limit, and are
-//! lost beyond it. Spans hold what log lines hold, and nothing else of what strangers send.
-
-mod collector;
-mod conventions;
-
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+//! none is sent. Spans hold what log lines hold, and nothing else of what strangers send.
 
 use actix_web::http::header::HeaderMap;
-use opentelemetry::{
-    Context, KeyValue,
-    propagation::{Extractor, TextMapPropagator},
-    trace::TracerProvider,
+pub use charge_once_traces::{
+    Export, Service, TRACEPARENT, TracesError, continue_trace, request_ended, traceparent,
 };
-use opentelemetry_otlp::{ExporterBuildError, Protocol, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::{
-    Resource,
-    propagation::TraceContextPropagator,
-    trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider},
-};
-use tokio::runtime::Handle;
-use tracing::{Metadata, Span, Subscriber, subscriber::Interest};
-use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::{
-    Layer,
-    filter::{LevelFilter, dynamic_filter_fn},
-    registry::LookupSpan,
-};
+use tracing::{Metadata, Span};
 
-use self::{collector::Collector, conventions::Conventional};
-use crate::{
-    config::{Sampling, Traces},
-    idempotency::TRACE_TARGET,
-};
+use crate::idempotency::TRACE_TARGET;
 
 /// The target of spans that are made for traces only.
 pub const TARGET: &str = "charge_once::trace";
@@ -46,131 +17,20 @@ pub const TARGET: &str = "charge_once::trace";
 /// The target of the span of a request, which log lines show and traces begin with.
 pub(super) const REQUEST_TARGET: &str = "charge_once::request";
 
-/// The header that a trace is continued by, in the form of W3C Trace Context.
-pub const TRACEPARENT: &str = "traceparent";
-
-/// Spans that wait to be sent: some seconds' worth at a thousand requests a second, and about 10 MB.
-const QUEUE_MAX: usize = 16_384;
-
-/// Spans that are sent together.
-const SENT_TOGETHER: usize = 512;
-
-/// The longest that a span waits for others to be sent with.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest that the collector may take to answer an attempt. The library begins further attempts within the
-/// same time, so sending can take almost twice as long.
-const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The longest that the end of the process waits for the last spans to be sent.
-const FLUSH_MAX: Duration = Duration::from_secs(3);
-
-/// A batch links to all of its requests.
-const LINKS_MAX: u32 = 256;
-
-/// Whether spans are exported.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-
-/// Traces can't be exported.
-#[derive(Debug, thiserror::Error)]
-pub enum TracesError {
-    /// The client of the collector can't be made.
-    #[error("the client of the collector at OTEL_EXPORTER_OTLP_ENDPOINT can't be made: {0}")]
-    Client(Box<dyn std::error::Error + Send + Sync>),
-    /// The library refuses the settings.
-    #[error("traces can't be sent to OTEL_EXPORTER_OTLP_ENDPOINT: {0}")]
-    Exporter(#[from] ExporterBuildError),
-}
-
-/// The export of traces, which is to be ended.
-#[derive(Debug)]
-pub struct Export {
-    provider: SdkTracerProvider,
-}
-
-impl Export {
-    /// Prepares the export. `runtime` is where requests to the collector run.
-    pub(super) fn prepare(traces: &Traces, runtime: &Handle) -> Result<Self, TracesError> {
-        let collector = Collector::new(COLLECTOR_TIMEOUT, runtime.clone())?;
-        let headers: HashMap<_, _> = traces.headers.iter().cloned().collect();
-        let exporter = opentelemetry_otlp::SpanExporter::builder()
-            .with_http()
-            .with_http_client(collector)
-            .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(&traces.url)
-            .with_headers(headers)
-            .with_timeout(COLLECTOR_TIMEOUT)
-            .build()?;
-        let config = BatchConfigBuilder::default()
-            .with_max_queue_size(QUEUE_MAX)
-            .with_max_export_batch_size(SENT_TOGETHER)
-            .with_scheduled_delay(PAUSE)
-            .build();
-        let processor = BatchSpanProcessor::builder(Conventional(exporter))
-            .with_batch_config(config)
-            .build();
-        let attributes = traces.attributes.iter();
-        let attributes = attributes
-            .map(|(name, value)| KeyValue::new(name.clone(), value.clone()))
-            .chain([KeyValue::new("service.version", crate::VERSION)]);
-        let resource = Resource::builder_empty()
-            .with_attributes(attributes)
-            .with_service_name(traces.service_name.clone())
-            .build();
-        let provider = SdkTracerProvider::builder()
-            .with_span_processor(processor)
-            .with_sampler(sampler(traces.sampling))
-            .with_max_links_per_span(LINKS_MAX)
-            .with_resource(resource)
-            .build();
-        Ok(Self { provider })
-    }
-
-    /// Takes spans from the subscriber. Log lines are no part of traces.
-    pub(super) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
-    {
-        IS_ON.store(true, Ordering::Relaxed);
-        tracing_opentelemetry::layer()
-            .with_tracer(self.provider.tracer("charge-once"))
-            .with_location(false)
-            .with_threads(false)
-            .with_target(false)
-            .with_tracked_inactivity(false)
-            .with_context_activation(false)
-            .with_filter(
-                // "Always" would be cached where log lines say the same. The registry then takes what was
-                // decided about whatever was asked for before: a span would be lost now and then.
-                dynamic_filter_fn(|metadata, _| is_traced(metadata))
-                    .with_callsite_filter(|metadata| match is_traced(metadata) {
-                        true => Interest::sometimes(),
-                        false => Interest::never(),
-                    })
-                    .with_max_level_hint(LevelFilter::DEBUG),
-            )
-    }
-
-    /// Sends what has not been sent. Blocks, for some seconds at most.
-    pub fn end(self) {
-        if let Err(error) = self.provider.shutdown_with_timeout(FLUSH_MAX) {
-            tracing::warn!(%error, "the last spans were not sent");
-        }
-    }
-}
-
-fn sampler(sampling: Sampling) -> Sampler {
-    let own = Sampler::TraceIdRatioBased(sampling.share);
-    if sampling.follows_caller {
-        Sampler::ParentBased(Box::new(own))
-    } else {
-        own
-    }
-}
-
-fn is_traced(metadata: &Metadata<'_>) -> bool {
-    metadata.is_span() && (metadata.target() == REQUEST_TARGET || is_of_traces_only(metadata))
-}
+/// What is sent, and what its fields are called.
+pub(super) const SERVICE: Service = Service {
+    tracer: "charge-once",
+    version: crate::VERSION,
+    is_traced: |metadata| metadata.target() == REQUEST_TARGET || is_of_traces_only(metadata),
+    request_fields: &[
+        ("request_id", "charge_once.request_id"),
+        ("method", "http.request.method"),
+        ("route", "http.route"),
+        ("account", "charge_once.account"),
+        ("key", "charge_once.key_hash"),
+        ("outcome", "charge_once.outcome"),
+    ],
+};
 
 /// Whether log lines must not show it. This program and its crates name such targets alike.
 pub(super) fn is_of_traces_only(metadata: &Metadata<'_>) -> bool {
@@ -193,50 +53,4 @@ pub(super) fn continue_trace_of_caller(span: &Span, headers: &HeaderMap) {
     {
         continue_trace(span, traceparent);
     }
-}
-
-/// Makes a span, which has not been entered, part of the trace that a `traceparent` names, below the span
-/// that it names. One that is not valid is passed over.
-pub fn continue_trace(span: &Span, traceparent: &str) {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return;
-    }
-    let context = TraceContextPropagator::new()
-        .extract_with_context(&Context::new(), &Traceparent(traceparent));
-    // Fails only where the span isn't traced.
-    let _ = span.set_parent(context);
-}
-
-/// The header of a request, and no other.
-struct Traceparent<'a>(&'a str);
-
-impl Extractor for Traceparent<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        (name == TRACEPARENT).then_some(self.0)
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        vec![TRACEPARENT]
-    }
-}
-
-/// Notes in the span of a request how it ended.
-pub(super) fn request_ended(span: &Span, status: Option<u16>, outcome: &'static str) {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return;
-    }
-    span.set_attribute(conventions::OUTCOME, outcome);
-    if let Some(status) = status {
-        span.set_attribute(conventions::STATUS, i64::from(status));
-    }
-}
-
-/// What a request that is sent now says of the trace that it belongs to: the value of [`TRACEPARENT`].
-pub fn traceparent() -> Option<String> {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return None;
-    }
-    let mut headers = HashMap::<String, String>::new();
-    TraceContextPropagator::new().inject_context(&Span::current().context(), &mut headers);
-    headers.remove(TRACEPARENT)
 }

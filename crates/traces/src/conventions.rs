@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 };
 
 /// How the request ended, in the words of its last log line.
-pub(super) const OUTCOME: &str = "charge_once.outcome";
+pub(super) const OUTCOME: &str = "outcome";
 
 pub(super) const STATUS: &str = "http.response.status_code";
 
@@ -29,47 +29,42 @@ const ERROR_TYPE: &str = "error.type";
 /// The name of the span of a request, as log lines have it.
 const REQUEST: &str = "request";
 
-/// What the fields of a request's span are called in traces.
-const NAMES: [(&str, &str); 5] = [
-    ("request_id", "charge_once.request_id"),
-    ("method", METHOD),
-    ("route", ROUTE),
-    ("account", "charge_once.account"),
-    ("key", "charge_once.key_hash"),
-];
-
 /// An exporter whose spans have conventional names.
 #[derive(Debug)]
-pub(super) struct Conventional<E>(pub(super) E);
+pub(super) struct Conventional<E> {
+    pub(super) exporter: E,
+    /// What the fields of a request's span are called in traces.
+    pub(super) request_fields: &'static [(&'static str, &'static str)],
+}
 
 impl<E: SpanExporter> SpanExporter for Conventional<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         for span in batch.iter_mut().filter(|span| span.name == REQUEST) {
-            rename(span);
+            rename(span, self.request_fields);
         }
-        self.0.export(batch).await
+        self.exporter.export(batch).await
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(timeout)
+        self.exporter.shutdown_with_timeout(timeout)
     }
 
     fn shutdown(&self) -> OTelSdkResult {
-        self.0.shutdown()
+        self.exporter.shutdown()
     }
 
     fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
+        self.exporter.force_flush()
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.0.set_resource(resource);
+        self.exporter.set_resource(resource);
     }
 }
 
-fn rename(span: &mut SpanData) {
+fn rename(span: &mut SpanData, names: &'static [(&'static str, &'static str)]) {
     for attribute in &mut span.attributes {
-        let known = NAMES
+        let known = names
             .iter()
             .find(|(name, _)| attribute.key.as_str() == *name);
         if let Some((_, conventional)) = known {
