@@ -22,6 +22,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/connections/Cargo.toml crates/connections/
+COPY crates/console/Cargo.toml crates/console/
 COPY crates/database/Cargo.toml crates/database/
 COPY crates/developer/Cargo.toml crates/developer/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/

@@ -10,7 +10,7 @@
 //! | folder | what it does | what it must not do |
 //! |---|---|---|
 //! | [`http`] | reads requests, renders replies | SQL |
-//! | [`console`] | pages for people, made of what an account did | SQL |
+//! | [`console`] | what the pages of `crates/console` are made of | SQL |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
 //! | [`commands`] | one verb each | begin or commit |
 //! | [`wire`] | what clients send and see: parameters, views, errors | HTTP, SQL |

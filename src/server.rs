@@ -23,7 +23,7 @@ use tracing_actix_web::TracingLogger;
 use crate::{
     commands::{CheckoutPhases, CheckoutSteps, Creation, NetworkPhases, ProcessorEffect, SlowLane},
     config::Config,
-    console::{self, Console},
+    console::Pages,
     database::{Database, ReadError},
     http::{
         self, App,
@@ -479,15 +479,14 @@ fn http_server(
         drain_timeout: config.drain_timeout,
     };
     let with_faults = app.faults.is_some();
+    let address = listener.local_addr()?;
+    let console = config
+        .console
+        .then(|| Pages::of(app.clone(), address, &config.own_host()))
+        .transpose()
+        .map_err(std::io::Error::other)?;
     let data = web::Data::new(app);
     let document = web::Data::new(ServedDocument::prepare()?);
-    let console = match config.console {
-        false => None,
-        true => Some(web::Data::new(
-            Console::new(listener.local_addr()?, &config.own_host())
-                .map_err(std::io::Error::other)?,
-        )),
-    };
     let app = move || {
         ActixApp::new()
             .app_data(data.clone())
@@ -498,9 +497,7 @@ fn http_server(
             .wrap(from_fn(outermost))
             .configure(|services| {
                 if let Some(console) = &console {
-                    services
-                        .app_data(console.clone())
-                        .configure(console::routes);
+                    console.routes(services);
                 }
             })
             .configure(move |config| http::routes(config, with_faults))

@@ -260,13 +260,6 @@ fn too_slow() -> HttpError {
     ))
 }
 
-/// A member of the query, decoded; of several, the first.
-pub fn query_value(request: &HttpRequest, name: &str) -> Option<String> {
-    form_urlencoded::parse(request.query_string().as_bytes())
-        .find(|(found, _)| found == name)
-        .map(|(_, value)| value.into_owned())
-}
-
 /// When the work of a request that begins now must begin at the latest, so that it can end within
 /// the request's time.
 pub fn before_work(app: &App) -> Instant {

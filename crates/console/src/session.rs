@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::domain::ids::AccountId;
+use uuid::Uuid;
 
 /// How long a session lasts: a working day.
 pub(super) const LASTS: Duration = Duration::from_secs(12 * 3600);
@@ -47,14 +47,14 @@ impl Token {
 pub(super) struct Sessions(Mutex<HashMap<Token, Session>>);
 
 struct Session {
-    account: AccountId,
+    account: Uuid,
     api_key: Arc<str>,
     ends: Instant,
 }
 
 impl Sessions {
     /// Begins a session at `now`.
-    pub(super) fn begin(&self, account: AccountId, api_key: &str, now: Instant) -> Token {
+    pub(super) fn begin(&self, account: Uuid, api_key: &str, now: Instant) -> Token {
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX {
             sessions.retain(|_, session| session.ends > now);
@@ -95,7 +95,7 @@ impl Sessions {
 
 /// Ends the first session of the account that has most of them.
 fn end_one(sessions: &mut HashMap<Token, Session>) {
-    let mut counts: HashMap<AccountId, usize> = HashMap::new();
+    let mut counts: HashMap<Uuid, usize> = HashMap::new();
     for session in sessions.values() {
         *counts.entry(session.account).or_default() += 1;
     }
@@ -116,12 +116,10 @@ impl fmt::Debug for Sessions {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     const KEY: &str = "sk_test_12345678";
-    const ACCOUNT: AccountId = AccountId(Uuid::nil());
+    const ACCOUNT: Uuid = Uuid::nil();
 
     #[test]
     fn a_session_lasts_twelve_hours_and_not_longer() {
@@ -146,7 +144,7 @@ mod tests {
     #[test]
     fn with_one_too_many_the_oldest_session_of_the_account_with_most_ends() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let another_s = sessions.begin(AccountId(Uuid::max()), KEY, now);
+        let another_s = sessions.begin(Uuid::max(), KEY, now);
         let later = now + Duration::from_secs(1);
         let oldest = sessions.begin(ACCOUNT, KEY, later);
         let second = sessions.begin(ACCOUNT, KEY, later + Duration::from_secs(1));

@@ -5,8 +5,7 @@ use std::fmt;
 use actix_web::{HttpResponse, ResponseError, http::StatusCode};
 use maud::html;
 
-use super::{layout, sign_in};
-use crate::http::error::HttpError;
+use super::{layout, server::Refusal, sign_in};
 
 /// Why there is no page.
 #[derive(Debug)]
@@ -24,16 +23,16 @@ pub(super) enum ConsoleError {
     /// Too many actions at once.
     Busy,
     /// As the API would answer.
-    Api(HttpError),
+    Api(Refusal),
 }
 
-impl From<HttpError> for ConsoleError {
-    fn from(error: HttpError) -> Self {
+impl From<Refusal> for ConsoleError {
+    fn from(refusal: Refusal) -> Self {
         // A key that was revoked meanwhile.
-        if error.status_code() == StatusCode::UNAUTHORIZED {
+        if refusal.status == StatusCode::UNAUTHORIZED {
             Self::SignIn
         } else {
-            Self::Api(error)
+            Self::Api(refusal)
         }
     }
 }
@@ -49,7 +48,7 @@ impl fmt::Display for ConsoleError {
             Self::Missing => f.write_str("This account has no such thing."),
             Self::Unreadable(what) => f.write_str(what),
             Self::Busy => f.write_str("The playground is busy. Try again in a moment."),
-            Self::Api(error) => f.write_str(error.message()),
+            Self::Api(refusal) => f.write_str(&refusal.message),
         }
     }
 }
@@ -62,7 +61,7 @@ impl ResponseError for ConsoleError {
             Self::Missing => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::BAD_REQUEST,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Api(error) => error.status_code(),
+            Self::Api(refusal) => refusal.status,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Promise: each page asks again whether the API key of its session is good, so a revoked key shows nothing
 //! a few seconds later, and an account's pages count toward its rate limit like its requests.
 
-use std::{sync::Arc, time::Instant};
+use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use actix_web::{
     FromRequest, HttpRequest,
@@ -13,14 +13,9 @@ use actix_web::{
 };
 use futures_util::future::LocalBoxFuture;
 
-use super::{Console, error::ConsoleError, session::Token, sign_in};
-use crate::{
-    domain::ids::AccountId,
-    http::{
-        App,
-        request::{authenticate, client_of},
-    },
-};
+use uuid::Uuid;
+
+use super::{Console, Server, error::ConsoleError, session::Token, sign_in};
 
 /// The cookie of a session.
 pub(super) const COOKIE_NAME: &str = "charge_once_console";
@@ -28,7 +23,7 @@ pub(super) const COOKIE_NAME: &str = "charge_once_console";
 /// A person with a session.
 pub(super) struct Visitor {
     /// Whose pages they see.
-    pub(super) account: AccountId,
+    pub(super) account: Uuid,
     /// What they signed in with.
     pub(super) api_key: Arc<str>,
     /// Whether faults act on the account, so that a reply of it can be lost.
@@ -43,9 +38,9 @@ impl FromRequest for Visitor {
         let request = request.clone();
         let wanted = sign_in::wanted(&request);
         let visitor = async move {
-            let app = request.app_data::<web::Data<App>>();
+            let server = request.app_data::<web::Data<dyn Server>>();
             let console = request.app_data::<web::Data<Console>>();
-            let (Some(app), Some(console)) = (app, console) else {
+            let (Some(server), Some(console)) = (server, console) else {
                 return Err(ConsoleError::SignIn);
             };
             let token = token(request.headers()).ok_or(ConsoleError::SignIn)?;
@@ -53,12 +48,11 @@ impl FromRequest for Visitor {
                 .sessions
                 .api_key(token, Instant::now())
                 .ok_or(ConsoleError::SignIn)?;
-            let account = authenticate(app, &api_key, client_of(&request)).await?;
-            let faults = app.faults.as_ref();
+            let account = server.account_of(&api_key, client_of(&request)).await?;
             Ok(Self {
                 account: account.id,
                 api_key,
-                may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
+                may_lose_replies: account.may_lose_replies,
             })
         };
         Box::pin(async move {
@@ -68,6 +62,11 @@ impl FromRequest for Visitor {
             })
         })
     }
+}
+
+/// The other end of the connection.
+pub(super) fn client_of(request: &HttpRequest) -> Option<IpAddr> {
+    request.peer_addr().map(|address| address.ip())
 }
 
 /// What the browser says its session is.

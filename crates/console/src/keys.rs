@@ -1,9 +1,12 @@
 //! One key's story: its first request, what is stored, and what came of every request with it.
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply};
 use maud::{Markup, html};
+use percent_encoding::percent_decode_str;
 
 use super::{
+    Happened, Logged, Server, Story,
     error::ConsoleError,
     layout::{self, resource, state, table, time},
     masked,
@@ -11,45 +14,29 @@ use super::{
     requests::milliseconds,
     visitor::Visitor,
 };
-use crate::{
-    domain::logged_request::{LoggedOutcome, LoggedRequest},
-    http::{App, error::HttpError, request::last_segment},
-    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply},
-    store::{
-        events::Happened,
-        key_story::{self, KeyStory},
-    },
-};
 
 /// Requests with one key that are shown, the last ones.
-const REQUESTS_MAX: i64 = 200;
+const REQUESTS_MAX: usize = 200;
 
 /// Digits of the fingerprint that are shown: enough to tell two requests apart.
 const FINGERPRINT_DIGITS: usize = 12;
 
 /// The story.
 pub(super) async fn show(
-    app: web::Data<App>,
+    server: web::Data<dyn Server>,
     visitor: Visitor,
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
-    let key = IdempotencyKey::parse(&last_segment(&request)).map_err(|_| ConsoleError::Missing)?;
+    // As it was sent: the router's own text is decoded but for `%`, `/` and `+`.
+    let segment = request.uri().path().rsplit('/').next().unwrap_or_default();
+    let key: Vec<u8> = percent_decode_str(segment).collect();
+    let key = IdempotencyKey::parse(&key).map_err(|_| ConsoleError::Missing)?;
     let text = key.as_str().to_owned();
-    let account = visitor.account;
-    let found = app
-        .idempotency
-        .inspect(account.0, key)
-        .await
-        .map_err(HttpError::failed_without_key)?;
-    let (of_key, executed) = (text.clone(), found.request_id().map(str::to_owned));
-    let KeyStory { requests, events } = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let executed = executed.as_deref();
-                key_story::read(connection, account, &of_key, executed, REQUESTS_MAX).await
-            })
-        })
-        .await?;
+    let Story {
+        found,
+        requests,
+        events,
+    } = server.story(visitor.account, key, REQUESTS_MAX).await?;
     if requests.is_empty() && matches!(found, Inspected::Nothing) {
         return Err(ConsoleError::Missing);
     }
@@ -81,9 +68,9 @@ const REQUEST_COLUMNS: [&str; 6] = [
     "Milliseconds",
 ];
 
-fn summary(found: &Inspected, requests: &[LoggedRequest]) -> String {
+fn summary(found: &Inspected, requests: &[Logged]) -> String {
     let count = |outcome| requests.iter().filter(|one| one.outcome == outcome).count();
-    let (replays, reuses) = (count(LoggedOutcome::Replayed), count(LoggedOutcome::Reused));
+    let (replays, reuses) = (count("replayed"), count("reused"));
     let tail = format!(
         "{} got the stored reply again. Refused as reuses of the key: {reuses}.",
         many(replays, "retry", "retries"),
@@ -178,14 +165,14 @@ fn fingerprint(bytes: &[u8]) -> Markup {
     html! { code { (digits.get(..FINGERPRINT_DIGITS).unwrap_or_default()) "…" } }
 }
 
-fn row(request: &LoggedRequest) -> Markup {
+fn row(request: &Logged) -> Markup {
     html! {
         tr {
-            td { (time(request.came_at())) }
+            td { (time(request.came_at)) }
             td { code { (request.id) } }
-            td .wide { (request.method) " " (request.path.as_deref().unwrap_or(&request.route)) }
+            td .wide { (request.method) " " (request.path) }
             td { @if let Some(status) = request.status { (status) } }
-            td { (state(request.outcome.as_str())) }
+            td { (state(request.outcome)) }
             td .number { (milliseconds(request)) }
         }
     }

@@ -1,18 +1,15 @@
 //! Keys in flight or in doubt: how long, and why.
 
 use actix_web::{HttpResponse, web};
+use charge_once_idempotency::{KnownRequest, LeasedKey};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::{
+    Server,
     error::ConsoleError,
     layout::{self, Section, key_path, resource, state, table, time},
     visitor::Visitor,
-};
-use crate::{
-    domain::ids::RequestId,
-    http::{App, error::HttpError},
-    idempotency::{KnownRequest, LeasedKey},
 };
 
 /// Keys that are shown of each kind.
@@ -20,16 +17,10 @@ const KEYS_MAX: usize = 100;
 
 /// Both lists.
 pub(super) async fn show(
-    app: web::Data<App>,
+    server: web::Data<dyn Server>,
     visitor: Visitor,
 ) -> Result<HttpResponse, ConsoleError> {
-    let account = visitor.account.0;
-    let mut here = app.idempotency.in_flight_here(account);
-    let leased = app
-        .idempotency
-        .leased_keys(account, KEYS_MAX)
-        .await
-        .map_err(HttpError::failed_without_key)?;
+    let (mut here, leased) = server.in_flight(visitor.account, KEYS_MAX).await?;
     here.retain(|(key, _)| leased.iter().all(|one| one.key != *key));
     here.truncate(KEYS_MAX);
     let now = Utc::now();
@@ -62,9 +53,7 @@ pub(super) async fn show(
 }
 
 fn row(key: &str, request: &KnownRequest, now: DateTime<Utc>) -> Markup {
-    let since = request
-        .created_at
-        .or_else(|| RequestId::parse(&request.request_id).map(RequestId::made_at));
+    let since = request.created_at;
     html! {
         tr {
             td .wide { a href=(key_path(key)) { (key) } }

@@ -1,20 +1,14 @@
 //! The requests of an account, the newest first.
 
-use std::collections::{HashMap, HashSet};
-
 use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
-use uuid::Uuid;
 
 use super::{
+    Logged, Server,
     error::ConsoleError,
     layout::{self, Section, key_path, state, table, time},
+    query_value,
     visitor::Visitor,
-};
-use crate::{
-    domain::{ids::RequestId, logged_request::LoggedRequest},
-    http::{App, request::query_value},
-    store,
 };
 
 /// Requests on a page.
@@ -22,12 +16,12 @@ const PAGE_ROWS: usize = 50;
 
 /// A page of requests, before the one that the address names.
 pub(super) async fn show(
-    app: web::Data<App>,
+    server: web::Data<dyn Server>,
     visitor: Visitor,
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
-    let before = before(&request)?;
-    let rows = rows(&app, &visitor, before).await?;
+    let before = query_value(&request, "before");
+    let rows = rows(&server, &visitor, before.as_deref()).await?;
     let body = html! {
         h1 { "Requests" }
         p {
@@ -46,41 +40,21 @@ pub(super) async fn show(
 
 /// The first page's rows, for the script that keeps them current.
 pub(super) async fn live(
-    app: web::Data<App>,
+    server: web::Data<dyn Server>,
     visitor: Visitor,
 ) -> Result<HttpResponse, ConsoleError> {
-    Ok(layout::fragment(rows(&app, &visitor, None).await?))
-}
-
-fn before(request: &HttpRequest) -> Result<Option<RequestId>, ConsoleError> {
-    match query_value(request, "before") {
-        None => Ok(None),
-        Some(id) => RequestId::parse(&id)
-            .map(Some)
-            .ok_or(ConsoleError::Unreadable("No request has such an id.")),
-    }
+    Ok(layout::fragment(rows(&server, &visitor, None).await?))
 }
 
 async fn rows(
-    app: &App,
+    server: &web::Data<dyn Server>,
     visitor: &Visitor,
-    before: Option<RequestId>,
+    before: Option<&str>,
 ) -> Result<Markup, ConsoleError> {
-    let account = visitor.account;
-    let below = before.map_or(Uuid::max(), |before| before.0);
-    let (requests, replays) = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let limit = i64::try_from(PAGE_ROWS + 1).unwrap_or(i64::MAX);
-                let log = store::request_log::list(connection, account, below, limit).await?;
-                let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
-                let keys: HashSet<_> = keys.collect();
-                let keys: Vec<_> = keys.into_iter().collect();
-                let replays = store::request_log::count_replays(connection, account, &keys).await?;
-                Ok((log, replays))
-            })
-        })
-        .await?;
+    let requests = server.requests(visitor.account, before, PAGE_ROWS + 1);
+    let requests = requests
+        .await?
+        .ok_or(ConsoleError::Unreadable("No request has such an id."))?;
     if requests.is_empty() {
         return Ok(html! {
             p { "No request yet. Send one, and it appears here." }
@@ -90,7 +64,7 @@ async fn rows(
         .get(PAGE_ROWS..)
         .is_some_and(|more| !more.is_empty());
     let shown = requests.get(..PAGE_ROWS).unwrap_or(&requests);
-    let rows = html! { @for request in shown { (row(request, &replays)) } };
+    let rows = html! { @for request in shown { (row(request)) } };
     let columns = [
         "Time (UTC)",
         "Method",
@@ -109,35 +83,24 @@ async fn rows(
     })
 }
 
-fn row(request: &LoggedRequest, replays: &HashMap<String, i64>) -> Markup {
+fn row(request: &Logged) -> Markup {
     let key = request.idempotency_key.as_deref();
     html! {
         tr {
-            td { (time(request.came_at())) }
+            td { (time(request.came_at)) }
             td { (request.method) }
-            td .wide { (request.path.as_deref().unwrap_or(&request.route)) }
+            td .wide { (request.path) }
             td .wide { @if let Some(key) = key { a href=(key_path(key)) { (key) } } }
             td { @if let Some(status) = request.status { (status) } }
-            td { (state(request.outcome.as_str())) }
-            td { @if let Some(key) = key { (replay_count(replays.get(key).copied())) } }
+            td { (state(request.outcome)) }
+            td { @if key.is_some() { (request.replays) } }
             td .number { (milliseconds(request)) }
         }
     }
 }
 
 /// How long a request took.
-pub(super) fn milliseconds(request: &LoggedRequest) -> String {
+pub(super) fn milliseconds(request: &Logged) -> String {
     let micros = request.duration.as_micros();
     format!("{}.{}", micros / 1000, micros % 1000 / 100)
-}
-
-/// Replays beyond the number that is counted are not counted.
-pub(super) fn replay_count(replays: Option<i64>) -> String {
-    let replays = replays.unwrap_or(0);
-    let more = if replays >= store::request_log::COUNTED_MAX {
-        "+"
-    } else {
-        ""
-    };
-    format!("{replays}{more}")
 }

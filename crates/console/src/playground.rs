@@ -11,6 +11,7 @@ use std::{
 
 use actix_web::{HttpResponse, web};
 use charge_once_client::transport::{TlsError, http_client_builder};
+use charge_once_idempotency::IdempotencyKey;
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::join_all;
 use maud::{Markup, html};
@@ -26,7 +27,6 @@ use super::{
     masked,
     visitor::Visitor,
 };
-use crate::{domain::test_cards::TEST_CARDS, idempotency::IdempotencyKey};
 
 /// Duplicates of a race: more than the pool has connections.
 const RACERS: usize = 20;
@@ -50,11 +50,17 @@ pub(super) struct Playground {
     host: String,
     charges: String,
     free: Semaphore,
+    /// The tokens of all test cards.
+    cards: Vec<&'static str>,
 }
 
 impl Playground {
     /// For the server that listens on `address` and takes requests to `host`.
-    pub(super) fn new(address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
+    pub(super) fn new(
+        address: SocketAddr,
+        host: &str,
+        cards: Vec<&'static str>,
+    ) -> Result<Self, PlaygroundError> {
         // What listens everywhere listens on loopback.
         let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -71,6 +77,7 @@ impl Playground {
             host: host.to_owned(),
             charges: format!("http://{}/charges", SocketAddr::new(ip, address.port())),
             free: Semaphore::new(ACTIONS_MAX),
+            cards,
         })
     }
 }
@@ -122,7 +129,7 @@ struct Charge {
 }
 
 impl Charge {
-    fn of_form(form: &Form) -> Result<Self, ConsoleError> {
+    fn of_form(form: &Form, cards: &[&'static str]) -> Result<Self, ConsoleError> {
         let digits = form.field("amount");
         let amount = digits.parse().ok().filter(|_| digits.len() <= 12);
         let amount = amount.ok_or(ConsoleError::Unreadable(
@@ -135,7 +142,7 @@ impl Charge {
             ));
         }
         let source = form.field("source");
-        let source = sources().find(|known| *known == source);
+        let source = cards.iter().copied().find(|known| *known == source);
         Ok(Self {
             amount,
             currency,
@@ -160,13 +167,6 @@ impl Default for Charge {
     }
 }
 
-/// The tokens of all test cards.
-fn sources() -> impl Iterator<Item = &'static str> {
-    TEST_CARDS
-        .iter()
-        .flat_map(|card| card.tokens.iter().copied())
-}
-
 /// One request, and what it got.
 struct Exchange {
     /// `None`: it got no reply.
@@ -182,8 +182,9 @@ struct Received {
 }
 
 /// The form.
-pub(super) async fn show(visitor: Visitor) -> HttpResponse {
-    page(&visitor, &Charge::default(), None, &html! {})
+pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpResponse {
+    let playground = &console.playground;
+    page(playground, &visitor, &Charge::default(), None, &html! {})
 }
 
 /// Sends what the form asks for, and shows what came back.
@@ -194,7 +195,8 @@ pub(super) async fn act(
 ) -> Result<HttpResponse, ConsoleError> {
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
     let action = Action::parse(form.field("action")).ok_or(unknown)?;
-    let charge = Charge::of_form(&form)?;
+    let playground = &console.playground;
+    let charge = Charge::of_form(&form, &playground.cards)?;
     let key = match action {
         Action::Lose if !visitor.may_lose_replies => {
             return Err(ConsoleError::Unreadable(
@@ -206,7 +208,6 @@ pub(super) async fn act(
     };
     let more = i64::from(action == Action::Change);
     let body = charge.body(more);
-    let playground = &console.playground;
     let _place = playground
         .free
         .try_acquire()
@@ -218,7 +219,7 @@ pub(super) async fn act(
         Action::Lose => vec![send(Some(LOST)).await, send(None).await],
     };
     let shown = results(action, &key, &exchanges);
-    Ok(page(&visitor, &charge, Some(&key), &shown))
+    Ok(page(playground, &visitor, &charge, Some(&key), &shown))
 }
 
 /// The key of the charge that was sent before.
@@ -367,7 +368,13 @@ fn shown(exchange: &Exchange) -> Markup {
     }
 }
 
-fn page(visitor: &Visitor, charge: &Charge, key: Option<&str>, results: &Markup) -> HttpResponse {
+fn page(
+    playground: &Playground,
+    visitor: &Visitor,
+    charge: &Charge,
+    key: Option<&str>,
+    results: &Markup,
+) -> HttpResponse {
     let body = html! {
         h1 { "Playground" }
         p {
@@ -387,8 +394,8 @@ fn page(visitor: &Visitor, charge: &Charge, key: Option<&str>, results: &Markup)
                 div {
                     label for="source" { "Test card" }
                     select #source name="source" {
-                        @for source in sources() {
-                            option value=(source) selected[source == charge.source] { (source) }
+                        @for source in &playground.cards {
+                            option value=(source) selected[*source == charge.source] { (source) }
                         }
                     }
                 }

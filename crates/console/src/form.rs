@@ -12,8 +12,7 @@ use actix_web::{
 };
 use futures_util::future::LocalBoxFuture;
 
-use super::error::ConsoleError;
-use crate::http::{App, body, request::before_work};
+use super::{Server, error::ConsoleError};
 
 /// Longest form, in bytes: an API key, or a key with an amount.
 const FORM_MAX_BYTES: usize = 4096;
@@ -40,12 +39,12 @@ impl FromRequest for Form {
                 return Err(ConsoleError::ForeignForm);
             }
             let unreadable = || ConsoleError::Unreadable("The form can't be read.");
-            let app = request
-                .app_data::<web::Data<App>>()
+            let server = request
+                .app_data::<web::Data<dyn Server>>()
                 .ok_or_else(unreadable)?;
             let payload = payload.map_err(|_| unreadable())?;
-            let until = before_work(app);
-            let bytes = body::read(request.headers(), payload, FORM_MAX_BYTES, until).await?;
+            let reading = server.read_body(request.headers(), payload, FORM_MAX_BYTES);
+            let bytes = reading.await?;
             Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
         })
     }

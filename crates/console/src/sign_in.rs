@@ -3,23 +3,19 @@
 use std::time::Instant;
 
 use actix_web::{
-    HttpRequest, HttpResponse, ResponseError,
+    HttpRequest, HttpResponse,
     http::{Method, StatusCode, header::SET_COOKIE},
     web,
 };
 use maud::html;
 
 use super::{
-    Console,
+    Console, Server,
     error::ConsoleError,
     form::Form,
-    layout,
+    layout, query_value,
     session::LASTS,
-    visitor::{COOKIE_NAME, token},
-};
-use crate::http::{
-    App,
-    request::{authenticate, client_of, query_value},
+    visitor::{COOKIE_NAME, client_of, token},
 };
 
 /// Where a session begins.
@@ -58,15 +54,15 @@ pub(super) async fn show(request: HttpRequest) -> HttpResponse {
 
 /// Begins a session, if the API would serve the key.
 pub(super) async fn sign_in(
-    app: web::Data<App>,
+    server: web::Data<dyn Server>,
     console: web::Data<Console>,
     request: HttpRequest,
     form: Form,
 ) -> HttpResponse {
     let (api_key, next) = (form.field("api_key"), next(form.field(NEXT)));
-    let account = match authenticate(&app, api_key, client_of(&request)).await {
+    let account = match server.account_of(api_key, client_of(&request)).await {
         Ok(account) => account.id,
-        Err(error) => return page(error.status_code(), Some(error.message()), next),
+        Err(refusal) => return page(refusal.status, Some(&refusal.message), next),
     };
     // The browser forgets the token of its session before.
     if let Some(former) = token(request.headers()) {

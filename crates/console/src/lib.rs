@@ -1,0 +1,111 @@
+#![doc = include_str!("../README.md")]
+
+mod deliveries;
+mod error;
+mod form;
+mod in_flight;
+mod keys;
+mod layout;
+mod masked;
+mod objects;
+mod playground;
+mod requests;
+mod server;
+mod session;
+mod sign_in;
+mod visitor;
+
+use std::net::SocketAddr;
+
+use actix_web::{
+    HttpRequest, Resource, Route, guard,
+    web::{self, ServiceConfig},
+};
+
+use self::{playground::Playground, session::Sessions};
+pub use self::{
+    playground::PlaygroundError,
+    server::{
+        Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object, Refusal,
+        Server, Story,
+    },
+};
+
+/// What the pages work with, beside the [`Server`].
+#[derive(Debug)]
+pub struct Console {
+    sessions: Sessions,
+    playground: Playground,
+}
+
+impl Console {
+    /// For the server that listens on `address`, takes requests to `host`, and charges these test cards.
+    pub fn new(
+        address: SocketAddr,
+        host: &str,
+        cards: Vec<&'static str>,
+    ) -> Result<Self, PlaygroundError> {
+        Ok(Self {
+            sessions: Sessions::default(),
+            playground: Playground::new(address, host, cards)?,
+        })
+    }
+}
+
+/// The pages. They need a `Data<Console>` and a `Data<dyn Server>`. `allow` makes the resource at a path that has
+/// these methods, and refuses others.
+pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) -> Resource) {
+    const READ: &str = "GET, HEAD";
+    config
+        .service(allow("/console", READ).route(get().to(requests::show)))
+        .service(allow("/console/live", READ).route(get().to(requests::live)))
+        .service(allow("/console/keys/{key}", READ).route(get().to(keys::show)))
+        .service(allow("/console/deliveries", READ).route(get().to(deliveries::show)))
+        .service(
+            allow("/console/deliveries/{id}/retry", "POST")
+                .route(web::post().to(deliveries::retry)),
+        )
+        .service(allow("/console/in-flight", READ).route(get().to(in_flight::show)))
+        .service(
+            allow("/console/playground", "GET, HEAD, POST")
+                .route(web::post().to(playground::act))
+                .route(get().to(playground::show)),
+        )
+        .service(
+            allow("/console/sign-in", "GET, HEAD, POST")
+                .route(web::post().to(sign_in::sign_in))
+                .route(get().to(sign_in::show)),
+        )
+        .service(allow("/console/sign-out", "POST").route(web::post().to(sign_in::sign_out)))
+        .service(allow("/console/style.css", READ).route(get().to(layout::style)))
+        .service(allow("/console/script.js", READ).route(get().to(layout::script)));
+    for (kind, list, one) in [
+        (Kind::Charges, "/console/charges", "/console/charges/{id}"),
+        (Kind::Orders, "/console/orders", "/console/orders/{id}"),
+        (Kind::Refunds, "/console/refunds", "/console/refunds/{id}"),
+        (
+            Kind::Checkouts,
+            "/console/checkouts",
+            "/console/checkouts/{id}",
+        ),
+    ] {
+        let show_list =
+            move |server, visitor, request| objects::list(kind, server, visitor, request);
+        let show_one = move |server, visitor, request| objects::one(kind, server, visitor, request);
+        config
+            .service(allow(list, READ).route(get().to(show_list)))
+            .service(allow(one, READ).route(get().to(show_one)));
+    }
+}
+
+/// GET, and HEAD with it.
+fn get() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// A member of the query, decoded; of several, the first.
+fn query_value(request: &HttpRequest, name: &str) -> Option<String> {
+    form_urlencoded::parse(request.query_string().as_bytes())
+        .find(|(found, _)| found == name)
+        .map(|(_, value)| value.into_owned())
+}

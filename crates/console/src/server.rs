@@ -1,0 +1,205 @@
+//! What the console asks of the server whose pages it shows.
+
+use std::{net::IpAddr, time::Duration};
+
+use actix_web::{
+    http::{StatusCode, header::HeaderMap},
+    web::{Bytes, Payload},
+};
+use charge_once_idempotency::{IdempotencyKey, Inspected, KnownRequest, LeasedKey};
+use chrono::{DateTime, Utc};
+use futures_util::future::LocalBoxFuture;
+use uuid::Uuid;
+
+/// What was asked for, or what its client is told instead.
+pub type Answer<'a, T> = LocalBoxFuture<'a, Result<T, Refusal>>;
+
+/// The server. Every question is about one account, and its answer shows nothing of another.
+pub trait Server: Send + Sync {
+    /// The account that an API key speaks for, if it may ask now.
+    fn account_of<'a>(&'a self, api_key: &'a str, client: Option<IpAddr>) -> Answer<'a, Account>;
+
+    /// Reads a body of at most `limit` bytes, for as long as a request may take to bring it.
+    fn read_body<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+        payload: Payload,
+        limit: usize,
+    ) -> Answer<'a, Bytes>;
+
+    /// Requests before the one with this id, the newest first. `None`: no request has such an id.
+    fn requests<'a>(
+        &'a self,
+        account: Uuid,
+        before: Option<&'a str>,
+        limit: usize,
+    ) -> Answer<'a, Option<Vec<Logged>>>;
+
+    /// All that is known of a key, with its last requests.
+    fn story(&self, account: Uuid, key: IdempotencyKey, requests_max: usize) -> Answer<'_, Story>;
+
+    /// Keys that this process works on, and keys with leases.
+    fn in_flight(&self, account: Uuid, keys_max: usize) -> Answer<'_, InFlight>;
+
+    /// Objects after the one with this id, the newest first. `None`: the list has no such object.
+    fn objects<'a>(
+        &'a self,
+        account: Uuid,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: i64,
+    ) -> Answer<'a, Option<Listed>>;
+
+    /// One object, if the account has it.
+    fn object<'a>(&'a self, account: Uuid, kind: Kind, id: &'a str) -> Answer<'a, Option<Object>>;
+
+    /// Deliveries before the one with this id, the newest first. `None`: no delivery has such an id.
+    fn deliveries<'a>(
+        &'a self,
+        account: Uuid,
+        before: Option<&'a str>,
+        limit: usize,
+    ) -> Answer<'a, Option<Vec<Delivery>>>;
+
+    /// Makes a delivery due. `None`: the account has no such delivery. `false`: it is left as it was.
+    fn retry_delivery<'a>(&'a self, account: Uuid, id: &'a str) -> Answer<'a, Option<bool>>;
+}
+
+/// Keys that this process works on, and keys with leases.
+pub type InFlight = (Vec<(String, KnownRequest)>, Vec<LeasedKey>);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The status that the API would answer with.
+    pub status: StatusCode,
+    /// For the person.
+    pub message: String,
+}
+
+/// Whose pages are shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Account {
+    /// Which one.
+    pub id: Uuid,
+    /// Whether faults act on it, so that a reply can be lost.
+    pub may_lose_replies: bool,
+}
+
+/// A request of the log.
+#[derive(Debug)]
+pub struct Logged {
+    /// `req_…`
+    pub id: String,
+    /// When it came.
+    pub came_at: DateTime<Utc>,
+    /// Its method.
+    pub method: String,
+    /// Its path, or the pattern of its route.
+    pub path: String,
+    /// Its key, if it had one.
+    pub idempotency_key: Option<String>,
+    /// The status of the reply, if there was one.
+    pub status: Option<u16>,
+    /// `executed`, `replayed`, `reused` …
+    pub outcome: &'static str,
+    /// Until the reply.
+    pub duration: Duration,
+    /// How many requests with its key were replays, as a page shows it.
+    pub replays: String,
+}
+
+/// All that is known of a key.
+#[derive(Debug)]
+pub struct Story {
+    /// What is stored, or at work.
+    pub found: Inspected,
+    /// Requests with it, the oldest first.
+    pub requests: Vec<Logged>,
+    /// What happened under it.
+    pub events: Vec<Happened>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub struct Happened {
+    /// `evt_…`
+    pub id: String,
+    /// `charge.succeeded` …
+    pub event_type: String,
+    /// What it happened to.
+    pub object_id: Option<String>,
+    /// The key of the request that made it happen.
+    pub idempotency_key: String,
+    /// When.
+    pub created_at: DateTime<Utc>,
+}
+
+/// The lists of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Payments.
+    Charges,
+    /// What is sold.
+    Orders,
+    /// Money given back.
+    Refunds,
+    /// An order and its payment at once.
+    Checkouts,
+}
+
+/// A part of a list.
+#[derive(Debug)]
+pub struct Listed {
+    /// The objects.
+    pub lines: Vec<Line>,
+    /// Whether there are older ones.
+    pub has_more: bool,
+}
+
+/// An object in a list.
+#[derive(Debug)]
+pub struct Line {
+    /// `ch_…`, `or_…` …
+    pub id: String,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// In minor units.
+    pub amount: i64,
+    /// `usd` …
+    pub currency: String,
+    /// A word.
+    pub state: &'static str,
+}
+
+/// An object by itself.
+#[derive(Debug)]
+pub struct Object {
+    /// As the API shows it.
+    pub json: Vec<u8>,
+    /// What happened to it.
+    pub events: Vec<Happened>,
+}
+
+/// The delivery of an event to a webhook endpoint.
+#[derive(Debug)]
+pub struct Delivery {
+    /// `whd_…`
+    pub id: String,
+    /// When its event happened.
+    pub created_at: DateTime<Utc>,
+    /// What happened.
+    pub event_type: String,
+    /// `evt_…`
+    pub event: String,
+    /// `we_…`
+    pub endpoint: String,
+    /// `pending`, `succeeded` or `failed`.
+    pub status: &'static str,
+    /// How many there were.
+    pub attempts: usize,
+    /// What the last one got.
+    pub last_answer: Option<String>,
+    /// When the next one is due.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+}

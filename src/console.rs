@@ -1,0 +1,411 @@
+//! What the pages of the console are made of; `crates/console` shows them.
+//!
+//! Promise: the console exists only with `CONSOLE=true`. Each answer is about the account that is asked for.
+
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use actix_web::{
+    ResponseError,
+    http::header::HeaderMap,
+    web::{Bytes, Data, Payload, ServiceConfig},
+};
+pub use charge_once_console::PlaygroundError;
+use charge_once_console::{
+    Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
+    Refusal, Server, Story, routes,
+};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{
+    database::PgConnection,
+    domain::{
+        ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId, RequestId, WebhookDeliveryId},
+        logged_request::LoggedRequest,
+        money::Money,
+        test_cards::TEST_CARDS,
+        webhook_delivery::WebhookDelivery,
+    },
+    http::{
+        App, allow, body,
+        error::HttpError,
+        request::{authenticate, before_work},
+    },
+    idempotency::IdempotencyKey,
+    store::{
+        self,
+        key_story::{self, KeyStory},
+        page::{self, Cursor, Page},
+        request_log::COUNTED_MAX,
+    },
+    webhooks,
+    wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
+};
+
+/// The pages of a server. Cheap to clone.
+#[derive(Clone)]
+pub struct Pages {
+    console: Data<Console>,
+    server: Data<dyn Server>,
+}
+
+impl Pages {
+    /// Of the server that listens on `address` and takes requests to `host`.
+    pub fn of(app: App, address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
+        let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
+        let server: Arc<dyn Server> = Arc::new(app);
+        Ok(Self {
+            console: Data::new(Console::new(address, host, tokens.copied().collect())?),
+            server: server.into(),
+        })
+    }
+
+    /// Adds their routes.
+    pub fn routes(&self, services: &mut ServiceConfig) {
+        services
+            .app_data(self.console.clone())
+            .app_data(self.server.clone());
+        routes(services, allow);
+    }
+}
+
+impl From<HttpError> for Refusal {
+    fn from(error: HttpError) -> Self {
+        Self {
+            status: error.status_code(),
+            message: error.message().to_owned(),
+        }
+    }
+}
+
+impl Server for App {
+    fn account_of<'a>(&'a self, api_key: &'a str, client: Option<IpAddr>) -> Answer<'a, Account> {
+        Box::pin(async move {
+            let account = authenticate(self, api_key, client).await?;
+            let faults = self.faults.as_ref();
+            Ok(Account {
+                id: account.id.0,
+                may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
+            })
+        })
+    }
+
+    fn read_body<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+        payload: Payload,
+        limit: usize,
+    ) -> Answer<'a, Bytes> {
+        Box::pin(async move { Ok(body::read(headers, payload, limit, before_work(self)).await?) })
+    }
+
+    fn requests<'a>(
+        &'a self,
+        account: Uuid,
+        before: Option<&'a str>,
+        limit: usize,
+    ) -> Answer<'a, Option<Vec<Logged>>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let Some(below) = below(before, |id| Some(RequestId::parse(id)?.0)) else {
+                return Ok(None);
+            };
+            let requests = self.snapshot(account, move |connection| {
+                Box::pin(async move {
+                    let limit = rows(limit);
+                    let log = store::request_log::list(connection, account, below, limit).await?;
+                    let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
+                    let keys: HashSet<_> = keys.collect();
+                    let keys: Vec<_> = keys.into_iter().collect();
+                    let replays =
+                        store::request_log::count_replays(connection, account, &keys).await?;
+                    let requests = log.into_iter().map(|one| {
+                        let key = one.idempotency_key.as_ref();
+                        let count = key.and_then(|key| replays.get(key)).copied();
+                        logged(one, count.unwrap_or(0))
+                    });
+                    Ok(requests.collect())
+                })
+            });
+            Ok(Some(requests.await?))
+        })
+    }
+
+    fn story(&self, account: Uuid, key: IdempotencyKey, requests_max: usize) -> Answer<'_, Story> {
+        let text = key.as_str().to_owned();
+        Box::pin(async move {
+            let found = self.idempotency.inspect(account, key).await;
+            let found = found.map_err(HttpError::failed_without_key)?;
+            let executed = found.request_id().map(str::to_owned);
+            let account = AccountId(account);
+            let reading = self.snapshot(account, move |connection| {
+                Box::pin(async move {
+                    let (executed, max) = (executed.as_deref(), rows(requests_max));
+                    key_story::read(connection, account, &text, executed, max).await
+                })
+            });
+            let KeyStory { requests, events } = reading.await?;
+            Ok(Story {
+                found,
+                requests: requests.into_iter().map(|one| logged(one, 0)).collect(),
+                events: events.into_iter().map(happened).collect(),
+            })
+        })
+    }
+
+    fn in_flight(&self, account: Uuid, keys_max: usize) -> Answer<'_, InFlight> {
+        Box::pin(async move {
+            let mut here = self.idempotency.in_flight_here(account);
+            for (_, request) in &mut here {
+                let id = RequestId::parse(&request.request_id);
+                request.created_at = request.created_at.or(id.map(RequestId::made_at));
+            }
+            let leased = self.idempotency.leased_keys(account, keys_max).await;
+            Ok((here, leased.map_err(HttpError::failed_without_key)?))
+        })
+    }
+
+    fn objects<'a>(
+        &'a self,
+        account: Uuid,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: i64,
+    ) -> Answer<'a, Option<Listed>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let cursor = match after {
+                None => Cursor::Start,
+                Some(id) => match parse(kind, id) {
+                    Some(id) => Cursor::StartingAfter(id),
+                    None => return Ok(None),
+                },
+            };
+            let page = Page {
+                limit,
+                cursor,
+                created_from: None,
+                created_before: None,
+            };
+            let listed = self.read(account, move |connection| {
+                Box::pin(async move { list(connection, account, kind, &page).await })
+            });
+            Ok(listed.await?)
+        })
+    }
+
+    fn object<'a>(&'a self, account: Uuid, kind: Kind, id: &'a str) -> Answer<'a, Option<Object>> {
+        let (account, name) = (AccountId(account), id.to_owned());
+        Box::pin(async move {
+            let Some(id) = parse(kind, id) else {
+                return Ok(None);
+            };
+            let found = self.snapshot(account, move |connection| {
+                Box::pin(async move {
+                    let Some(json) = find(&mut *connection, account, kind, id).await? else {
+                        return Ok(None);
+                    };
+                    let events =
+                        store::events::list_of_object(connection, account, id, &name).await?;
+                    let events = events.into_iter().map(happened).collect();
+                    Ok(Some(Object { json, events }))
+                })
+            });
+            Ok(found.await?)
+        })
+    }
+
+    fn deliveries<'a>(
+        &'a self,
+        account: Uuid,
+        before: Option<&'a str>,
+        limit: usize,
+    ) -> Answer<'a, Option<Vec<Delivery>>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let Some(below) = below(before, |id| Some(WebhookDeliveryId::parse(id)?.0)) else {
+                return Ok(None);
+            };
+            let reading = self.read(account, move |connection| {
+                Box::pin(store::webhook_deliveries::list_of_account(
+                    connection,
+                    account,
+                    below,
+                    rows(limit),
+                ))
+            });
+            Ok(Some(reading.await?.into_iter().map(delivery).collect()))
+        })
+    }
+
+    fn retry_delivery<'a>(&'a self, account: Uuid, id: &'a str) -> Answer<'a, Option<bool>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let Some(id) = WebhookDeliveryId::parse(id) else {
+                return Ok(None);
+            };
+            let retrying = self.write(account, move |tx| {
+                Box::pin(webhooks::retry_now(tx, account.0, id.0))
+            });
+            let is_due = retrying.await?;
+            if is_due == Some(true) {
+                self.wake_webhooks.notify_one();
+            }
+            Ok(is_due)
+        })
+    }
+}
+
+/// What the id of a list's first row is below. `None`: `before` is no id.
+fn below(before: Option<&str>, parse: impl Fn(&str) -> Option<Uuid>) -> Option<Uuid> {
+    before.map_or(Some(Uuid::max()), parse)
+}
+
+fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn parse(kind: Kind, id: &str) -> Option<Uuid> {
+    Some(match kind {
+        Kind::Charges => ChargeId::parse(id)?.0,
+        Kind::Orders => OrderId::parse(id)?.0,
+        Kind::Refunds => RefundId::parse(id)?.0,
+        Kind::Checkouts => CheckoutId::parse(id)?.0,
+    })
+}
+
+async fn list(
+    connection: &mut PgConnection,
+    account: AccountId,
+    kind: Kind,
+    page: &Page,
+) -> Result<Option<Listed>, sqlx::Error> {
+    Ok(match kind {
+        Kind::Charges => {
+            let filter = store::charges::Filter::default();
+            let found = store::charges::list(connection, account, page, &filter).await?;
+            listed(found, |one| {
+                let state = match one.amount_refunded {
+                    1.. => "refunded",
+                    _ => one.status.as_str(),
+                };
+                line(one.id, one.created_at, one.amount, state)
+            })
+        }
+        Kind::Orders => {
+            let filter = store::orders::Filter::default();
+            let found = store::orders::list(connection, account, page, &filter).await?;
+            listed(found, |one| {
+                line(one.id, one.created_at, one.amount, one.status.as_str())
+            })
+        }
+        Kind::Refunds => {
+            let filter = store::refunds::Filter::default();
+            let found = store::refunds::list(connection, account, page, &filter).await?;
+            listed(found, |one| {
+                line(one.id, one.created_at, one.amount, one.status.as_str())
+            })
+        }
+        Kind::Checkouts => {
+            let found = store::checkouts::list(connection, account, page, None).await?;
+            listed(found, |one| {
+                line(one.id, one.created_at, one.amount, one.status.as_str())
+            })
+        }
+    })
+}
+
+fn listed<T>(found: Option<page::Listed<T>>, line: impl Fn(&T) -> Line) -> Option<Listed> {
+    found.map(|found| Listed {
+        lines: found.data.iter().map(line).collect(),
+        has_more: found.has_more,
+    })
+}
+
+fn line(id: impl ToString, created_at: DateTime<Utc>, amount: Money, state: &'static str) -> Line {
+    Line {
+        id: id.to_string(),
+        created_at,
+        amount: amount.minor_units,
+        currency: amount.currency.to_string(),
+        state,
+    }
+}
+
+/// An object as the API shows it.
+async fn find(
+    connection: &mut PgConnection,
+    account: AccountId,
+    kind: Kind,
+    id: Uuid,
+) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    Ok(match kind {
+        Kind::Charges => store::charges::find(connection, account, ChargeId(id))
+            .await?
+            .map(|charge| json(&ChargeView::from(&charge))),
+        Kind::Orders => store::orders::find(connection, account, OrderId(id))
+            .await?
+            .map(|order| json(&OrderView::from(&order))),
+        Kind::Refunds => store::refunds::find(connection, account, RefundId(id))
+            .await?
+            .map(|refund| json(&RefundView::from(&refund))),
+        Kind::Checkouts => store::checkouts::find(connection, account, CheckoutId(id))
+            .await?
+            .map(|run| json(&CheckoutView::from(&run.checkout))),
+    })
+}
+
+fn json(view: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(view).unwrap_or_default()
+}
+
+/// Replays beyond the number that is counted are not counted.
+fn logged(request: LoggedRequest, replays: i64) -> Logged {
+    let more = if replays >= COUNTED_MAX { "+" } else { "" };
+    Logged {
+        id: request.id.to_string(),
+        came_at: request.came_at(),
+        method: request.method,
+        path: request.path.unwrap_or(request.route),
+        idempotency_key: request.idempotency_key,
+        status: request.status,
+        outcome: request.outcome.as_str(),
+        duration: request.duration,
+        replays: format!("{replays}{more}"),
+    }
+}
+
+fn happened(event: store::events::Happened) -> Happened {
+    Happened {
+        id: event.id.to_string(),
+        event_type: event.event_type,
+        object_id: event.object_id,
+        idempotency_key: event.idempotency_key,
+        created_at: event.created_at,
+    }
+}
+
+fn delivery(delivery: WebhookDelivery) -> Delivery {
+    let last = delivery.attempts.last();
+    let last_answer = last.map(|attempt| match (attempt.response_status, &attempt.error) {
+        (Some(status), None) => status.to_string(),
+        (Some(status), Some(error)) => format!("{status}, {error}"),
+        (None, error) => error.clone().unwrap_or_default(),
+    });
+    Delivery {
+        id: delivery.id.to_string(),
+        created_at: delivery.created_at,
+        event_type: delivery.event_type,
+        event: delivery.event.to_string(),
+        endpoint: delivery.endpoint.to_string(),
+        status: delivery.status.as_str(),
+        attempts: delivery.attempts.len(),
+        last_answer,
+        next_attempt_at: delivery.next_attempt_at,
+    }
+}
