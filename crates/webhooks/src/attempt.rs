@@ -52,12 +52,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Not made at `at`, in unix seconds, because the endpoint was disabled.
-    pub(crate) fn at_disabled_endpoint(at: i64) -> Self {
+    /// Not made at `at`, in unix seconds, for this reason.
+    pub(crate) fn not_sent(at: i64, why: &str) -> Self {
         Self {
             at,
             response_status: None,
-            error: Some("not sent: the endpoint is disabled".to_owned()),
+            error: Some(format!("not sent: {why}")),
             duration_ms: 0,
             is_refused: false,
         }

@@ -33,7 +33,7 @@ const LEASE_TIMEOUTS: u32 = 3;
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
 const ENDPOINTS_AT_ONCE: i32 = 1000;
 
-/// After each such statement, a COMMIT begins no look for so long: looks take a share of a core that doesn't
+/// For so long for each of its statements, a COMMIT begins no look after another one: looks take a share of a core that doesn't
 /// grow with the number of commits, and an event still waits less than a person notices.
 const WAKE_PAUSE: Duration = Duration::from_millis(25);
 
@@ -156,6 +156,8 @@ struct Chores {
     /// There may be endpoints with something ready that are not known, in the order of account and
     /// endpoint after this one.
     look: Option<Position>,
+    /// Statements of the look that is under way, or of the last one.
+    look_steps: u32,
     /// The look comes from the middle, and goes on at the beginning.
     wraps: bool,
     /// Before the first endpoint that there was no room for. The next look begins there, so that each of
@@ -181,7 +183,15 @@ impl Chores {
             let from = self.no_room.take();
             self.wraps = from.is_some();
             self.look = Some(from);
+            self.look_steps = 0;
         }
+    }
+
+    /// Goes on with the look. A COMMIT begins the next one after this pause, which is that of one look: the
+    /// pauses of looks that are over don't add up.
+    fn step_of_look(&mut self) -> Duration {
+        self.look_steps = self.look_steps.saturating_add(1);
+        WAKE_PAUSE * self.look_steps
     }
 }
 
@@ -269,7 +279,7 @@ impl Delivery {
             self.chores.cancel = !is_done;
         }
         if let Some(after) = self.chores.look {
-            self.next_wake = self.next_wake.max(Instant::now()) + WAKE_PAUSE;
+            self.next_wake = Instant::now() + self.chores.step_of_look();
             let found = self
                 .within_deadline(steps::look(connection, after, ENDPOINTS_AT_ONCE))
                 .await?;
@@ -324,12 +334,17 @@ impl Delivery {
             if let Some(body) = body {
                 self.begin(claim, claimed, body);
             } else if claimed.is_due {
+                let (why, again) = match claimed.is_disabled {
+                    true => ("the endpoint is disabled", None),
+                    // A release that can write it may come.
+                    false => ("the event can't be written", self.worker.pause(&claimed)),
+                };
                 self.ended.push(Ended {
                     account_id: claimed.account_id,
                     id: claimed.id,
                     claim,
-                    attempt: Attempt::at_disabled_endpoint(claimed.at.timestamp()),
-                    again: None,
+                    attempt: Attempt::not_sent(claimed.at.timestamp(), why),
+                    again,
                 });
             }
         }
@@ -396,11 +411,7 @@ impl Worker {
     async fn attempt(&self, delivery: &Claimed, body: Vec<u8>) -> (Attempt, Option<Duration>) {
         let (url, secret, at) = (&delivery.url, &delivery.secret, delivery.at.timestamp());
         let attempt = self.sender.send(url, secret, at, body).await;
-        let attempts = usize::try_from(delivery.attempts).unwrap_or_default() + 1;
-        let pause = self.settings.pauses.after(attempts);
-        let again = pause
-            .filter(|_| !attempt.succeeded())
-            .map(rand::random_range);
+        let again = self.pause(delivery).filter(|_| !attempt.succeeded());
         let span = Span::current();
         if let Some(status) = attempt.response_status {
             span.record("http.response.status_code", status);
@@ -410,6 +421,13 @@ impl Worker {
         }
         self.observer.ended(delivery, &attempt, again);
         (attempt, again)
+    }
+
+    /// The pause after an attempt that fails; `None` where that is the last.
+    fn pause(&self, delivery: &Claimed) -> Option<Duration> {
+        let attempts = usize::try_from(delivery.attempts).unwrap_or_default() + 1;
+        let pause = self.settings.pauses.after(attempts);
+        pause.map(rand::random_range)
     }
 }
 
@@ -421,4 +439,20 @@ async fn woken(wake: &Notify, earliest: Instant) {
         tokio::time::sleep_until(earliest).await;
     }
     wake.notified().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_waits_for_the_pause_of_one_look_however_many_there_were() {
+        let mut chores = Chores::default();
+        for _ in 0..1_000 {
+            chores.look();
+            assert_eq!(chores.step_of_look(), WAKE_PAUSE);
+            assert_eq!(chores.step_of_look(), WAKE_PAUSE * 2);
+            chores.look = None;
+        }
+    }
 }

@@ -166,10 +166,7 @@ fn every_worker_is_started_by_the_supervisor() {
         sources(&root.join(path), &mut files);
     }
     // What a worker itself runs side by side, and the two HTTP servers, which watch over their threads.
-    let others = [
-        "recovering.spawn(recover(",
-        "tokio::spawn(server)",
-    ];
+    let others = ["recovering.spawn(recover(", "tokio::spawn(server)"];
     let mut supervised = BTreeSet::new();
     for (file, code) in files {
         for line in code.lines().filter(|line| line.contains("spawn(")) {

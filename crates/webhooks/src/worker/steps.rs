@@ -78,7 +78,7 @@ pub(super) async fn look(
 }
 
 /// One short transaction: stores how attempts ended, and claims what these turns allow. In the
-/// order of the turns, and of the events. What is to be sent has its body.
+/// order of the turns, and of the events. What is to be sent has its body, unless it can't be written.
 pub(super) async fn mark_and_claim(
     connection: &mut PgConnection,
     ended: &[Ended],
@@ -99,14 +99,14 @@ pub(super) async fn mark_and_claim(
     if !turns.is_empty() {
         claimed = queue::claim(&mut tx, claim, lease, turns, ROWS_AT_ONCE).await?;
     }
+    tx.commit().await?;
     let with_body = |one: Claimed| {
         let is_sent = one.is_due && !one.is_disabled;
-        let body = is_sent.then(|| body(&one.event)).transpose();
-        let body = body.map_err(|error| sqlx::Error::Encode(error.into()))?;
-        Ok((one, body))
+        let written = is_sent.then(|| body(&one.event)).transpose();
+        if let Err(error) = &written {
+            tracing::error!(%error, event = %one.event.id, "an event can't be written");
+        }
+        (one, written.unwrap_or_default())
     };
-    let claimed = claimed.into_iter().map(with_body);
-    let claimed = claimed.collect::<Result<_, sqlx::Error>>()?;
-    tx.commit().await?;
-    Ok(claimed)
+    Ok(claimed.into_iter().map(with_body).collect())
 }
