@@ -89,6 +89,7 @@ impl ProcessorService {
 impl ProcessorConfig {
     /// `None` simulates the processor in this process.
     pub(super) fn read(source: &Source<'_>, calls: &Calls) -> Option<Self> {
+        source.text(PROCESSOR_URL.name)?;
         let at = source.optional(&PROCESSOR_URL);
         let name = source.optional(&PROCESSOR_NAME);
         let ProcessorUrl { url, origin } = at?;

@@ -21,8 +21,7 @@ use crate::{
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
         list::List,
-        parameter::{Expand, ExpandDataRefunds, ExpandRefunds, Reference},
-        params::parameters,
+        parameter::{Expand, ExpandDataRefunds, ExpandRefunds, Reference, parameters},
     },
 };
 

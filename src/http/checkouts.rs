@@ -18,8 +18,7 @@ use crate::{
     wire::{
         checkouts::{CheckoutView, CreateCheckoutParams},
         list::List,
-        parameter::Reference,
-        params::parameters,
+        parameter::{Reference, parameters},
     },
 };
 

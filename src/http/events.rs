@@ -12,7 +12,7 @@ use super::{
 use crate::{
     domain::{event::EventType, ids::EventId},
     store::{self, events::Filter},
-    wire::{events::EventView, list::List, params::parameters},
+    wire::{events::EventView, list::List, parameter::parameters},
 };
 
 errors! {

@@ -14,7 +14,7 @@ use crate::{
     idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},
     wire::{
         error::{ApiError, ErrorCode},
-        params::parameters,
+        parameter::parameters,
     },
 };
 

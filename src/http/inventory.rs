@@ -18,8 +18,7 @@ use crate::{
     wire::{
         inventory::{InventoryView, SetInventoryParams},
         list::List,
-        parameter::Text,
-        params::parameters,
+        parameter::{Text, parameters},
     },
 };
 

@@ -18,9 +18,9 @@ use crate::{
         error::ApiError,
         list::List,
         parameter::{
-            Field, ID_MAX_CHARS, Integer, Parameter, ParameterSet, ValueKind, id_pattern, text,
+            Field, ID_MAX_CHARS, Integer, Parameter, ParameterSet, ValueKind, id_pattern,
+            parameters, text,
         },
-        params::parameters,
     },
 };
 
@@ -110,7 +110,7 @@ impl<const DEFAULT: i64> Parameter for Limit<DEFAULT> {
     }
 }
 
-/// Text that names an object of the list, as far as its syntax is the same for all.
+/// Text that names an object of the list: every id has this syntax.
 pub struct AnyId;
 
 impl ValueKind for AnyId {

@@ -22,8 +22,7 @@ use crate::{
         list::List,
         metadata::UpdateMetadataParams,
         orders::{CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams},
-        parameter::{Expand, ExpandDataCharge, Reference},
-        params::parameters,
+        parameter::{Expand, ExpandDataCharge, Reference, parameters},
     },
 };
 

@@ -12,8 +12,7 @@ use crate::{
     idempotency::KEY_MAX_BYTES,
     wire::{
         error::ApiError,
-        parameter::{Expand, ExpandCharge, Field, ValueKind, nullable, text},
-        params::parameters,
+        parameter::{Expand, ExpandCharge, Field, ValueKind, nullable, parameters, text},
     },
 };
 

@@ -26,8 +26,7 @@ use crate::{
     wire::{
         list::List,
         metadata::UpdateMetadataParams,
-        parameter::{Expand, ExpandDataCharge},
-        params::parameters,
+        parameter::{Expand, ExpandDataCharge, parameters},
         refunds::{CreateRefundParams, RefundView},
     },
 };

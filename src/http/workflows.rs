@@ -18,7 +18,7 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         list::List,
-        params::parameters,
+        parameter::parameters,
     },
 };
 

@@ -6,9 +6,9 @@ pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
     parameter::{
-        Amount, Description, Expand, ExpandRefunds, Reference, Text, TextKind, text, with_example,
+        Amount, Description, Expand, ExpandRefunds, Reference, Text, TextKind, parameters, text,
+        with_example,
     },
-    params::parameters,
     source::SourceParam,
 };
 use crate::domain::{

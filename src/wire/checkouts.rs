@@ -6,8 +6,7 @@ use super::{
     error::{ApiError, ErrorCode, ErrorType},
     names::{CheckoutStatusView, StepNameView, StepStateView},
     orders::{ItemView, Lines},
-    parameter::{Amount, Integer, Reference, Text},
-    params::parameters,
+    parameter::{Amount, Integer, Reference, Text, parameters},
     source::SourceParam,
 };
 use crate::domain::{

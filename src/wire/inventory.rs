@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::{
     error::{ApiError, ErrorCode},
-    parameter::Integer,
-    params::parameters,
+    parameter::{Integer, parameters},
 };
 use crate::domain::inventory::{Inventory, LEVEL_MAX, OutOfStock};
 

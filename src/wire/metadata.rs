@@ -10,8 +10,9 @@ use utoipa::{
 
 use super::{
     error::ApiError,
-    parameter::{Expand, ExpandCharge, Field, Parameter, described, nullable, reference, text},
-    params::parameters,
+    parameter::{
+        Expand, ExpandCharge, Field, Parameter, described, nullable, parameters, reference, text,
+    },
 };
 use crate::domain::metadata::{
     METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata, MetadataChange,

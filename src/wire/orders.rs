@@ -16,9 +16,8 @@ use super::{
     names::OrderStatusView,
     parameter::{
         Amount, Expand, ExpandCharge, Field, Integer, ParameterSet, Reference, Text, ValueKind,
-        list_of,
+        list_of, parameters,
     },
-    params::parameters,
     source::SourceParam,
 };
 use crate::domain::{

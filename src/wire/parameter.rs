@@ -1,7 +1,7 @@
 //! What a parameter can be: how it is read, and how the OpenAPI document describes it.
 //!
 //! Promise: both are one type's, so they can't disagree. A request names the types
-//! ([`parameters!`](super::params::parameters)), and a command gets their `Value`.
+//! ([`parameters!`]), and a command gets their `Value`.
 
 use std::{marker::PhantomData, mem};
 
@@ -27,7 +27,82 @@ use crate::domain::{
     money::{AMOUNT_MAX, Currency},
 };
 
-/// The parameters of one object, which [`parameters!`](super::params::parameters) declares.
+/// Declares the parameters of a request: a name, a [`Parameter`], and what it
+/// means. From it come a struct of their values, which [`ParameterSet`] fills,
+/// and what the OpenAPI document says of them in a body (`as` names its schema) or in a query.
+///
+/// They are checked in the order in which they are declared. Where a field has no comment, the document says
+/// what the type says of itself.
+macro_rules! parameters {
+    (
+        $(#[doc = $about:literal])+
+        $vis:vis struct $name:ident $(as $schema:literal)? {
+            $($(#[doc = $field_about:literal])* $field:ident: $parameter:ty,)+
+        }
+        $(example $example:tt)?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone)]
+        #[allow(missing_docs, reason = "some parameters are what their types say")]
+        $vis struct $name {
+            $(
+                $(#[doc = $field_about])*
+                $vis $field: <$parameter as $crate::wire::parameter::Parameter>::Value,
+            )+
+        }
+
+        impl $crate::wire::parameter::ParameterSet for $name {
+            fn read(
+                fields: &mut charge_once_strict_params::Fields<'_>,
+                params: &$crate::wire::params::Params,
+            ) -> Result<Self, $crate::wire::error::ApiError> {
+                use $crate::wire::parameter::{Field, Parameter};
+                $(
+                    let $field =
+                        <$parameter as Parameter>::read(&mut Field::new(fields, stringify!($field), params))?;
+                )+
+                Ok(Self { $($field),+ })
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                use $crate::wire::parameter::{object, with_property};
+                let object = object(&[$($about),+]);
+                $(
+                    let object = with_property::<$parameter>(
+                        object, stringify!($field), &[$($field_about),*],
+                    );
+                )+
+                $(let object = $crate::wire::parameter::with_example(object, serde_json::json!($example));)?
+                object.into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            $(
+                fn name() -> std::borrow::Cow<'static, str> {
+                    $schema.into()
+                }
+            )?
+        }
+
+        impl utoipa::IntoParams for $name {
+            fn into_params(
+                _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
+            ) -> Vec<utoipa::openapi::path::Parameter> {
+                use $crate::wire::parameter::in_query;
+                let parameters = [$(
+                    in_query::<$parameter>(stringify!($field), &[$($field_about),*]),
+                )+];
+                parameters.into_iter().flatten().collect()
+            }
+        }
+    };
+}
+pub(crate) use parameters;
+
+/// The parameters of one object, which [`parameters!`] declares.
 pub trait ParameterSet: Sized {
     /// Checks them. The caller refuses others.
     fn read(fields: &mut Fields<'_>, params: &Params) -> Result<Self, ApiError>;
@@ -482,6 +557,11 @@ pub fn nullable(mut schema: RefOr<Schema>) -> RefOr<Schema> {
 
 /// What a schema allows but `null`.
 fn not_null(mut schema: RefOr<Schema>) -> RefOr<Schema> {
+    if let RefOr::T(Schema::OneOf(either)) = &schema
+        && let [value, _null] = either.items.as_slice()
+    {
+        return value.clone();
+    }
     if let RefOr::T(
         Schema::Object(Object { schema_type, .. }) | Schema::Array(Array { schema_type, .. }),
     ) = &mut schema

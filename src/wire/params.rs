@@ -1,85 +1,10 @@
-//! A request's parameters, and [`parameters!`], which declares them.
+//! A request's parameters, as they were decoded.
 
 use charge_once_strict_params::{Encoding, Error, Fields, Reason};
 use serde_json::{Map, Value};
 
 use super::error::{ApiError, ErrorCode};
 use crate::domain::test_cards::LOST_REPLY;
-
-/// Declares the parameters of a request: a name, a [`Parameter`](super::parameter::Parameter), and what it
-/// means. From it come a struct of their values, which [`ParameterSet`](super::parameter::ParameterSet) fills,
-/// and what the OpenAPI document says of them in a body (`as` names its schema) or in a query.
-///
-/// They are checked in the order in which they are declared. Where a field has no comment, the document says
-/// what the type says of itself.
-macro_rules! parameters {
-    (
-        $(#[doc = $about:literal])+
-        $vis:vis struct $name:ident $(as $schema:literal)? {
-            $($(#[doc = $field_about:literal])* $field:ident: $parameter:ty,)+
-        }
-        $(example $example:tt)?
-    ) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone)]
-        #[allow(missing_docs, reason = "some parameters are what their types say")]
-        $vis struct $name {
-            $(
-                $(#[doc = $field_about])*
-                $vis $field: <$parameter as $crate::wire::parameter::Parameter>::Value,
-            )+
-        }
-
-        impl $crate::wire::parameter::ParameterSet for $name {
-            fn read(
-                fields: &mut charge_once_strict_params::Fields<'_>,
-                params: &$crate::wire::params::Params,
-            ) -> Result<Self, $crate::wire::error::ApiError> {
-                use $crate::wire::parameter::{Field, Parameter};
-                $(
-                    let $field =
-                        <$parameter as Parameter>::read(&mut Field::new(fields, stringify!($field), params))?;
-                )+
-                Ok(Self { $($field),+ })
-            }
-        }
-
-        impl utoipa::PartialSchema for $name {
-            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                use $crate::wire::parameter::{object, with_property};
-                let object = object(&[$($about),+]);
-                $(
-                    let object = with_property::<$parameter>(
-                        object, stringify!($field), &[$($field_about),*],
-                    );
-                )+
-                $(let object = $crate::wire::parameter::with_example(object, serde_json::json!($example));)?
-                object.into()
-            }
-        }
-
-        impl utoipa::ToSchema for $name {
-            $(
-                fn name() -> std::borrow::Cow<'static, str> {
-                    $schema.into()
-                }
-            )?
-        }
-
-        impl utoipa::IntoParams for $name {
-            fn into_params(
-                _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
-            ) -> Vec<utoipa::openapi::path::Parameter> {
-                use $crate::wire::parameter::in_query;
-                let parameters = [$(
-                    in_query::<$parameter>(stringify!($field), &[$($field_about),*]),
-                )+];
-                parameters.into_iter().flatten().collect()
-            }
-        }
-    };
-}
-pub(crate) use parameters;
 
 /// The parameter whose members have names that the client chooses.
 pub const MAPS: &[&str] = &["metadata"];

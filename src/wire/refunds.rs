@@ -6,9 +6,9 @@ pub use super::charge_views::RefundView;
 use super::{
     error::ApiError,
     parameter::{
-        Amount, Expand, ExpandCharge, Field, ID_MAX_CHARS, TextKind, ValueKind, id_pattern, text,
+        Amount, Expand, ExpandCharge, Field, ID_MAX_CHARS, TextKind, ValueKind, id_pattern,
+        parameters, text,
     },
-    params::parameters,
 };
 use crate::domain::{ids::ChargeId, metadata::Metadata, refund::RefundReason};
 

@@ -11,9 +11,9 @@ use utoipa::{
 use super::{
     error::ApiError,
     parameter::{
-        Field, Integer, Parameter, ParameterSet, TextKind, described, nullable, reference, text,
+        Field, Integer, Parameter, ParameterSet, TextKind, described, nullable, parameters,
+        reference, text,
     },
-    params::parameters,
 };
 use crate::domain::{
     charge::Card,

@@ -8,8 +8,7 @@ use utoipa::{
 
 use super::{
     error::{ApiError, ErrorCode},
-    parameter::{Description, Field, Kept, ValueKind, list_of, text, with_example},
-    params::parameters,
+    parameter::{Description, Field, Kept, ValueKind, list_of, parameters, text, with_example},
 };
 use crate::{
     domain::{

@@ -68,6 +68,12 @@ fn booked(seat: &str) -> NewEvent {
     }
 }
 
+async fn commit(pool: &PgPool, event: NewEvent) {
+    let mut tx = pool.begin().await.unwrap();
+    emit(&mut tx, &[event]).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
 /// A worker that looks by itself at its start, and then not before the test is over.
 fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>) {
     let (stop, stopping) = watch::channel(false);
@@ -123,9 +129,7 @@ async fn what_commits_is_sent_at_once_and_what_rolls_back_never(pool: PgPool) {
     emit(&mut tx, &[booked("1A")]).await.unwrap();
     tx.rollback().await.unwrap();
     wake.notify_one();
-    let mut tx = pool.begin().await.unwrap();
-    emit(&mut tx, &[booked("1B")]).await.unwrap();
-    tx.commit().await.unwrap();
+    commit(&pool, booked("1B")).await;
     wake.notify_one();
     let request = receive(&listener, "200 OK").await;
     assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
@@ -139,9 +143,7 @@ async fn what_commits_is_sent_at_once_and_what_rolls_back_never(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn what_is_not_acknowledged_is_sent_again(pool: PgPool) {
     let listener = endpoint(&pool).await;
-    let mut tx = pool.begin().await.unwrap();
-    emit(&mut tx, &[booked("1A")]).await.unwrap();
-    tx.commit().await.unwrap();
+    commit(&pool, booked("1A")).await;
     let often = Settings {
         poll_interval: Duration::from_millis(10),
         ..LOCAL
@@ -157,9 +159,7 @@ async fn what_is_not_acknowledged_is_sent_again(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn nothing_is_sent_to_an_address_that_is_not_public(pool: PgPool) {
     let listener = endpoint(&pool).await;
-    let mut tx = pool.begin().await.unwrap();
-    emit(&mut tx, &[booked("1A")]).await.unwrap();
-    tx.commit().await.unwrap();
+    commit(&pool, booked("1A")).await;
     let careful = Settings {
         allow_private: false,
         poll_interval: Duration::from_millis(10),

@@ -57,7 +57,9 @@ async fn main() -> Result<(), BoxDynError> {
     println!("listening on http://{}", listener.local_addr()?);
     let mut terminate = signal(SignalKind::terminate())?;
     axum::serve(listener, routes)
-        .with_graceful_shutdown(async move { _ = terminate.recv().await })
+        .with_graceful_shutdown(async move {
+            terminate.recv().await;
+        })
         .await?;
     // What is being sent ends. What is left is sent by the next process.
     stop.send_replace(true);
@@ -67,7 +69,9 @@ async fn main() -> Result<(), BoxDynError> {
 /// What is sent for an event.
 fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
     let object: Value = serde_json::from_str(&event.object)?;
-    serde_json::to_vec(&json!({"id": event.id, "type": event.event_type, "object": object}))
+    serde_json::to_vec(
+        &json!({"id": event.id.to_string(), "type": event.event_type, "object": object}),
+    )
 }
 
 #[derive(Deserialize)]

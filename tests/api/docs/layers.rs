@@ -82,7 +82,7 @@ const ROOMS: &[(&str, &str)] = &[
         "console",
         "database domain http idempotency store webhooks wire",
     ),
-    ("database", "config domain idempotency"),
+    ("database", "config idempotency"),
     ("domain", ""),
     (
         "http",
