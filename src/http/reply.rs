@@ -79,7 +79,11 @@ pub async fn run<F: Future<Output = Outcome>>(
 /// or a checkout that has run some of its steps.
 fn may_have_written(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Stored { replayed, .. } => !replayed,
+        Outcome::Stored {
+            replayed,
+            taken_over,
+            ..
+        } => !replayed || *taken_over,
         Outcome::Failed(_) => true,
         Outcome::Reused | Outcome::InUse | Outcome::Unfinished => false,
     }

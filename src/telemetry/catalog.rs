@@ -84,7 +84,7 @@ metrics! {
     REPLAY_AGE = "charge_once_idempotency_replay_age_seconds", Kind::Histogram(AGE_SECONDS), [],
         "How long after the first use of its key a request was replayed.";
     KEYS_IN_FLIGHT = "charge_once_idempotency_keys_in_flight", Kind::Gauge, [],
-        "Keys that this process works on now.";
+        "Keys that this process works on now. The key of a refused request counts while its record is looked up.";
     WAITERS = "charge_once_idempotency_waiters", Kind::Gauge, [],
         "Duplicates that wait in this process for the first request with their key.";
     SHED = "charge_once_shed_requests_total", Kind::Counter, ["scope"],

@@ -133,8 +133,7 @@ impl Connections {
         self.acquire_to(account, false).await
     }
 
-    /// Takes a connection to claim a key with it, for work that begins again where the connection
-    /// turns out to be dead.
+    /// The same, for a transaction that claims a key: it counts against the places for claims.
     pub(crate) async fn acquire_to_claim(
         &self,
         account: Uuid,

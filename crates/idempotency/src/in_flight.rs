@@ -57,7 +57,7 @@ pub(crate) struct InFlight {
     entries: Arc<Mutex<BTreeMap<EntryId, InFlightEntry>>>,
     /// Told whenever a leader has ended.
     ended: watch::Sender<()>,
-    /// Each wait has a receiver.
+    /// Each wait has a receiver: `inspect` takes their number for that of the waiters.
     pub(crate) stopping: watch::Sender<bool>,
 }
 

@@ -210,20 +210,19 @@ impl Idempotency {
         loop {
             match self.in_flight.join(&request) {
                 Place::Leader(leadership) => {
-                    let ended = match self.pool.admit.begin(&request) {
+                    let ended = match self.pool.admit.begin(&request, has_waited) {
                         Ok(begun) => {
                             let lead = lead(self.clone(), request.clone(), leadership);
                             self.in_a_task(Box::pin(async move { (lead.await, begun).0 }))
                                 .await
                         }
-                        // It waited for what had its key, and others took its place meanwhile.
-                        Err(_) if has_waited => {
-                            leadership.conclude(Outcome::InUse);
-                            return Outcome::InUse;
-                        }
                         Err(refusal) => {
                             let refuse = async move { leadership.conclude(refusal.await) };
-                            self.in_a_task(Box::pin(refuse)).await
+                            let refused = self.in_a_task(Box::pin(refuse)).await;
+                            if has_waited {
+                                return refused;
+                            }
+                            refused
                         }
                     };
                     if !matches!(ended, Outcome::InUse) {

@@ -272,8 +272,7 @@ pub(crate) async fn save(
                expires_at = greatest(expires_at, now() + $7::interval)
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
-                  expires_at, status, headers AS "headers: sqlx::types::Json<Vec<(String, String)>>",
-                  body, resource_id, label
+                  expires_at, label
         "#,
         account_id,
         key,

@@ -86,8 +86,8 @@ impl Outcome {
     }
 }
 
-/// What an application may choose. How long a request waits for a connection, and how many requests
-/// may wait for keys that other replicas hold, follows from the pool.
+/// What an application may choose. How long a request waits for a connection follows from the pool,
+/// and with the feature `admission` how many may wait for keys that other replicas hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// How long a completed record lives: 24 hours from the first use of its key, or from its

@@ -170,6 +170,7 @@ impl Idempotency {
         };
         let (mut tx, claimed) = trace::step(trace_span!("claim"), claiming, how).await?;
         drop(patient);
+        let is_held = matches!(claimed, Claim::HeldElsewhere);
         let found = match claimed {
             Claim::Mine => None,
             Claim::Completed(record) => Some(Some(compare(request, record)?)),
@@ -182,7 +183,6 @@ impl Idempotency {
         };
         if let Some(conclusion) = found {
             tx.rollback().await?;
-            let is_held = matches!(conclusion, Some(Conclusion::InUse));
             let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
             connection.release();
             if is_table_locked {

@@ -1,17 +1,21 @@
 //! What bounds a wait, and what is said of the request when it is over.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
 use charge_once::idempotency::{
-    Admission, BatchSettings, Batches, Decide, Decision, Idempotency, IdempotencyKey,
-    InProgressLimits, Outcome, Rejection, Request, Rows, Settings,
+    Admission, AdmissionObserver, BatchSettings, Batches, Decide, Decision, Idempotency,
+    IdempotencyKey, InProgressLimits, Observer, Outcome, Rejection, Request, Rows, Settings,
 };
 use chrono::{DateTime, Utc};
 use futures_util::{FutureExt, future::join_all};
-use sqlx::{PgConnection, postgres::PgPoolOptions};
+use sqlx::{PgConnection, PgPool, postgres::PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -211,6 +215,14 @@ async fn while_a_migration_locks_the_table_a_new_key_is_not_in_use() {
     }
 }
 
+fn that_begins_nothing(pool: PgPool) -> Admission {
+    let nothing = InProgressLimits {
+        per_account: 0,
+        in_all: 0,
+    };
+    Admission::new(pool, nothing)
+}
+
 /// More of them than look-ups may wait.
 #[tokio::test]
 async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up() {
@@ -223,11 +235,7 @@ async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up()
             .run(request("A", Duration::ZERO), work.clone())
             .await,
     );
-    let nothing = InProgressLimits {
-        per_account: 0,
-        in_all: 0,
-    };
-    let limited = Idempotency::new(Admission::new(pool, nothing), Settings::default()).unwrap();
+    let limited = Idempotency::new(that_begins_nothing(pool), Settings::default()).unwrap();
     let duplicates = (0..2_100).map(|_| limited.run(request("A", Duration::ZERO), work.clone()));
     for outcome in join_all(duplicates).await {
         assert_eq!(stored(outcome), (Arc::clone(&first), true));
@@ -235,4 +243,54 @@ async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up()
     let other = limited.run(request("B", Duration::ZERO), work.clone());
     assert!(matches!(other.await, Outcome::Reused));
     assert_eq!(work.executions(), 1);
+}
+
+/// The other request leads, and says nothing about the retry that follows it. Then the retry leads.
+#[tokio::test]
+async fn beyond_the_limits_a_retry_that_followed_another_request_is_still_replayed() {
+    let database = database_for_effects().await;
+    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
+    let work = Work::that_ends(End::Store);
+    let first = request("A", Duration::ZERO);
+    let (first, _) = stored(replica(&pool).run(first, work.clone()).await);
+    let limited = Idempotency::new(that_begins_nothing(pool), Settings::default()).unwrap();
+    let mut other = Box::pin(limited.run(request("B", LONG), work.clone()));
+    let mut retry = Box::pin(limited.run(request("A", LONG), work.clone()));
+    // In this order. The runtime has one thread: the look-up begins later.
+    assert!((&mut other).now_or_never().is_none());
+    assert!((&mut retry).now_or_never().is_none());
+    assert_eq!(limited.in_flight_counts().waiters, 1);
+    let other = other.await;
+    assert!(matches!(other, Outcome::Reused), "{other:?}");
+    assert_eq!(stored(retry.await), (first, true));
+}
+
+/// Panics once, as no observer may.
+#[derive(Debug, Default)]
+struct Panics(AtomicBool);
+
+impl Observer for Panics {
+    fn waited_for_connection(&self, _: Duration, _: bool) {
+        assert!(self.0.swap(true, Ordering::SeqCst), "as the test wants it");
+    }
+}
+
+impl AdmissionObserver for Panics {}
+
+#[tokio::test]
+async fn after_a_look_up_that_panicked_others_look_again() {
+    let database = database_for_effects().await;
+    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
+    let work = Work::that_ends(End::Store);
+    let first = request("A", Duration::ZERO);
+    let (first, _) = stored(replica(&pool).run(first, work.clone()).await);
+    let admission = that_begins_nothing(pool).observed_by(Arc::new(Panics::default()));
+    let limited = Idempotency::new(admission, Settings::default()).unwrap();
+    let retry = || limited.run(request("A", Duration::ZERO), work.clone());
+    failure(retry().await);
+    eventually("a retry is replayed", || async {
+        let outcome = retry().await;
+        !matches!(outcome, Outcome::Failed(_)) && stored(outcome) == (Arc::clone(&first), true)
+    })
+    .await;
 }

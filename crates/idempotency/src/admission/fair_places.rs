@@ -1,8 +1,8 @@
 //! Places that are dealt to accounts.
 //!
-//! Promise: while requests of several accounts come, no account has more than half of the places,
-//! and of those that wait the one with the fewest is served next. An account that is alone may have
-//! all of them.
+//! Promise: while requests of several accounts come, no account has more than its share of the
+//! places, and of those that wait the one with the fewest is served next. An account that is alone
+//! may have all of them.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -26,8 +26,9 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(1);
 pub(super) struct FairPlaces(Arc<Mutex<Shares<oneshot::Sender<Place>>>>);
 
 impl FairPlaces {
-    pub(super) fn new(places: usize) -> Self {
-        Self(Arc::new(Mutex::new(Shares::new(places))))
+    /// While others ask, no account has more than `share` of them.
+    pub(super) fn new(places: usize, share: usize) -> Self {
+        Self(Arc::new(Mutex::new(Shares::new(places, share))))
     }
 
     /// Takes a place for the account, in its turn.
@@ -88,6 +89,7 @@ impl Drop for Place {
 #[derive(Debug)]
 struct Shares<W> {
     places: usize,
+    share: usize,
     taken: usize,
     accounts: HashMap<Uuid, Account<W>>,
     /// Those that wait: by what they have, and then by when they began to wait.
@@ -108,9 +110,10 @@ struct Account<W> {
 }
 
 impl<W> Shares<W> {
-    fn new(places: usize) -> Self {
+    fn new(places: usize, share: usize) -> Self {
         Self {
             places,
+            share,
             taken: 0,
             accounts: HashMap::new(),
             waiting: BTreeSet::new(),
@@ -183,11 +186,7 @@ impl<W> Shares<W> {
             None => None,
         };
         let is_alone = others_asked.is_none_or(|at| now.duration_since(at) >= REMEMBERED_FOR);
-        if is_alone {
-            self.places
-        } else {
-            (self.places / 2).max(1)
-        }
+        if is_alone { self.places } else { self.share }
     }
 
     /// Remembers that an account asked. What no account asked for leaves an account alone.
@@ -250,7 +249,7 @@ mod tests {
 
     /// A pool of ten, of which Mallory has as many as he may, and waits for `waiting` more.
     fn crowded_by_mallory(now: Instant, waiting: usize) -> (Shares<usize>, usize) {
-        let mut shares = Shares::new(10);
+        let mut shares = Shares::new(10, 5);
         let taken = (0..20).take_while(|_| shares.take(MALLORY, now)).count();
         for number in 0..waiting {
             shares.wait(MALLORY, number);
@@ -267,7 +266,7 @@ mod tests {
     /// not nest on one stack.
     #[tokio::test]
     async fn a_place_finds_its_way_past_any_number_that_wait_no_longer() {
-        let places = FairPlaces::new(1);
+        let places = FairPlaces::new(1, 1);
         let taken = places.take(MALLORY).await;
         for account in 0..20_000 {
             begins_to_wait(&mut Box::pin(places.take(Uuid::from_u128(account)))).await;
@@ -294,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn while_others_ask_an_account_has_half_of_the_pool() {
+    fn while_others_ask_an_account_has_its_share_of_the_pool() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(10);
+        let mut shares: Shares<usize> = Shares::new(10, 5);
         assert!(shares.take(ALICE, now));
         let taken = |shares: &mut Shares<usize>, now| {
             (0..20).take_while(|_| shares.take(MALLORY, now)).count()
@@ -319,7 +318,7 @@ mod tests {
         let served: Vec<_> = (0..5)
             .flat_map(|_| shares.give_back(MALLORY, now))
             .collect();
-        // Mallory still has more than his half, and waits until he doesn't.
+        // Mallory still has more than his share, and waits until he doesn't.
         assert_eq!(served, [(ALICE, 100), (BOB, 200), (ALICE, 101)]);
         assert_eq!(accounts(&shares.give_back(MALLORY, now)), [MALLORY]);
     }
@@ -327,7 +326,7 @@ mod tests {
     #[test]
     fn those_that_wait_have_the_whole_pool_again_when_the_others_are_gone() {
         let now = Instant::now();
-        let mut shares = Shares::new(4);
+        let mut shares = Shares::new(4, 2);
         assert!(shares.take(ALICE, now));
         assert!(shares.take(MALLORY, now) && shares.take(MALLORY, now));
         for number in 0..3 {
@@ -352,7 +351,7 @@ mod tests {
     #[test]
     fn an_account_without_connections_is_forgotten() {
         let now = Instant::now();
-        let mut shares: Shares<usize> = Shares::new(1);
+        let mut shares: Shares<usize> = Shares::new(1, 1);
         assert!(shares.take(ALICE, now));
         assert!(!shares.take(BOB, now));
         shares.wait(BOB, 1);

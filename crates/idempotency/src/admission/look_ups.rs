@@ -83,15 +83,12 @@ impl LookUps {
     /// Reads until no request waits. While it reads, the next requests gather.
     async fn read_all(self, connections: Connections) {
         while let Some(batch) = self.next_batch() {
-            let found = match timeout(LOOK_UP_WAIT, read(&connections, &batch)).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(error)) => self.pause(&error.to_string()),
-                Err(_) => self.pause("no answer in time"),
-            };
-            for LookUp { request, answer } in batch {
-                let id = (request.account_id, request.key.as_str().to_owned());
-                let outcome = found.get(&id).and_then(|found| outcome_of(&request, found));
-                drop(answer.send(outcome));
+            // In a task of its own: if it panics, this one goes on, or nobody would read any more.
+            let answering = tokio::spawn(answer_all(connections.clone(), batch));
+            match answering.await {
+                Ok(Ok(())) => {}
+                Ok(Err(cause)) => self.pause(&cause),
+                Err(error) => self.pause(&error.to_string()),
             }
         }
     }
@@ -110,16 +107,30 @@ impl LookUps {
         (taken > 0).then_some(batch)
     }
 
-    /// Lets no request look for a while, and refuses those that wait for it. Nothing was found.
-    fn pause(&self, cause: &str) -> Records {
+    /// Lets no request look for a while, and refuses those that wait for it.
+    fn pause(&self, cause: &str) {
         let mut state = lock(&self.0);
         state.none_until = Some(Instant::now() + NO_LOOK_UPS_FOR);
         // Without an answer, a request is told that there is none.
         state.waiting.clear();
         drop(state);
         tracing::warn!(%cause, "refused requests are not looked up for a moment");
-        Records::new()
     }
+}
+
+/// Fails where the database tells nothing in time. Without an answer, a request is told that its
+/// key has no record.
+async fn answer_all(connections: Connections, batch: Vec<LookUp>) -> Result<(), String> {
+    let found = match timeout(LOOK_UP_WAIT, read(&connections, &batch)).await {
+        Ok(found) => found.map_err(|error| error.to_string())?,
+        Err(_) => return Err("no answer in time".to_owned()),
+    };
+    for LookUp { request, answer } in batch {
+        let id = (request.account_id, request.key.as_str().to_owned());
+        let outcome = found.get(&id).and_then(|found| outcome_of(&request, found));
+        drop(answer.send(outcome));
+    }
+    Ok(())
 }
 
 async fn read(connections: &Connections, wanted: &[LookUp]) -> Result<Records, sqlx::Error> {

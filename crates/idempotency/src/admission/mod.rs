@@ -88,13 +88,14 @@ impl AdmissionObserver for Unobserved {}
 ///    one account, 1,000 may wait for work. The others wait for the claim, which takes moments.
 /// 2. A request beyond a limit does not begin. The limit of its account counts first, then that of
 ///    all. If its key has a record, the record answers. Otherwise it gets a [`Failure`] of the kind
-///    [`Unavailable`](crate::FailureKind::Unavailable), at once. A part of a request that has begun
-///    is neither counted nor refused.
+///    [`Unavailable`](crate::FailureKind::Unavailable), at once. If it has waited for its key, it
+///    gets [`Outcome::InUse`]. A part of a request that has begun is neither counted nor refused.
 /// 3. What begins waits for its account's turn to claim a key. An account that is alone may have
 ///    every place. While others ask, it has half of them at most, and of those that wait the
 ///    account with the fewest is next.
 /// 4. Then it waits for a connection, as reads do and what ends work: by turns of the same kind. Of
-///    four connections or more, claims have one fewer, so that the others never wait for a claim.
+///    four connections or more, claims have one fewer, and so have those of an account that has
+///    half, so that the others never wait for a claim.
 /// 5. With its connection, a claim waits for another process that has its key. Half of the
 ///    connections may do so. A claim beyond them hardly waits.
 #[derive(Debug, Clone)]
@@ -123,8 +124,8 @@ impl Admission {
             in_progress: Tally::default(),
             look_ups: LookUps::default(),
             seats: Tally::default(),
-            connections: FairPlaces::new(places),
-            claims: FairPlaces::new(places - spared),
+            connections: FairPlaces::new(places, (places / 2).max(1)),
+            claims: FairPlaces::new(places - spared, (places / 2 - spared).max(1)),
             patient_claims: Arc::new(Semaphore::new(
                 (places / 2).clamp(1, Semaphore::MAX_PERMITS),
             )),
@@ -139,11 +140,15 @@ impl Admission {
     }
 
     /// Answers a request that met a limit: from its key's record, or else with a failure.
-    async fn refuse(self, request: Request, limit: InProgressLimit) -> Outcome {
+    async fn refuse(self, request: Request, has_waited: bool, limit: InProgressLimit) -> Outcome {
         let request_id = request.request_id.clone();
         let looked_up = self.look_ups.recorded_outcome(self.clone().into(), request);
         if let Some(outcome) = looked_up.await {
             return outcome;
+        }
+        // It waited for what had its key, and others took its place meanwhile.
+        if has_waited {
+            return Outcome::InUse;
         }
         self.observer.shed(limit);
         let cause = match limit {
@@ -166,13 +171,16 @@ impl From<Admission> for Connections {
 }
 
 impl Admit for Admission {
-    fn begin(&self, request: &Request) -> Result<Held, Answering> {
+    fn begin(&self, request: &Request, has_waited: bool) -> Result<Held, Answering> {
         if request.key.is_reserved() {
             return Ok(Box::new(()));
         }
         match self.in_progress.take(request.account_id, self.limits) {
             Ok(counted) => Ok(Box::new(counted)),
-            Err(limit) => Err(Box::pin(self.clone().refuse(request.clone(), limit))),
+            Err(limit) => {
+                let refusal = self.clone().refuse(request.clone(), has_waited, limit);
+                Err(Box::pin(refusal))
+            }
         }
     }
 
@@ -257,10 +265,33 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use tokio::time::timeout;
+
     use super::*;
 
     const ALICE: Uuid = Uuid::from_u128(1);
     const BOB: Uuid = Uuid::from_u128(2);
+
+    #[tokio::test]
+    async fn claims_leave_one_connection_of_their_account_s_share_on_odd_pools_too() {
+        for (connections, claims_of_an_account) in [(5, 1), (7, 2)] {
+            let pool = PgPoolOptions::new().max_connections(connections);
+            let pool = pool.connect_lazy_with(PgConnectOptions::new());
+            let admission = Admission::new(pool, InProgressLimits::NONE);
+            let at_once = |to_claim| timeout(Duration::ZERO, admission.connect(ALICE, to_claim));
+            let _others_ask = admission.connect(BOB, false).await;
+            let mut claims = Vec::new();
+            while let Ok(claim) = at_once(true).await {
+                claims.push(claim);
+            }
+            assert_eq!(claims.len(), claims_of_an_account);
+            let read = at_once(false).await;
+            assert!(read.is_ok(), "of {connections} connections");
+        }
+    }
 
     #[test]
     fn what_is_in_progress_is_limited_by_account_and_in_all_until_it_ends() {
