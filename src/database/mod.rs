@@ -5,8 +5,8 @@ pub mod embedded;
 use std::sync::LazyLock;
 
 pub use charge_once_database::{
-    CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Reading, Schema, Settings, StartError,
-    Unfit, WhenRefused, WriteError, Writing, migrations,
+    Baseline, CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Reading, Schema, Settings,
+    StartError, Unfit, WhenRefused, WriteError, Writing, migrations,
 };
 use charge_once_processor::service;
 pub use sqlx::PgConnection;
@@ -26,19 +26,26 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
 /// Where sqlx counts the migrations of an application by default.
 pub const APPLICATION_MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 
+/// The last migration of a baseline, and what of release 0.2 it replaces.
+const fn of_release_0_2(last: i64, replaces: &'static str) -> Option<Baseline> {
+    Some(Baseline {
+        last,
+        release: "0.2",
+        replaces,
+    })
+}
+
 /// The tables of the API: those of the idempotency crate, and those of this program.
 pub const SCHEMA: Schema = &[
     MigrationSet {
         migrator: &idempotency::MIGRATIONS,
         table: idempotency::MIGRATIONS_TABLE,
-        baseline: 103,
-        release_0_2: include_str!("release_0_2/idempotency.txt"),
+        baseline: of_release_0_2(103, include_str!("release_0_2/idempotency.txt")),
     },
     MigrationSet {
         migrator: &MIGRATIONS,
         table: APPLICATION_MIGRATIONS_TABLE,
-        baseline: 111,
-        release_0_2: include_str!("release_0_2/api.txt"),
+        baseline: of_release_0_2(111, include_str!("release_0_2/api.txt")),
     },
 ];
 
@@ -46,8 +53,7 @@ pub const SCHEMA: Schema = &[
 pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
     migrator: &service::MIGRATIONS,
     table: APPLICATION_MIGRATIONS_TABLE,
-    baseline: 101,
-    release_0_2: include_str!("release_0_2/processor.txt"),
+    baseline: of_release_0_2(101, include_str!("release_0_2/processor.txt")),
 }];
 
 impl Config {

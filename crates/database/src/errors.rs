@@ -73,14 +73,16 @@ pub enum StartError {
     Migration(#[from] sqlx::migrate::MigrateError),
     /// An older schema than this release can take over, or one from elsewhere.
     #[error(
-        "the migrations in the table {table} are neither this release's nor all of 0.2's, so the schema \
-         is left as it is. If it is an earlier 0.2's, let the last 0.2 migrate it, and then start this \
-         release: docs/operations.md says how. If it is another program's, set DATABASE_URL to the right \
-         database"
+        "the migrations in the table {table} are neither this release's nor all of {release}'s, so the \
+         schema is left as it is. If it is an earlier {release}'s, let the last {release} migrate it, and \
+         then start this release: the notes on this release say how. If it is another program's, set \
+         DATABASE_URL to the right database"
     )]
     AnotherSchema {
         /// Where they are counted.
         table: &'static str,
+        /// The release that can be taken over.
+        release: &'static str,
     },
     /// A server that can't be written to.
     #[error(

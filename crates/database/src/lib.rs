@@ -23,7 +23,7 @@ use uuid::Uuid;
 pub use self::{
     errors::{ReadError, StartError, WriteError},
     fitness::{CLOCKS_APART_MAX, Unfit},
-    migrations::MigrationSet,
+    migrations::{Baseline, MigrationSet},
 };
 
 /// What a database must have, in the order in which it is applied.
@@ -234,9 +234,7 @@ impl Database {
                 .map_err(StartError::Unreachable)?;
         }
         for set in self.schema {
-            if !migrations::adopt(set, connection).await? {
-                return Err(StartError::AnotherSchema { table: set.table });
-            }
+            migrations::adopt(set, connection).await?;
             migrations::apply(set.migrator, connection).await?;
         }
         sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout")

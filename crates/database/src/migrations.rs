@@ -1,8 +1,8 @@
 //! Applying migrations while other replicas serve requests.
 //!
 //! Promise: replicas that start together apply each migration once. A migration that can't get its
-//! lock in time gives up, lets requests pass, and is tried again. A database of release 0.2 keeps its
-//! tables, and any other that the baseline doesn't fit is left as it is.
+//! lock in time gives up, lets requests pass, and is tried again. A database that has what a baseline
+//! replaces keeps its tables, and any other that the baseline doesn't fit is left as it is.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -11,6 +11,8 @@ use sqlx::{
     Connection, PgConnection,
     migrate::{AppliedMigration, Migrate, MigrateError, Migrator},
 };
+
+use crate::StartError;
 
 /// The advisory lock of the replica that is migrating: "migrate" in ASCII.
 const LOCK: i64 = 0x6d_69_67_72_61_74_65;
@@ -29,59 +31,75 @@ fn retries() -> impl Iterator<Item = Duration> {
         .build()
 }
 
-/// Migrations that are counted in a table of their own. The first of them are the baseline: release 0.2
-/// had made the same schema by others.
+/// Migrations that are counted in a table of their own.
 #[derive(Debug)]
 pub struct MigrationSet {
     /// The migrations.
     pub migrator: &'static LazyLock<Migrator>,
     /// Where sqlx writes down which of them are applied.
     pub table: &'static str,
-    /// The last version of the baseline.
-    pub baseline: i64,
-    /// All migrations of release 0.2: a line for each, with its version and its SHA-384.
-    pub release_0_2: &'static str,
+    /// The first of them, if they replace others.
+    pub baseline: Option<Baseline>,
 }
 
-impl MigrationSet {
-    /// Whether exactly the migrations of release 0.2 are applied.
-    fn is_of_release_0_2(&self, applied: &[AppliedMigration]) -> bool {
+/// Migrations that make at once what a release had made by others.
+#[derive(Debug)]
+pub struct Baseline {
+    /// The version of the last of them.
+    pub last: i64,
+    /// The release that had others, for a message.
+    pub release: &'static str,
+    /// All that it had: a line for each, with its version and its SHA-384.
+    pub replaces: &'static str,
+}
+
+impl Baseline {
+    /// Whether exactly what it replaces is applied.
+    fn fits(&self, applied: &[AppliedMigration]) -> bool {
         let line =
             |one: &AppliedMigration| format!("{} {}", one.version, hex::encode(&one.checksum));
-        applied.iter().map(line).eq(self.release_0_2.lines())
-    }
-
-    /// Whether the baseline was begun, or nothing.
-    fn goes_on(&self, applied: &[AppliedMigration]) -> bool {
-        let first = self
-            .migrator
-            .iter()
-            .map(|migration| migration.version)
-            .min();
-        applied.is_empty() || applied.iter().any(|one| Some(one.version) == first)
+        applied.iter().map(line).eq(self.replaces.lines())
     }
 }
 
-/// Marks the baseline as applied in a database of release 0.2. Whether [`apply`] can go on: not in a
-/// database that has migrations, but neither the baseline nor all of release 0.2.
+/// Whether migrations of the set were applied, or none at all.
+fn goes_on(set: &MigrationSet, applied: &[AppliedMigration]) -> bool {
+    let first = set.migrator.iter().map(|one| one.version).min();
+    applied.is_empty() || applied.iter().any(|one| Some(one.version) == first)
+}
+
+/// Marks the baseline as applied where all that it replaces is. [`apply`] can go on then. It can't in a
+/// database that has migrations, but neither those nor the baseline: the error names the release.
 ///
-/// The rows of release 0.2 stay, so that its replicas are ready meanwhile, and start after a rollback.
-pub async fn adopt(
-    set: &MigrationSet,
-    connection: &mut PgConnection,
-) -> Result<bool, MigrateError> {
-    take_turn(connection).await?;
+/// The rows of what is replaced stay, so that replicas of that release are ready meanwhile, and start after
+/// a rollback.
+pub async fn adopt(set: &MigrationSet, connection: &mut PgConnection) -> Result<(), StartError> {
+    let Some(baseline) = &set.baseline else {
+        return Ok(());
+    };
+    take_turn(connection).await.map_err(MigrateError::from)?;
     connection.ensure_migrations_table(set.table).await?;
     let applied = connection.list_applied_migrations(set.table).await?;
-    if !set.is_of_release_0_2(&applied) {
-        return Ok(set.goes_on(&applied));
+    if !baseline.fits(&applied) {
+        return match goes_on(set, &applied) {
+            true => Ok(()),
+            false => Err(StartError::AnotherSchema {
+                table: set.table,
+                release: baseline.release,
+            }),
+        };
     }
     // All of it or nothing: a half of the baseline would be taken for a start that was interrupted.
-    let mut tx = connection.begin().await?;
-    set.migrator.skip(&mut *tx, Some(set.baseline)).await?;
-    tx.commit().await?;
-    tracing::info!(table = set.table, "the schema of release 0.2 is taken over");
-    Ok(true)
+    let mut tx = connection.begin().await.map_err(MigrateError::from)?;
+    set.migrator.skip(&mut *tx, Some(baseline.last)).await?;
+    tx.commit().await.map_err(MigrateError::from)?;
+    let (table, release) = (set.table, baseline.release);
+    tracing::info!(
+        table,
+        release,
+        "the schema of an earlier release is taken over"
+    );
+    Ok(())
 }
 
 /// Applies what is missing of `migrations`, on a connection that is not used for anything else and

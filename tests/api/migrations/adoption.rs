@@ -23,18 +23,23 @@ async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
     rows.await.unwrap()
 }
 
+/// The migrations of release 0.2, a line for each.
+fn replaced(set: &MigrationSet) -> impl Iterator<Item = &'static str> + use<> {
+    set.baseline.as_ref().unwrap().replaces.lines()
+}
+
 /// What a database of release 0.2 has there afterwards: the rows of that release, which finds them after
 /// a rollback, and those of a new database.
 fn taken_over(set: &MigrationSet) -> Vec<String> {
     let own = set.migrator.iter();
     let own = own.map(|one| format!("{} {}", one.version, hex::encode(&one.checksum)));
-    let before = set.release_0_2.lines().map(str::to_owned);
+    let before = replaced(set).map(str::to_owned);
     before.chain(own).collect()
 }
 
 /// Makes a migrated database look as release 0.2 left it: the tables are the same.
 async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
-    let rows = set.release_0_2.lines().map(|line| {
+    let rows = replaced(set).map(|line| {
         let (version, checksum) = line.split_once(' ').unwrap();
         format!(r"({version}, '', true, '\x{checksum}', 0)")
     });

@@ -83,7 +83,7 @@ impl LookUps {
     /// Reads until no request waits. While it reads, the next requests gather.
     async fn read_all(self, connections: Connections) {
         while let Some(batch) = self.next_batch() {
-            // In a task of its own: if it panics, this one goes on, or nobody would read any more.
+            // In a task of its own: if it panics, this one goes on reading.
             let answering = tokio::spawn(answer_all(connections.clone(), batch));
             match answering.await {
                 Ok(Ok(())) => {}
