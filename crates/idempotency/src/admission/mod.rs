@@ -94,8 +94,8 @@ impl AdmissionObserver for Unobserved {}
 ///    every place. While others ask, it has half of them at most, and of those that wait the
 ///    account with the fewest is next.
 /// 4. Then it waits for a connection, as reads do and what ends work: by turns of the same kind. Of
-///    four connections or more, claims have one fewer, and so have those of an account that has
-///    half, so that the others never wait for a claim.
+///    four connections or more, claims have one fewer, and while other accounts claim, those of one
+///    account have one fewer than its half, so that the others never wait for a claim.
 /// 5. With its connection, a claim waits for another process that has its key. Half of the
 ///    connections may do so. A claim beyond them hardly waits.
 #[derive(Debug, Clone)]
@@ -282,7 +282,7 @@ mod tests {
             let pool = pool.connect_lazy_with(PgConnectOptions::new());
             let admission = Admission::new(pool, InProgressLimits::NONE);
             let at_once = |to_claim| timeout(Duration::ZERO, admission.connect(ALICE, to_claim));
-            let _others_ask = admission.connect(BOB, false).await;
+            let _others_claim = admission.connect(BOB, true).await;
             let mut claims = Vec::new();
             while let Ok(claim) = at_once(true).await {
                 claims.push(claim);
