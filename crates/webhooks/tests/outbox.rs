@@ -74,7 +74,7 @@ async fn commit(pool: &PgPool, event: NewEvent) {
     tx.commit().await.unwrap();
 }
 
-/// A worker that looks by itself at its start, and then not before the test is over.
+/// A worker that looks when it is woken, and by itself after the poll interval.
 fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>) {
     let (stop, stopping) = watch::channel(false);
     let wake = Arc::new(Notify::new());
@@ -186,7 +186,8 @@ async fn an_event_without_a_body_holds_up_no_other(pool: PgPool) {
         pauses: Settings::default().pauses,
         ..LOCAL
     };
-    let (_wake, _stop) = start(&pool, patient);
+    let (wake, _stop) = start(&pool, patient);
+    wake.notify_one();
     let request = receive(&listener, "200 OK").await;
     assert!(request.ends_with(r#"{"seat":"1B"}"#), "{request}");
     eventually(&pool, &[("pending", 1), ("succeeded", 1)]).await;
