@@ -1,6 +1,7 @@
 //! What the pages of the console are made of; `crates/console` shows them.
 //!
-//! Promise: the console exists only with `CONSOLE=true`. Each answer is about the account that is asked for.
+//! Promise: the console exists only with `CONSOLE=true`. Each answer is about the account that is
+//! asked for.
 
 use std::{
     collections::HashSet,

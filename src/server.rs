@@ -207,8 +207,8 @@ struct Running {
 }
 
 impl Running {
-    /// Ends all of it by `drained`, the drain limit, or [`LAST_REPLIES`] from now if that is later. systemd and
-    /// Kubernetes kill a process that takes much longer.
+    /// Ends all of it by `drained`, the drain limit, or [`LAST_REPLIES`] from now if that is later.
+    /// systemd and Kubernetes kill a process that takes much longer.
     async fn end(mut self, drained: Instant) -> std::io::Result<()> {
         let ended = drained.max(Instant::now() + LAST_REPLIES);
         let closing = async {
@@ -268,8 +268,8 @@ fn batches(
     Batches::observed(idempotency, settings, observer)
 }
 
-/// Serves until `stop` resolves, and then finishes what is in flight, for `limit` at most, until the moment that is
-/// returned. `None`: the server has ended by itself.
+/// Serves until `stop` resolves, and then finishes what is in flight, for `limit` at most, until
+/// the moment that is returned. `None`: the server has ended by itself.
 async fn serve_until(
     stop: impl Future<Output = ()>,
     server: &mut JoinHandle<std::io::Result<()>>,

@@ -1,10 +1,10 @@
 //! Logs, the span that every line of a request is written in, metrics, and traces.
 //!
-//! Promise: every line of a request carries its `req_…`, and its last one says how it ended. Never logged, and
-//! never in a trace: bodies, idempotency keys (a short hash stands for them), names of workflows, API keys, query strings,
-//! paths as sent (the route's pattern stands for them), methods that HTTP doesn't define, and the URLs and
-//! secrets of webhooks. A successful probe of `/livez` or `/readyz` is a line at DEBUG, every other request one
-//! at INFO.
+//! Promise: every line of a request carries its `req_…`, and its last one says how it ended. Never
+//! logged, and never in a trace: bodies, idempotency keys (a short hash stands for them), names of
+//! workflows, API keys, query strings, paths as sent (the route's pattern stands for them), methods
+//! that HTTP doesn't define, and the URLs and secrets of webhooks. A successful probe of `/livez`
+//! or `/readyz` is a line at DEBUG, every other request one at INFO.
 
 pub mod catalog;
 pub mod metrics;
@@ -81,8 +81,8 @@ where
 /// statements, without the values bound to them.
 const DETAILED: [&str; 2] = ["charge_once", "sqlx"];
 
-/// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks. Spans that are
-/// made for traces are in no line.
+/// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks.
+/// Spans that are made for traces are in no line.
 fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     let is_detailed = |name: &&str| metadata.target().starts_with(name);
     let is_line = *metadata.level() <= Level::INFO || DETAILED.iter().any(is_detailed);

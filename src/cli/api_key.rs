@@ -143,7 +143,8 @@ pub async fn create_key(database: &Database, name: &str) -> Result<String, Accou
     Ok(key)
 }
 
-/// Makes sure that `key`, and no other that came from `DEV_API_KEY`, is valid for the account `dev`.
+/// Makes sure that `key`, and no other that came from `DEV_API_KEY`, is valid for the account
+/// `dev`.
 pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
     let (current, public) = (hash(key), hash(DEFAULT_DEV_API_KEY));
     let mut connection = database.connect_aside().await?;

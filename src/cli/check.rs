@@ -1,8 +1,9 @@
 //! `charge-once check`: whether everything that must always hold does, in the rows of all accounts.
 //!
-//! Promise: it reads in one snapshot, beside a running server and its requests. "It holds" is said of all
-//! invariants or of none: where one could not be checked, that is an error. Afterwards it writes down how
-//! many violations there were, for the servers' metrics, if the role may, and nothing else.
+//! Promise: it reads in one snapshot, beside a running server and its requests. "It holds" is said
+//! of all invariants or of none: where one could not be checked, that is an error. Afterwards it
+//! writes down how many violations there were, for the servers' metrics, if the role may, and
+//! nothing else.
 
 use std::{
     process::ExitCode,

@@ -73,8 +73,8 @@ fn reads(command: &str, variable: &str) -> bool {
         "healthcheck" => {
             ["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS", "ALLOWED_HOSTS"].contains(&variable)
         }
-        // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two. The
-        // others print what was compiled in.
+        // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two.
+        // The others print what was compiled in.
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! `charge-once keys`: what is known of idempotency keys, for a person who was called.
 //!
-//! Promise: looking changes nothing. Bodies are not shown, because they may hold secrets. What is said
-//! describes one moment: that nothing is stored never means that a new key is safe.
+//! Promise: looking changes nothing. Bodies are not shown, because they may hold secrets. What is
+//! said describes one moment: that nothing is stored never means that a new key is safe.
 
 use clap::ArgGroup;
 use serde_json::{Value, json};
@@ -31,8 +31,8 @@ const REQUESTS_MAX: i64 = 100;
 /// What is looked at.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Shows what is known of one key: its first request, its outcome, its lease, what it changed, and
-    /// the requests with it that the request log has.
+    /// Shows what is known of one key: its first request, its outcome, its lease, what it changed,
+    /// and the requests with it that the request log has.
     Show {
         /// The key, as the client sent it.
         key: String,

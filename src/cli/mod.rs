@@ -1,5 +1,5 @@
-//! The command line: `serve` and the commands beside it, one file each. Commands that are clients of a running
-//! service are in `crates/developer`.
+//! The command line: `serve` and the commands beside it, one file each. Commands that are clients
+//! of a running service are in `crates/developer`.
 //!
 //! Promise: what a command prints for programs goes to standard output, and what it says to people
 //! goes to standard error. A command that needs a server's database never makes one.
@@ -51,7 +51,8 @@ pub enum Command {
     Migrate,
     /// Removes expired idempotency keys once, and prints how many there were.
     Sweep(sweep::Arguments),
-    /// Checks everything that must always hold, in the rows of all accounts, and prints what does not.
+    /// Checks everything that must always hold, in the rows of all accounts, and prints what does
+    /// not.
     ///
     /// The exit code is 0 if everything holds, 1 if something does not, and 2 if that is not known.
     /// EVENT_RETENTION must be as the servers have it, because older events are not missed.

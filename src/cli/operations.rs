@@ -322,9 +322,9 @@ pub async fn resolve(
     }
 }
 
-/// Resolves a refund that was refused and that a canceled checkout waits for: a person has returned the
-/// money elsewhere. It may be an earlier one than the last, which was refused as well. `false` if no
-/// checkout waits for it.
+/// Resolves a refund that was refused and that a canceled checkout waits for: a person has returned
+/// the money elsewhere. It may be an earlier one than the last, which was refused as well. `false`
+/// if no checkout waits for it.
 async fn refunded_elsewhere(
     database: &Database,
     idempotency: &Idempotency,

@@ -1,5 +1,5 @@
-//! `charge-once processor`: the card processor's simulator as a process of its own, on this program's
-//! connections.
+//! `charge-once processor`: the card processor's simulator as a process of its own, on this
+//! program's connections.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -97,8 +97,8 @@ async fn serve(
         .map_err(ended)
 }
 
-/// Refuses what a page of another site can make a browser send under that site's name, because there is no
-/// sign-in here.
+/// Refuses what a page of another site can make a browser send under that site's name, because
+/// there is no sign-in here.
 async fn allowed_host<B: MessageBody + 'static>(
     hosts: Data<Hosts>,
     request: ServiceRequest,

@@ -60,7 +60,8 @@ fn public_key_in_database() -> String {
     )
 }
 
-/// What a person needs to make the first charge. It ends up in logs, so it shows no key but the public one.
+/// What a person needs to make the first charge. It ends up in logs, so it shows no key but the
+/// public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {
     let url = reachable(address);
     let mut text = format!(

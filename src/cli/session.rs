@@ -20,8 +20,8 @@ use crate::{
 /// The message of a command that was stopped before it was done.
 const STOPPED_EARLY: &str = "stopped before it was done";
 
-/// How long the end of the process waits for tasks that can't be interrupted: the system resolves a host's
-/// name for as long as it likes.
+/// How long the end of the process waits for tasks that can't be interrupted: the system resolves a
+/// host's name for as long as it likes.
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 /// Runs a server, which returns once it has stopped. A private PostgreSQL is made if need be.

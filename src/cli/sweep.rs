@@ -1,5 +1,5 @@
-//! `charge-once sweep`: removes expired idempotency keys, and events, operations and logged requests that
-//! are older than they are kept, as each server does by itself.
+//! `charge-once sweep`: removes expired idempotency keys, and events, operations and logged
+//! requests that are older than they are kept, as each server does by itself.
 
 use std::time::Duration;
 

@@ -37,8 +37,8 @@ pub(super) enum NewObject {
 }
 
 impl Creation {
-    /// Writes them. `false`: an order's `client_order_id` is taken, and there is no event. Of a single order,
-    /// nothing was written then.
+    /// Writes them. `false`: an order's `client_order_id` is taken, and there is no event. Of a
+    /// single order, nothing was written then.
     pub(super) async fn write_unless_taken(
         tx: &mut PgConnection,
         creations: Vec<Self>,

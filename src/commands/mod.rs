@@ -12,9 +12,9 @@
 //! | reads, locks, decides | `execute` | every other verb, and each step of a checkout |
 //! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
 //!
-//! A verb that decides has no `execute` of its own: the idempotency crate makes one of `decide`, for a
-//! request that must read first. `decide_alone` has what such a verb does with SQL before it decides.
-//! `processor_effect.rs` finds the verb that an operation belongs to.
+//! A verb that decides has no `execute` of its own: the idempotency crate makes one of `decide`,
+//! for a request that must read first. `decide_alone` has what such a verb does with SQL before it
+//! decides. `processor_effect.rs` finds the verb that an operation belongs to.
 
 mod api_keys;
 mod card_answers;

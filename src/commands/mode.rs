@@ -11,7 +11,8 @@ use crate::{
     store::{self, charges::ChargeLinks, operations::OpenWork},
 };
 
-/// How a verb that moves money runs: a verb with `execute` and `begin` knows it by which of them is called.
+/// How a verb that moves money runs: a verb with `execute` and `begin` knows it by which of them is
+/// called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// By `execute`: the processor is simulated in this process.
@@ -20,7 +21,8 @@ pub(super) enum Mode {
     Phases,
 }
 
-/// Why a process that asks no processor can't go on with what needs one, and what a person does about it.
+/// Why a process that asks no processor can't go on with what needs one, and what a person does
+/// about it.
 pub const NO_PROCESSOR: &str =
     "PROCESSOR_URL is not set: start this server with the PROCESSOR_URL of that processor";
 
@@ -67,7 +69,8 @@ pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Resu
 /// While the processor has not answered, no other request may decide about the same money: a
 /// refusal is stored, so it must rest on facts that stay.
 ///
-/// A process that asks no processor never finishes what one that did has left, so waiting for it can't help.
+/// A process that asks no processor never finishes what one that did has left, so waiting for it
+/// can't help.
 pub(super) fn must_be_finished(mode: Mode, open: OpenWork) -> Result<(), Rejection> {
     let failure = if open.operation && mode == Mode::OneTransaction {
         Failure::unsupported(format!(

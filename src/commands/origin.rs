@@ -34,8 +34,8 @@ pub struct Origin {
     pub request_id: String,
     /// The key that it executes under.
     pub idempotency_key: String,
-    /// The trace in which it runs, as W3C Trace Context writes it: the request's, or that of its recovery. `None`
-    /// while nothing is traced.
+    /// The trace in which it runs, as W3C Trace Context writes it: the request's, or that of its
+    /// recovery. `None` while nothing is traced.
     pub traceparent: Option<String>,
 }
 

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::idempotency::InProgressLimits;
 
-/// For each connection of the pool, unless another limit is set. With 5 ms for a transaction, so many take as
-/// long as a request waits for a connection.
+/// For each connection of the pool, unless another limit is set. With 5 ms for a transaction, so
+/// many take as long as a request waits for a connection.
 const PER_CONNECTION: usize = 200;
 
 /// Both limits, of which that of an account is half of the other unless it is set.

@@ -1,8 +1,8 @@
 //! Configuration, by environment variables only.
 //!
-//! Promise: each variable is declared once, in `variables.rs`: name, default, values and help. `--help` and
-//! the table in `docs/configuration.md` come from it. A bad value stops the start. All errors are reported at
-//! once, and each one names its variable and what the value should be.
+//! Promise: each variable is declared once, in `variables.rs`: name, default, values and help.
+//! `--help` and the table in `docs/configuration.md` come from it. A bad value stops the start. All
+//! errors are reported at once, and each one names its variable and what the value should be.
 
 mod database;
 mod in_progress;

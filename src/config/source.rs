@@ -103,8 +103,8 @@ impl<'a> Source<'a> {
         });
     }
 
-    /// Whether nothing is wrong with these: otherwise their values may be stand-ins, and comparing them would
-    /// tell of errors that aren't there.
+    /// Whether nothing is wrong with these: otherwise their values may be stand-ins, and comparing
+    /// them would tell of errors that aren't there.
     pub(super) fn are_good(&self, variables: &[&str]) -> bool {
         let errors = self.errors.borrow();
         !errors
@@ -112,8 +112,8 @@ impl<'a> Source<'a> {
             .any(|error| variables.contains(&error.variable()))
     }
 
-    /// What a variable is set to. An empty value counts as unset: that is how Compose passes on what isn't
-    /// there.
+    /// What a variable is set to. An empty value counts as unset: that is how Compose passes on
+    /// what isn't there.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.trim().is_empty())
     }

@@ -1,5 +1,5 @@
-//! What the values of variables look like: each function makes a value of a text, or says what the text must
-//! be.
+//! What the values of variables look like: each function makes a value of a text, or says what the
+//! text must be.
 
 use std::{
     fmt::Display, net::SocketAddr, num::NonZeroU64, ops::RangeInclusive, path::PathBuf,
@@ -19,7 +19,8 @@ use crate::domain::api_key;
 
 type Parsed<T> = Result<T, String>;
 
-/// PostgreSQL counts in microseconds. Longer is possible but a mistake: tables hold all of the time.
+/// PostgreSQL counts in microseconds. Longer is possible but a mistake: tables hold all of the
+/// time.
 const KEPT_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Shorter, and a client that lists events would miss some between two looks.
 const KEPT_MIN: Duration = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! Every environment variable, declared once: its name, its default, which values it takes, and what it is.
-//! `--help` and the table in the documentation are made from this list.
+//! Every environment variable, declared once: its name, its default, which values it takes, and
+//! what it is. `--help` and the table in the documentation are made from this list.
 
 use std::{
     fmt::Write,
@@ -27,7 +27,8 @@ pub struct Variable {
     pub about: &'static str,
 }
 
-/// `NAME: type = "default", function of its value, "what it is";`. One without a default may be unset.
+/// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
+/// unset.
 macro_rules! variables {
     ($($name:ident: $type:ty $(= $default:literal)?, $parse:expr, $about:literal;)+) => {
         $(variables! { @const $name: $type, $parse $(, $default)? })+
@@ -126,8 +127,8 @@ variables! {
     STATEMENT_TIMEOUT: Duration = "3s", duration,
         "Longest time one SQL statement may take. The test card tok_slow waits in a statement for two \
          seconds, and for two thirds of this time at most.";
-    // A list looks for objects by time among the ids of that time, and `created_at` is when the transaction
-    // began: `store::page` allows the two to be this far apart.
+    // A list looks for objects by time among the ids of that time, and `created_at` is when the
+    // transaction began: `store::page` allows the two to be this far apart.
     DATABASE_DEADLINE: Duration = "5s", |text| at_most(text, "30s"),
         "Longest time from BEGIN to COMMIT, then 503; at most 30s.";
     IDLE_IN_TRANSACTION_TIMEOUT: Duration = "6s", duration,

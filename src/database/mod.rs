@@ -1,4 +1,5 @@
-//! What the database has, and what its private PostgreSQL is called. `crates/database` connects to it.
+//! What the database has, and what its private PostgreSQL is called. `crates/database` connects to
+//! it.
 
 pub mod embedded;
 

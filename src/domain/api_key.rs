@@ -14,8 +14,8 @@ pub fn last4(key: &str) -> &str {
     key.get(start..).unwrap_or_default()
 }
 
-/// Whether a text may be an API key: `sk_test_` and 8 to 200 letters, digits and underscores. Every key
-/// that was ever made is.
+/// Whether a text may be an API key: `sk_test_` and 8 to 200 letters, digits and underscores. Every
+/// key that was ever made is.
 pub fn has_shape(text: &str) -> bool {
     text.strip_prefix(PREFIX).is_some_and(|rest| {
         (REST_MIN..=REST_MAX).contains(&rest.len())
@@ -25,8 +25,8 @@ pub fn has_shape(text: &str) -> bool {
     })
 }
 
-/// How secrets begin that people paste into the wrong place: API keys of this service and of Stripe's, and the
-/// secrets of webhooks.
+/// How secrets begin that people paste into the wrong place: API keys of this service and of
+/// Stripe's, and the secrets of webhooks.
 const SECRET_PREFIXES: [&str; 5] = [PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_"];
 
 /// Whether a text holds what may be an API key or another secret.

@@ -52,7 +52,8 @@ pub enum Authorization {
 }
 
 impl Authorization {
-    /// What the simulated processor answers about a card at once. `None`: it takes its time, or is down.
+    /// What the simulated processor answers about a card at once. `None`: it takes its time, or is
+    /// down.
     pub fn at_once(card: &TestCard) -> Option<Self> {
         match card.decision {
             Decision::Approve => Some(Self::Approved),
@@ -180,8 +181,8 @@ pub enum ChargeRefusal {
 }
 
 impl Charge {
-    /// The charge that `new` makes with the processor's answer, pending if there is none yet; `order` is
-    /// the one that it was to pay.
+    /// The charge that `new` makes with the processor's answer, pending if there is none yet;
+    /// `order` is the one that it was to pay.
     pub fn made(
         id: ChargeId,
         new: &NewCharge,

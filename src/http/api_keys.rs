@@ -1,8 +1,8 @@
 //! Finds the account that a request speaks for.
 //!
 //! Promise: an API key is compared by its hash and never stored or logged; what was looked up is
-//! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`], and so does a key of
-//! a test account that has ended. However many keys strangers try, a key that is known to be an
+//! remembered briefly, so a revoked key stops working within [`REMEMBERED_FOR`], and so does a key
+//! of a test account that has ended. However many keys strangers try, a key that is known to be an
 //! account's never waits for their look-ups.
 
 use std::{net::IpAddr, num::NonZeroU32, time::Duration};
@@ -27,12 +27,12 @@ use crate::{
 /// How long a key that was found is believed without asking again.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
-/// How long a key that was not found is refused without asking again: a client that keeps trying costs
-/// nothing, and a key that is made meanwhile works soon.
+/// How long a key that was not found is refused without asking again: a client that keeps trying
+/// costs nothing, and a key that is made meanwhile works soon.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 
-/// How long after its last use a key is still known to be an account's. It is looked up again all the
-/// same, but does not queue with those that are unknown.
+/// How long after its last use a key is still known to be an account's. It is looked up again all
+/// the same, but does not queue with those that are unknown.
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
 /// Keys in each of the three memories; a hash and an id each.
@@ -50,8 +50,8 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// Looks API keys up in `database`. Without a `rate_limit` for accounts, requests with unknown keys have no
-    /// limit either. Panics outside a Tokio runtime.
+    /// Looks API keys up in `database`. Without a `rate_limit` for accounts, requests with unknown
+    /// keys have no limit either. Panics outside a Tokio runtime.
     pub fn of(database: Database, rate_limit: Option<NonZeroU32>) -> Self {
         Self {
             failed: FailedKeys::new(rate_limit),

@@ -69,8 +69,8 @@ pub struct App {
 }
 
 impl App {
-    /// Runs a command that depends on where the card processor is, at most once: in one transaction where it
-    /// is simulated in this process, in phases where it is across a network.
+    /// Runs a command that depends on where the card processor is, at most once: in one transaction
+    /// where it is simulated in this process, in phases where it is across a network.
     pub async fn run_with_processor<C: Command + Begin>(
         &self,
         request: Request,
@@ -95,7 +95,8 @@ impl App {
             .map_err(HttpError::failed_without_key)
     }
 
-    /// Reads for an account on a pooled connection; a failure is logged here and opaque to the client.
+    /// Reads for an account on a pooled connection; a failure is logged here and opaque to the
+    /// client.
     pub async fn read<T, F>(&self, account: AccountId, read: F) -> Result<T, HttpError>
     where
         T: Send + 'static,

@@ -1,6 +1,7 @@
 //! From the bytes of a request to decoded parameters.
 //!
-//! Promise: reading is bounded in bytes and time, and nothing of a body with a card number is stored.
+//! Promise: reading is bounded in bytes and time, and nothing of a body with a card number is
+//! stored.
 
 use actix_web::{
     error::PayloadError,

@@ -93,7 +93,8 @@ impl HttpError {
         ApiError::explained(code).into()
     }
 
-    /// A read or a write without a key that failed. Its cause is logged here, and opaque to the client.
+    /// A read or a write without a key that failed. Its cause is logged here, and opaque to the
+    /// client.
     pub fn failed_without_key(failure: impl Into<Failure>) -> Self {
         let Failure { kind, cause, .. } = failure.into();
         match kind {

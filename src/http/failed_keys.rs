@@ -1,8 +1,8 @@
 //! How often a client may come with API keys that are no one's.
 //!
-//! Promise: from one address, so many are refused with 401 in a second, and the rest with 429. An account's
-//! key is never among them, wherever it comes from: it is looked up first, and what look-ups cost is bounded
-//! apart (`unknown_api_keys`). Counting is the process's own.
+//! Promise: from one address, so many are refused with 401 in a second, and the rest with 429. An
+//! account's key is never among them, wherever it comes from: it is looked up first, and what
+//! look-ups cost is bounded apart (`unknown_api_keys`). Counting is the process's own.
 
 use std::{
     net::{IpAddr, Ipv6Addr},

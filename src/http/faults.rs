@@ -1,7 +1,9 @@
-//! Faults on demand: what a network and a service can do to a request, when a client's test wants it.
+//! Faults on demand: what a network and a service can do to a request, when a client's test wants
+//! it.
 //!
-//! Promise: nothing here acts without `FAULTS=true`, and on no account but test accounts and the one of
-//! `DEV_API_KEY`. A fault never changes what is stored: it acts before the work, or on the reply after it.
+//! Promise: nothing here acts without `FAULTS=true`, and on no account but test accounts and the
+//! one of `DEV_API_KEY`. A fault never changes what is stored: it acts before the work, or on the
+//! reply after it.
 
 use std::{
     sync::{
@@ -26,14 +28,15 @@ use crate::{
     wire::error::{ApiError, ErrorCode},
 };
 
-/// Longest delay, and longest time that a key is in use, in seconds: as long as a duplicate may wait.
+/// Longest delay, and longest time that a key is in use, in seconds: as long as a duplicate may
+/// wait.
 const SECONDS_MAX: u64 = 30;
 
 /// Most requests that one fault acts on.
 const REQUESTS_MAX: u64 = 100;
 
-/// Faults that are counted at a time, some hundreds of bytes each. Beyond it, the one that was asked for
-/// the longest ago is forgotten.
+/// Faults that are counted at a time, some hundreds of bytes each. Beyond it, the one that was
+/// asked for the longest ago is forgotten.
 const COUNTED_MAX: u64 = 10_000;
 
 /// How long after its last request a fault is forgotten.
@@ -84,8 +87,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Acts before the work: `Some` is sent instead of doing it. A delay ends early when the process
-    /// is asked to stop.
+    /// Acts before the work: `Some` is sent instead of doing it. A delay ends early when the
+    /// process is asked to stop.
     pub async fn before_the_work(
         self,
         stopping: &watch::Receiver<bool>,
@@ -123,8 +126,8 @@ pub fn lost(mut reply: HttpResponse) -> HttpResponse {
     reply
 }
 
-/// Decides which faults act on which requests. Cheap to clone; all clones share the counts, which are this
-/// process's own.
+/// Decides which faults act on which requests. Cheap to clone; all clones share the counts, which
+/// are this process's own.
 #[derive(Clone)]
 pub struct Faults {
     dev_account: Option<AccountId>,
@@ -156,8 +159,8 @@ impl Faults {
         account.is_test || self.dev_account == Some(account.id)
     }
 
-    /// The fault that acts on a request with these headers, which is counted. Refuses a header that can't
-    /// be understood, and any from an account that faults do not act on.
+    /// The fault that acts on a request with these headers, which is counted. Refuses a header that
+    /// can't be understood, and any from an account that faults do not act on.
     pub fn of_request(
         &self,
         headers: &HeaderMap,

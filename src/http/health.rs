@@ -24,9 +24,10 @@ errors! {
     ReadyzErrors: Open [ServiceUnavailable]
 }
 
-/// This replica can serve: not stopping, the database in reach, the schema current. `failing_workers` names
-/// those of its workers that have failed within the last minute or so. A replica is ready without them: what
-/// one of them meets in the database is met by those of all replicas.
+/// This replica can serve: not stopping, the database in reach, the schema current.
+/// `failing_workers` names those of its workers that have failed within the last minute or so. A
+/// replica is ready without them: what one of them meets in the database is met by those of all
+/// replicas.
 #[utoipa::path(
     get, path = "/readyz", tag = "Health", operation_id = "readyz", security(()),
     servers((url = "/")),

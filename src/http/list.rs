@@ -187,8 +187,8 @@ fn unknown_cursor(name: &str, what: &str) -> Error {
     Error::invalid(Some(name.to_owned()), &message)
 }
 
-/// The reply with one page of the list at `path`. `listed` is `None` where the cursor names nothing,
-/// and `what` says what it should name.
+/// The reply with one page of the list at `path`. `listed` is `None` where the cursor names
+/// nothing, and `what` says what it should name.
 pub fn reply<K, T: Serialize>(
     dialect: Dialect,
     path: &str,

@@ -45,8 +45,8 @@ use actix_web::{
 pub use self::app::App;
 use self::error::HttpError;
 
-/// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same handlers.
-/// The routes for tests of retries exist `with_faults` only.
+/// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same
+/// handlers. The routes for tests of retries exist `with_faults` only.
 pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
     let api = |config: &mut ServiceConfig| api(config, with_faults);
     config

@@ -42,8 +42,8 @@ fn methods(item: &PathItem) -> String {
 /// How many letters of so many may differ between a path and a route that is worth naming.
 const UNLIKE_MAX: (usize, usize) = (2, 5);
 
-/// Longest path that is compared, in bytes; routes are shorter. The time grows with the square of the length,
-/// and strangers may send any path.
+/// Longest path that is compared, in bytes; routes are shorter. The time grows with the square of
+/// the length, and strangers may send any path.
 const COMPARED_MAX_BYTES: usize = 64;
 
 /// 404. The message names the nearest route by its pattern: the path may hold anything.
@@ -83,7 +83,8 @@ fn is_near(distance: usize, letters: usize) -> bool {
 /// A route that a path is compared with, letter by letter.
 struct Candidate<'a> {
     route: &'static KnownRoute,
-    /// What the path has where the route has constants. A segment that stands for a name is like every other.
+    /// What the path has where the route has constants. A segment that stands for a name is like
+    /// every other.
     constants: Vec<(&'a str, &'static str)>,
     /// Letters of the longer one of each two.
     letters: usize,

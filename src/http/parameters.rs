@@ -19,7 +19,8 @@ use crate::{
 /// As [`MutatingHeaders`] names it.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-/// The characters of keys and names of workflows: visible ASCII without quotes, backslashes and commas.
+/// The characters of keys and names of workflows: visible ASCII without quotes, backslashes and
+/// commas.
 const KEY_CHARACTERS: &str = r"[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]";
 
 parameters! {
@@ -30,8 +31,8 @@ parameters! {
     }
 }
 
-/// A key or the name of a workflow, as a query writes it. Its characters are checked where it is used, as
-/// they are where a path names it.
+/// A key or the name of a workflow, as a query writes it. Its characters are checked where it is
+/// used, as they are where a path names it.
 pub(super) struct KeyText;
 
 impl ValueKind for KeyText {

@@ -20,11 +20,13 @@ use crate::{
     wire::error::{ApiError, ErrorCode},
 };
 
-/// After this many requests those who are back at their whole limit are forgotten. So no more than these,
-/// and those that asked within the last second, are ever remembered: some tens of bytes each.
+/// After this many requests those who are back at their whole limit are forgotten. So no more than
+/// these, and those that asked within the last second, are ever remembered: some tens of bytes
+/// each.
 const FORGET_EVERY: usize = 10_000;
 
-/// Counts the requests of each account, or of each `K`. Cheap to clone; all clones share the counts.
+/// Counts the requests of each account, or of each `K`. Cheap to clone; all clones share the
+/// counts.
 #[derive(Clone)]
 pub struct RateLimit<K: Hash + Eq + Clone = AccountId>(Option<Arc<Counts<K>>>);
 
@@ -44,8 +46,8 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
         }))
     }
 
-    /// Counts a request of `key`, unless it is beyond the limit. Requests beyond the limit are not counted, so
-    /// a client that keeps asking is served again as soon as one that waits.
+    /// Counts a request of `key`, unless it is beyond the limit. Requests beyond the limit are not
+    /// counted, so a client that keeps asking is served again as soon as one that waits.
     pub(super) fn has_room(&self, key: K) -> bool {
         let Some(counts) = &self.0 else {
             return true;

@@ -49,8 +49,8 @@ impl Readiness {
         {
             return found;
         }
-        // In a task of its own. A client that resets its connection ends its handler: the read would go on,
-        // nothing would be noted, and the next probe would read again.
+        // In a task of its own. A client that resets its connection ends its handler: the read
+        // would go on, nothing would be noted, and the next probe would read again.
         let looking = tokio::spawn(look(self.database.clone(), last));
         looking.await.unwrap_or(Err(Unfit::Unreachable))
     }

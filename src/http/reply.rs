@@ -25,8 +25,8 @@ use crate::{
     wire::{dialect::Dialect, params::Params},
 };
 
-/// Runs a command at most once and renders how it ended: the whole of every mutating handler. `by` says how
-/// it runs, which is the shape of its request:
+/// Runs a command at most once and renders how it ended: the whole of every mutating handler. `by`
+/// says how it runs, which is the shape of its request:
 ///
 /// | shape | `by` |
 /// |---|---|
@@ -75,8 +75,8 @@ pub async fn run<F: Future<Output = Outcome>>(
     reply
 }
 
-/// Whether something may be committed that was not before. What failed counts too: a COMMIT without an answer,
-/// or a checkout that has run some of its steps.
+/// Whether something may be committed that was not before. What failed counts too: a COMMIT without
+/// an answer, or a checkout that has run some of its steps.
 fn may_have_written(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Stored {

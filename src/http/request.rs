@@ -56,8 +56,8 @@ pub struct Caller {
     pub dialect: Dialect,
 }
 
-/// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the work too
-/// little time.
+/// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the
+/// work too little time.
 async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Account, HttpError> {
     let client = client_of(request);
     let look_up = app.api_keys.authenticate(request.headers(), client);
@@ -114,11 +114,11 @@ pub struct MutatingRequest {
 pub struct Testing {
     /// Whether faults act on its account, on this server.
     pub is_allowed: bool,
-    /// Whether the account may let its keys expire at any time. Other replicas would not notice, so its
-    /// replays come from the database.
+    /// Whether the account may let its keys expire at any time. Other replicas would not notice, so
+    /// its replays come from the database.
     pub expires_keys: bool,
-    /// Whether the account may make test accounts: those of it may not, or a test in a loop would use up all
-    /// that there may be.
+    /// Whether the account may make test accounts: those of it may not, or a test in a loop would
+    /// use up all that there may be.
     pub makes_accounts: bool,
     /// The fault that acts on this request.
     pub fault: Option<Fault>,
@@ -214,8 +214,8 @@ impl MutatingRequest {
     }
 }
 
-/// What the account's tests of retries do to a request. Without FAULTS, the header that asks for a fault is
-/// an unknown one like any other.
+/// What the account's tests of retries do to a request. Without FAULTS, the header that asks for a
+/// fault is an unknown one like any other.
 fn testing(
     app: &App,
     headers: &HeaderMap,
@@ -235,7 +235,8 @@ fn testing(
     })
 }
 
-/// The account that an API key speaks for, if it may ask now: for pages that are no requests to the API.
+/// The account that an API key speaks for, if it may ask now: for pages that are no requests to the
+/// API.
 pub async fn authenticate(
     app: &App,
     api_key: &str,

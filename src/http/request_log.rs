@@ -1,8 +1,8 @@
 //! What a request leaves in the request log.
 //!
-//! Promise: only authenticated requests are logged, an idempotency key only after its check for card
-//! numbers, and never a body, a query, or a path that may hold a card number or an API key. A client that
-//! leaves before its reply is logged as well.
+//! Promise: only authenticated requests are logged, an idempotency key only after its check for
+//! card numbers, and never a body, a query, or a path that may hold a card number or an API key. A
+//! client that leaves before its reply is logged as well.
 
 use std::{cell::RefCell, rc::Rc};
 

@@ -25,9 +25,9 @@ errors! {
 
 /// Create a test account
 ///
-/// Makes an account with an API key of its own, so that each test begins with nothing. It ends after 24
-/// hours: its API key is refused from then on, and its data is removed. Only the account of DEV_API_KEY may ask
-/// for one.
+/// Makes an account with an API key of its own, so that each test begins with nothing. It ends
+/// after 24 hours: its API key is refused from then on, and its data is removed. Only the account
+/// of DEV_API_KEY may ask for one.
 #[utoipa::path(
     post, path = "/test/accounts", tag = "Test", operation_id = "createTestAccount",
     params(MutatingHeaders),
@@ -60,8 +60,8 @@ errors! {
 
 /// Let keys expire
 ///
-/// Deletes the records of the account's completed idempotency keys, as if their time had come: each key is
-/// new again. Keys in flight stay, and so does the key of this request.
+/// Deletes the records of the account's completed idempotency keys, as if their time had come: each
+/// key is new again. Keys in flight stay, and so does the key of this request.
 #[utoipa::path(
     post, path = "/test/expire_keys", tag = "Test", operation_id = "expireKeys",
     params(MutatingHeaders),

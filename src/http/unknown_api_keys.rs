@@ -1,7 +1,7 @@
 //! Looks up API keys that are not known to be an account's, many with one statement.
 //!
-//! Promise: however many keys strangers try, looking them up uses one connection of the pool, and asks
-//! the database at most once every [`PAUSE`]. A key that comes alone is looked up at once.
+//! Promise: however many keys strangers try, looking them up uses one connection of the pool, and
+//! asks the database at most once every [`PAUSE`]. A key that comes alone is looked up at once.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,8 +12,8 @@ use tokio::{
 
 use crate::{database::Database, domain::account::Account, idempotency::Failure, store};
 
-/// Between the beginnings of two statements. Short for an account whose key is not known yet, and long
-/// against the statement, which takes a fraction of a millisecond.
+/// Between the beginnings of two statements. Short for an account whose key is not known yet, and
+/// long against the statement, which takes a fraction of a millisecond.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Keys in one statement. With [`PAUSE`], more than 50,000 keys a second are looked up.

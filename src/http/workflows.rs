@@ -30,7 +30,8 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 parameters! {
-    /// Which part of a workflow. It is read to see its progress, so the default is the largest page.
+    /// Which part of a workflow. It is read to see its progress, so the default is the largest
+    /// page.
     struct StepsQuery {
         /// Keys on a page.
         limit: Limit<LIMIT_MAX>,

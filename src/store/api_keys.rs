@@ -27,8 +27,8 @@ pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// The account that an unrevoked key speaks for, unless it is a test account that has ended. Takes no
-/// lock.
+/// The account that an unrevoked key speaks for, unless it is a test account that has ended. Takes
+/// no lock.
 pub async fn find_account(
     connection: &mut PgConnection,
     hash: &[u8; 32],
@@ -37,8 +37,8 @@ pub async fn find_account(
     Ok(found.remove(hash))
 }
 
-/// The accounts that unrevoked keys speak for, of those with one of `hashes`. Test accounts that have
-/// ended, by the database's clock, are none. Takes no lock.
+/// The accounts that unrevoked keys speak for, of those with one of `hashes`. Test accounts that
+/// have ended, by the database's clock, are none. Takes no lock.
 pub async fn find_accounts(
     connection: &mut PgConnection,
     hashes: &[[u8; 32]],
@@ -93,8 +93,8 @@ pub async fn find_account_by_name(
         .await
 }
 
-/// The next accounts behind `after` that are not closed, in the order of their ids, at most 100. Takes no
-/// lock.
+/// The next accounts behind `after` that are not closed, in the order of their ids, at most 100.
+/// Takes no lock.
 pub async fn list_accounts(
     connection: &mut PgConnection,
     after: Uuid,
@@ -130,8 +130,8 @@ pub async fn insert(
     Ok(inserted.rows_affected() == 1)
 }
 
-/// Makes a key the one of DEV_API_KEY: adds it, or takes up the account's own again. `false`: it is another
-/// account's, or a person revoked it. Locks its row.
+/// Makes a key the one of DEV_API_KEY: adds it, or takes up the account's own again. `false`: it is
+/// another account's, or a person revoked it. Locks its row.
 pub async fn take_up_dev_key(
     connection: &mut PgConnection,
     hash: &[u8],
@@ -156,8 +156,8 @@ pub async fn take_up_dev_key(
     Ok(taken_up.rows_affected() == 1)
 }
 
-/// Revokes the account's keys that came from DEV_API_KEY, but the `current` one. `public` came from there even
-/// if no mark says so. Returns how many. Locks their rows.
+/// Revokes the account's keys that came from DEV_API_KEY, but the `current` one. `public` came from
+/// there even if no mark says so. Returns how many. Locks their rows.
 pub async fn revoke_former_dev_keys(
     connection: &mut PgConnection,
     account_id: Uuid,
@@ -195,8 +195,8 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Er
     .await
 }
 
-/// Revokes a key for good: one, too, that the next value of `DEV_API_KEY` had revoked until it is set again.
-/// `false`: there is none, or it was revoked before. Locks its row.
+/// Revokes a key for good: one, too, that the next value of `DEV_API_KEY` had revoked until it is
+/// set again. `false`: there is none, or it was revoked before. Locks its row.
 pub async fn revoke(connection: &mut PgConnection, hash: &[u8]) -> Result<bool, sqlx::Error> {
     let revoked = sqlx::query!(
         r#"

@@ -131,8 +131,8 @@ pub async fn insert(
     Ok(Charge::made(id, new, order, said, created_at))
 }
 
-/// Writes charges, all of them or none, and returns when: the transaction's time. Locks nothing that
-/// exists but their orders, against deletion.
+/// Writes charges, all of them or none, and returns when: the transaction's time. Locks nothing
+/// that exists but their orders, against deletion.
 ///
 /// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert_all(

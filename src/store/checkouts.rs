@@ -349,8 +349,8 @@ pub async fn delete(
     Ok(())
 }
 
-/// How many checkouts have a refund that the processor refused, and have not ended: counted up to `limit`.
-/// Takes no lock.
+/// How many checkouts have a refund that the processor refused, and have not ended: counted up to
+/// `limit`. Takes no lock.
 pub async fn count_refused_refunds(
     connection: &mut PgConnection,
     limit: i64,

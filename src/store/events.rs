@@ -173,11 +173,11 @@ impl From<HappenedRow> for Happened {
     }
 }
 
-/// The events of one key among the thousand of the account that follow `after`, the oldest first, at most
-/// a hundred. Takes no lock.
+/// The events of one key among the thousand of the account that follow `after`, the oldest first,
+/// at most a hundred. Takes no lock.
 ///
-/// An index by key would cost each charge a write, for a page that few look at. The id of the request that
-/// executed is less than those of its events, and not by much.
+/// An index by key would cost each charge a write, for a page that few look at. The id of the
+/// request that executed is less than those of its events, and not by much.
 pub async fn list_of_key(
     connection: &mut PgConnection,
     account_id: AccountId,
@@ -206,8 +206,8 @@ pub async fn list_of_key(
     Ok(rows.into_iter().map(Happened::from).collect())
 }
 
-/// The events about one object, or about a refund of it, the oldest first, at most a hundred: among the
-/// five hundred that follow its creation, and among the newest five hundred. Takes no lock.
+/// The events about one object, or about a refund of it, the oldest first, at most a hundred: among
+/// the five hundred that follow its creation, and among the newest five hundred. Takes no lock.
 pub async fn list_of_object(
     connection: &mut PgConnection,
     account_id: AccountId,
@@ -247,7 +247,8 @@ pub async fn list_of_object(
     Ok(rows.into_iter().map(Happened::from).collect())
 }
 
-/// The oldest events of an account behind `after`, as [`webhooks::old_events`] finds and locks them.
+/// The oldest events of an account behind `after`, as [`webhooks::old_events`] finds and locks
+/// them.
 pub async fn find_old(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -1,9 +1,9 @@
 //! What must hold of the rows of all accounts at any moment, for `charge-once check`.
 //!
 //! Promise: each statement only reads, takes no lock that a request waits for, and returns at most
-//! [`FOUND_MAX`] + 1 violations. It reads tables whole: a person runs it, and no request waits for it.
-//! Run all of them in one snapshot. Test accounts that have ended are passed over, since the sweep
-//! removes their rows in batches.
+//! [`FOUND_MAX`] + 1 violations. It reads tables whole: a person runs it, and no request waits for
+//! it. Run all of them in one snapshot. Test accounts that have ended are passed over, since the
+//! sweep removes their rows in batches.
 //!
 //! A CHECK of the schema guards some of these as well. The statement still looks: a constraint may
 //! have been dropped for a repair by hand, or a backup restored in parts.
@@ -53,9 +53,9 @@ pub struct Violations {
     pub has_more: bool,
 }
 
-/// Completes a statement. `kept.since` is the time from which events are certain to be kept: an hour
-/// less than the retention, so that a sweep of this moment doesn't matter. The planner must not expect
-/// the limit to end the search early, because it hardly ever does; hence `MATERIALIZED`.
+/// Completes a statement. `kept.since` is the time from which events are certain to be kept: an
+/// hour less than the retention, so that a sweep of this moment doesn't matter. The planner must
+/// not expect the limit to end the search early, because it hardly ever does; hence `MATERIALIZED`.
 macro_rules! statement {
     ($($sql:expr),+ $(,)?) => {
         concat!(
@@ -74,8 +74,9 @@ macro_rules! statement {
     };
 }
 
-/// Each new object has one event that tells of it, and each of these events has an object. The events
-/// hold ids as clients see them, so they are decoded: 26 digits of five bits, the first two zero.
+/// Each new object has one event that tells of it, and each of these events has an object. The
+/// events hold ids as clients see them, so they are decoded: 26 digits of five bits, the first two
+/// zero.
 macro_rules! told_once {
     ($table:literal, $prefix:literal, $types:literal, $ended:literal) => {
         statement!(

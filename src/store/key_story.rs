@@ -16,8 +16,9 @@ pub struct KeyStory {
     pub events: Vec<Happened>,
 }
 
-/// Reads the story of a key: at most `requests_max` requests, and the events of the one that executed. That is
-/// `executed`, a `req_…`, or the first one that is left of the log. Takes no lock.
+/// Reads the story of a key: at most `requests_max` requests, and the events of the one that
+/// executed. That is `executed`, a `req_…`, or the first one that is left of the log. Takes no
+/// lock.
 pub async fn read(
     connection: &mut PgConnection,
     account: AccountId,

@@ -1,5 +1,5 @@
-//! The table `idempotency_leases`, as an operator sees it: keys in flight whose request takes several
-//! transactions. Only the idempotency crate writes it.
+//! The table `idempotency_leases`, as an operator sees it: keys in flight whose request takes
+//! several transactions. Only the idempotency crate writes it.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -49,8 +49,8 @@ pub struct Wanted {
     pub in_doubt: bool,
 }
 
-/// Keys in flight, the oldest first, at most `limit`. Takes no lock. It reads all leases: there are as
-/// many as requests in flight.
+/// Keys in flight, the oldest first, at most `limit`. Takes no lock. It reads all leases: there are
+/// as many as requests in flight.
 pub async fn list(
     connection: &mut PgConnection,
     wanted: &Wanted,

@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use crate::domain::{ids::AccountId, operation::Resolution};
 
-/// Stores a person's resolution of an operation, with the operation as it is, beside earlier ones: the
-/// last one counts. Fails if the operation has an answer already, except for a declined refund that the
-/// person says was made elsewhere. Locks nothing.
+/// Stores a person's resolution of an operation, with the operation as it is, beside earlier ones:
+/// the last one counts. Fails if the operation has an answer already, except for a declined refund
+/// that the person says was made elsewhere. Locks nothing.
 pub async fn insert(
     tx: &mut PgConnection,
     account_id: AccountId,

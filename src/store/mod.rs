@@ -4,7 +4,8 @@
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
 //! can't return another account's row. Only `api_keys`, `invariants`, `leases`,
 //! `operations::list_waiting`, `operations::list_refused_refunds`, `sweepable` and `test_accounts`
-//! look at all accounts, for authentication, the command line and workers. `last_check` is about none.
+//! look at all accounts, for authentication, the command line and workers. `last_check` is about
+//! none.
 
 pub mod api_keys;
 pub mod charges;

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::page::id_after;
 
-/// Rows that one batch looks at. The statements have the number a second time, so that their plans are
-/// made for it.
+/// Rows that one batch looks at. The statements have the number a second time, so that their plans
+/// are made for it.
 pub(super) const BATCH_ROWS: usize = 500;
 
 /// How old a row must be.

@@ -359,9 +359,9 @@ pub struct RefusedRefund {
     pub checkout: CheckoutId,
 }
 
-/// The refused refunds that checkouts of all accounts wait for, at most 1000, each the last one of its
-/// checkout: all of them, or that of the checkout whose refund `operation` was refused, now or before.
-/// Takes no lock.
+/// The refused refunds that checkouts of all accounts wait for, at most 1000, each the last one of
+/// its checkout: all of them, or that of the checkout whose refund `operation` was refused, now or
+/// before. Takes no lock.
 pub async fn list_refused_refunds(
     connection: &mut PgConnection,
     operation: Option<Uuid>,
@@ -453,8 +453,9 @@ pub async fn delete(
     Ok(())
 }
 
-/// The oldest operations of an account behind `after`. One is ready to go if it has its answer, and no
-/// checkout goes on that it is a step of. Locks what it returns, and passes over what another replica has.
+/// The oldest operations of an account behind `after`. One is ready to go if it has its answer, and
+/// no checkout goes on that it is a step of. Locks what it returns, and passes over what another
+/// replica has.
 pub async fn find_old(
     tx: &mut PgConnection,
     account_id: AccountId,

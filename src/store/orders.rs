@@ -96,9 +96,9 @@ pub async fn insert(
     Ok(Order::opened(id, new, created_at))
 }
 
-/// Writes open orders, and returns when: the transaction's time, for each that was written. The others
-/// have a `client_order_id` that is taken. Locks nothing that exists. Waits while another transaction is
-/// writing an order with the same `client_order_id`.
+/// Writes open orders, and returns when: the transaction's time, for each that was written. The
+/// others have a `client_order_id` that is taken. Locks nothing that exists. Waits while another
+/// transaction is writing an order with the same `client_order_id`.
 pub async fn insert_all(
     tx: &mut PgConnection,
     rows: &[NewRow<'_>],
@@ -190,8 +190,9 @@ pub async fn lock(
     .transpose()
 }
 
-/// What is unfinished about this order: a payment, or the checkout that made it. Takes no lock. Call it
-/// under the order's lock, in a statement of its own: the one that waited for the lock has an old snapshot.
+/// What is unfinished about this order: a payment, or the checkout that made it. Takes no lock.
+/// Call it under the order's lock, in a statement of its own: the one that waited for the lock has
+/// an old snapshot.
 pub async fn open_work(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -5,12 +5,13 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-/// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock, whose
-/// difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`]. `created_at` is the
-/// beginning of the transaction, which has as long again at most: `DATABASE_DEADLINE`.
+/// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock,
+/// whose difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`].
+/// `created_at` is the beginning of the transaction, which has as long again at most:
+/// `DATABASE_DEADLINE`.
 ///
-/// Ids aren't made from the transaction's time: of two transactions that wait for the same row, the one that
-/// began first may write last, and an object's events would be in the wrong order.
+/// Ids aren't made from the transaction's time: of two transactions that wait for the same row, the
+/// one that began first may write last, and an object's events would be in the wrong order.
 const ID_SLACK: TimeDelta = TimeDelta::seconds(60);
 
 /// A page of a list, newest first.
@@ -61,8 +62,8 @@ impl<K> Cursor<K> {
     }
 }
 
-/// Reads a page of a list that is newest first: `$rows!` is given the order, as SQL, and after it what
-/// else it takes. The two orders are two statements: each walks an index and stops.
+/// Reads a page of a list that is newest first: `$rows!` is given the order, as SQL, and after it
+/// what else it takes. The two orders are two statements: each walks an index and stops.
 macro_rules! in_order_of {
     ($page:expr, $rows:ident $(, $more:tt)*) => {
         match $page.cursor {
@@ -102,9 +103,9 @@ impl Page {
 
     /// The objects' ids are greater than this.
     ///
-    /// Of objects that were created at a certain moment or after, too: an id begins with the time of
-    /// a machine's clock, so an index finds where they begin. The filter on `created_at` stays the
-    /// exact one.
+    /// Of objects that were created at a certain moment or after, too: an id begins with the time
+    /// of a machine's clock, so an index finds where they begin. The filter on `created_at` stays
+    /// the exact one.
     pub(super) fn above(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::EndingBefore(id) => id,
@@ -161,13 +162,14 @@ fn cut<T>(mut rows: Vec<T>, limit: i64, is_turned: bool) -> Listed<T> {
     }
 }
 
-/// Greater than the id of every row that was made before `at`. Ids are made by this machine's clock,
-/// `created_at` by the database's.
+/// Greater than the id of every row that was made before `at`. Ids are made by this machine's
+/// clock, `created_at` by the database's.
 pub(super) fn id_after(at: DateTime<Utc>) -> Uuid {
     first_id(at + ID_SLACK)
 }
 
-/// Not greater than any UUIDv7 that is made at this moment or after, and greater than all earlier ones.
+/// Not greater than any UUIDv7 that is made at this moment or after, and greater than all earlier
+/// ones.
 fn first_id(at: DateTime<Utc>) -> Uuid {
     // A UUIDv7 begins with 48 bits of milliseconds.
     let milliseconds = u128::try_from(at.timestamp_millis()).unwrap_or(0);

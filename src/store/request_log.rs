@@ -1,4 +1,5 @@
-//! The table `request_log`: what came, for the console. Rows may be missing, so nothing is decided by it.
+//! The table `request_log`: what came, for the console. Rows may be missing, so nothing is decided
+//! by it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,8 +16,8 @@ use crate::domain::{
     logged_request::{LoggedOutcome, LoggedRequest},
 };
 
-/// Requests of one key that its replays are counted among, the last ones. The statement has the number a
-/// second time.
+/// Requests of one key that its replays are counted among, the last ones. The statement has the
+/// number a second time.
 pub const COUNTED_MAX: i64 = 100;
 
 struct Row {
@@ -96,8 +97,8 @@ pub async fn insert(tx: &mut PgConnection, requests: &[LoggedRequest]) -> Result
     Ok(())
 }
 
-/// The account's requests before the one with the id `below`, at most `limit`, newest first. Takes no
-/// lock.
+/// The account's requests before the one with the id `below`, at most `limit`, newest first. Takes
+/// no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
@@ -136,7 +137,8 @@ pub async fn list_of_key(
     rows.into_iter().map(LoggedRequest::try_from).collect()
 }
 
-/// How many of the last [`COUNTED_MAX`] requests with each of these keys were replays. Takes no lock.
+/// How many of the last [`COUNTED_MAX`] requests with each of these keys were replays. Takes no
+/// lock.
 pub async fn count_replays(
     connection: &mut PgConnection,
     account_id: AccountId,
@@ -165,8 +167,8 @@ pub async fn count_replays(
         .collect())
 }
 
-/// The oldest rows of an account behind `after`. Locks what it returns, and passes over what another
-/// replica has.
+/// The oldest rows of an account behind `after`. Locks what it returns, and passes over what
+/// another replica has.
 pub async fn find_old(
     tx: &mut PgConnection,
     account_id: AccountId,

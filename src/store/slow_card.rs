@@ -2,8 +2,8 @@
 
 use sqlx::PgConnection;
 
-/// Waits two seconds inside the transaction: long enough to type a second request. No longer than two thirds
-/// of the session's `statement_timeout`, which would end a longer wait. Takes no lock.
+/// Waits two seconds inside the transaction: long enough to type a second request. No longer than
+/// two thirds of the session's `statement_timeout`, which would end a longer wait. Takes no lock.
 pub async fn wait(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "

@@ -1,8 +1,8 @@
 //! What a sweep would remove, for `charge-once sweep --dry-run`.
 //!
-//! Promise: it only reads. The conditions are those of the statements that remove: of the idempotency
-//! crate's sweep, and of `find_old` and `lock_ended` in this folder. It reads tables whole, because a
-//! person waits for it and no request does.
+//! Promise: it only reads. The conditions are those of the statements that remove: of the
+//! idempotency crate's sweep, and of `find_old` and `lock_ended` in this folder. It reads tables
+//! whole, because a person waits for it and no request does.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ const COUNT: &str = "
               FROM request_log
              WHERE created_at < now() - $3::interval) AS requests";
 
-/// Counts what would be removed at this moment. Takes no lock. Fails if a time is none that PostgreSQL
-/// can represent.
+/// Counts what would be removed at this moment. Takes no lock. Fails if a time is none that
+/// PostgreSQL can represent.
 pub async fn count(connection: &mut PgConnection, kept: Kept) -> Result<Sweepable, sqlx::Error> {
     let interval = |kept: Option<Duration>| {
         let interval = kept.map(PgInterval::try_from).transpose();

@@ -1,6 +1,7 @@
 //! Test accounts: made for a while, ended, and closed.
 //!
-//! All that an account has is deleted here, table by table, because nothing else ever deletes it whole.
+//! All that an account has is deleted here, table by table, because nothing else ever deletes it
+//! whole.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -24,8 +25,8 @@ pub async fn count_open(connection: &mut PgConnection, up_to: i64) -> Result<i64
     .await
 }
 
-/// Adds a test account, named by its id, and returns when it ends: 24 hours from now. Locks nothing that
-/// exists.
+/// Adds a test account, named by its id, and returns when it ends: 24 hours from now. Locks nothing
+/// that exists.
 pub async fn insert(
     connection: &mut PgConnection,
     id: AccountId,
@@ -66,11 +67,11 @@ impl Place {
     }
 }
 
-/// The first test account that is to be closed, from a place on, and locks it. An account that another
-/// replica works on is left to that one.
+/// The first test account that is to be closed, from a place on, and locks it. An account that
+/// another replica works on is left to that one.
 ///
-/// It ended ten minutes ago: what its last requests wrote is there. One with a key in flight waits until
-/// that has its outcome.
+/// It ended ten minutes ago: what its last requests wrote is there. One with a key in flight waits
+/// until that has its outcome.
 pub async fn lock_ended(
     connection: &mut PgConnection,
     from: Place,
@@ -158,11 +159,11 @@ impl Table {
     ];
 }
 
-/// Deletes at most 500 rows of one account, the oldest first, and returns how many: 100 of checkouts, each of
-/// which has five steps, which go with it. Locks them.
+/// Deletes at most 500 rows of one account, the oldest first, and returns how many: 100 of
+/// checkouts, each of which has five steps, which go with it. Locks them.
 ///
-/// `ARRAY` makes the limit a limit: whatever is expected of the account, the rows are found by their
-/// primary key.
+/// `ARRAY` makes the limit a limit: whatever is expected of the account, the rows are found by
+/// their primary key.
 pub async fn delete_batch(
     connection: &mut PgConnection,
     AccountId(account): AccountId,

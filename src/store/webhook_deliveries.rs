@@ -95,8 +95,8 @@ pub async fn list(
     Ok(Some(page.cut(deliveries?)))
 }
 
-/// The account's deliveries before the one with the id `below`, at most `limit`, newest first. Takes no
-/// lock.
+/// The account's deliveries before the one with the id `below`, at most `limit`, newest first.
+/// Takes no lock.
 pub async fn list_of_account(
     connection: &mut PgConnection,
     account_id: AccountId,

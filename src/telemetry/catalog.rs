@@ -1,6 +1,8 @@
-//! Every metric, described once: what is registered, and the table in docs/operations.md, come from here.
+//! Every metric, described once: what is registered, and the table in docs/operations.md, come from
+//! here.
 //!
-//! Promise: a label's values are few and known before the first request. No account, key, id or path is one.
+//! Promise: a label's values are few and known before the first request. No account, key, id or
+//! path is one.
 
 use std::fmt::Write;
 

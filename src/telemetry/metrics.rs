@@ -1,7 +1,7 @@
 //! The metrics of this process: every handle is made once, and a hot path only adds to it.
 //!
-//! Promise: where no one asks for metrics, nothing is counted, and no memory grows. No registry is global, so
-//! several servers in one process count apart.
+//! Promise: where no one asks for metrics, nothing is counted, and no memory grows. No registry is
+//! global, so several servers in one process count apart.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -35,7 +35,8 @@ impl Metrics {
         Self(Arc::new(Handles::of(Registry(None), &[])))
     }
 
-    /// Counts, and tells requests in phases apart by these kinds. Call [`Metrics::tidy_up`] now and then. Fails on a histogram without buckets.
+    /// Counts, and tells requests in phases apart by these kinds. Call [`Metrics::tidy_up`] now and
+    /// then. Fails on a histogram without buckets.
     pub fn on(phase_kinds: &[&'static str]) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for metric in METRICS {
@@ -62,7 +63,8 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// All metrics as Prometheus reads them, those of the process included. Empty where nothing is counted.
+    /// All metrics as Prometheus reads them, those of the process included. Empty where nothing is
+    /// counted.
     pub fn render(&self) -> String {
         let Some(recorder) = &self.registry.0 else {
             return String::new();
@@ -231,8 +233,8 @@ impl SweepPart {
     }
 }
 
-/// Every metric but those of single routes, which [`super::requests`] makes. [`super::catalog`] says what each
-/// one tells.
+/// Every metric but those of single routes, which [`super::requests`] makes. [`super::catalog`]
+/// says what each one tells.
 #[expect(missing_docs, reason = "each is described once, in the catalog")]
 pub struct Handles {
     pub(super) registry: Registry,
@@ -360,7 +362,8 @@ impl Handles {
         }
     }
 
-    /// Shows what the last check found, and when, in unix seconds. The two series are made here, so that there are none before it.
+    /// Shows what the last check found, and when, in unix seconds. The two series are made here, so
+    /// that there are none before it.
     pub fn show_last_check(&self, violations: i32, finished_at: f64) {
         let gauge = |metric| self.registry.gauge(metric, &[]);
         gauge(&catalog::CHECK_VIOLATIONS).set(violations);

@@ -1,7 +1,8 @@
 //! What is known of a request at its end: for its line in the log, and for the metrics.
 //!
-//! Promise: each request is counted once, and has one line: when it is answered, when its handler panicked,
-//! or when its client left before that. A route is named by its pattern, a key by a short hash.
+//! Promise: each request is counted once, and has one line: when it is answered, when its handler
+//! panicked, or when its client left before that. A route is named by its pattern, a key by a short
+//! hash.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -93,7 +94,8 @@ impl KeyOutcome {
             Outcome::Reused => Self::Reused,
             Outcome::InUse => Self::InUse,
             Outcome::Failed(failure) if !failure.is_unknown => Self::Failed,
-            // A processor across a network may have been asked before this process was started without it.
+            // A processor across a network may have been asked before this process was started
+            // without it.
             Outcome::Failed(_) | Outcome::Unfinished => Self::Unknown,
         }
     }
@@ -184,7 +186,8 @@ impl Endpoint {
         statuses.push((status, counter));
     }
 
-    /// Counts how a key was used, by method and route without a dialect's prefix. All outcomes begin with 0.
+    /// Counts how a key was used, by method and route without a dialect's prefix. All outcomes
+    /// begin with 0.
     fn count_outcome(&self, outcome: KeyOutcome) {
         let outcomes = self.outcomes.get_or_init(|| {
             let route = self.route.strip_prefix("/v1").unwrap_or(&self.route);
@@ -296,7 +299,8 @@ impl Observation {
         }
     }
 
-    /// The request has its reply. `outcome` is used where there was no key, or where it was not claimed.
+    /// The request has its reply. `outcome` is used where there was no key, or where it was not
+    /// claimed.
     pub fn answered(&self, status: u16, outcome: &'static str) {
         self.end(Some(status), outcome);
     }

@@ -1,7 +1,7 @@
 //! `/metrics` for Prometheus, on an address of its own.
 //!
-//! Promise: it is never served where clients send requests. A scrape asks no database, and runs on a thread of
-//! its own: however many there are, no request waits for one.
+//! Promise: it is never served where clients send requests. A scrape asks no database, and runs on
+//! a thread of its own: however many there are, no request waits for one.
 
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 

@@ -1,7 +1,9 @@
-//! Traces: a span for each request and each step of it, which `crates/traces` sends to a collector of OpenTelemetry.
+//! Traces: a span for each request and each step of it, which `crates/traces` sends to a collector
+//! of OpenTelemetry.
 //!
-//! Promise: without `OTEL_EXPORTER_OTLP_ENDPOINT`, no span of a trace is made, no header of a caller is read, and
-//! none is sent. Spans hold what log lines hold, and nothing else of what strangers send.
+//! Promise: without `OTEL_EXPORTER_OTLP_ENDPOINT`, no span of a trace is made, no header of a
+//! caller is read, and none is sent. Spans hold what log lines hold, and nothing else of what
+//! strangers send.
 
 use actix_web::http::header::HeaderMap;
 pub use charge_once_traces::{
@@ -38,14 +40,14 @@ pub(super) fn is_of_traces_only(metadata: &Metadata<'_>) -> bool {
     target.starts_with("charge_once") && target.ends_with("::trace")
 }
 
-/// What runs inside a call can begin tasks, in which the span of the call is all that is known of the request.
-/// Lines show it while traces are exported, and with it the request's.
+/// What runs inside a call can begin tasks, in which the span of the call is all that is known of
+/// the request. Lines show it while traces are exported, and with it the request's.
 pub(super) fn is_call(metadata: &Metadata<'_>) -> bool {
     metadata.target() == TRACE_TARGET && metadata.name() == "call"
 }
 
-/// Continues the trace of a caller that sent a valid `traceparent`, and one only. `tracestate` and `baggage`
-/// are left out: what a stranger writes there would be in every span, and be sent on.
+/// Continues the trace of a caller that sent a valid `traceparent`, and one only. `tracestate` and
+/// `baggage` are left out: what a stranger writes there would be in every span, and be sent on.
 pub(super) fn continue_trace_of_caller(span: &Span, headers: &HeaderMap) {
     let mut given = headers.get_all(TRACEPARENT);
     if let (Some(traceparent), None) = (given.next(), given.next())

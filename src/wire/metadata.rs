@@ -41,7 +41,8 @@ impl Parameter for Metadata {
     }
 }
 
-/// On an update, an empty or `null` value unsets its name, and in the place of the whole object all names.
+/// On an update, an empty or `null` value unsets its name, and in the place of the whole object all
+/// names.
 impl Parameter for MetadataChange {
     type Value = Self;
 

@@ -2,8 +2,9 @@
 //!
 //! Promise: a parameter is checked here and nowhere else, and every object in a reply, in an event
 //! or in a list is one of the views in this folder. A resource's file has the parameters of each of
-//! its endpoints (`parameters!`, which the OpenAPI document comes from too) and its view (`ChargeView::from(&charge)`). It knows
-//! the entities in `domain/`, and neither HTTP nor the database.
+//! its endpoints (`parameters!`, which the OpenAPI document comes from too) and its view
+//! (`ChargeView::from(&charge)`). It knows the entities in `domain/`, and neither HTTP nor the
+//! database.
 
 pub mod charge_views;
 pub mod charges;

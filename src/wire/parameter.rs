@@ -31,8 +31,8 @@ use crate::domain::{
 /// means. From it come a struct of their values, which [`ParameterSet`] fills,
 /// and what the OpenAPI document says of them in a body (`as` names its schema) or in a query.
 ///
-/// They are checked in the order in which they are declared. Where a field has no comment, the document says
-/// what the type says of itself.
+/// They are checked in the order in which they are declared. Where a field has no comment, the
+/// document says what the type says of itself.
 macro_rules! parameters {
     (
         $(#[doc = $about:literal])+
@@ -155,7 +155,8 @@ impl<'f, 'a> Field<'f, 'a> {
     }
 }
 
-/// A parameter as a request declares it. That is a [`ValueKind`], `Option` or [`Change`] of one, or [`Kept`].
+/// A parameter as a request declares it. That is a [`ValueKind`], `Option` or [`Change`] of one, or
+/// [`Kept`].
 pub trait Parameter {
     /// What a command gets.
     type Value;
@@ -296,8 +297,8 @@ impl<K: TextKind> ValueKind for K {
     }
 }
 
-/// Text of at most `MAX` characters. The empty text is none, so the document says that a text that must be
-/// there has `MIN` characters at least.
+/// Text of at most `MAX` characters. The empty text is none, so the document says that a text that
+/// must be there has `MIN` characters at least.
 pub struct Text<const MAX: usize, const MIN: usize = 0>;
 
 /// A reference of the client's own.

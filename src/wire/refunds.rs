@@ -30,8 +30,8 @@ parameters! {
     }
 }
 
-/// Text that names a charge. A command gets `None` for text that can't be a charge's id, and answers as it does
-/// for a charge that is not there.
+/// Text that names a charge. A command gets `None` for text that can't be a charge's id, and
+/// answers as it does for a charge that is not there.
 pub struct ChargeReference;
 
 impl TextKind for ChargeReference {

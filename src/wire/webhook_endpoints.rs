@@ -29,8 +29,8 @@ const EVENT_TYPE_MAX_CHARS: usize = 100;
 parameters! {
     /// The parameters of a new webhook endpoint.
     pub struct CreateWebhookEndpointParams as "CreateWebhookEndpoint" {
-        /// Where to send events: https or http, without a user name and a fragment, and neither localhost nor
-        /// a private address.
+        /// Where to send events: https or http, without a user name and a fragment, and neither
+        /// localhost nor a private address.
         url: EndpointUrl,
         /// Types of events; `*` is all of them.
         enabled_events: EnabledEvents,

@@ -1,7 +1,8 @@
 //! Reads from the database what metrics tell of it, while `/metrics` is served.
 //!
-//! Promise: a scrape never asks the database. The statements run now and then on a connection of their own,
-//! each is bounded, and a database that is down or silent costs fresh values and nothing else.
+//! Promise: a scrape never asks the database. The statements run now and then on a connection of
+//! their own, each is bounded, and a database that is down or silent costs fresh values and nothing
+//! else.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Removes expired idempotency keys, what test accounts leave behind, and what is kept for a time only, on
-//! every replica, for as long as the process runs.
+//! Removes expired idempotency keys, what test accounts leave behind, and what is kept for a time
+//! only, on every replica, for as long as the process runs.
 //!
 //! Promise: it uses a connection of its own and survives a database that is down or silent. An
 //! interrupted sweep loses nothing: an expired record is dead even before it is swept, and what is
@@ -27,8 +27,8 @@ use crate::{
 /// Pause after a round through all accounts that left nothing. What is removed is days old.
 const ROUND_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Pause after a round in which accounts failed, in intervals of the sweep, and at most. The alert waits for
-/// longer, so a failure that was one of the moment has passed before it.
+/// Pause after a round in which accounts failed, in intervals of the sweep, and at most. The alert
+/// waits for longer, so a failure that was one of the moment has passed before it.
 const FAILED_ROUND_PAUSE: u32 = 5;
 const FAILED_ROUND_PAUSE_MAX: Duration = Duration::from_secs(300);
 
@@ -49,8 +49,8 @@ pub async fn run(
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        // The keys are swept to the end. Each part after them has a time of its own, however long the
-        // part before it took.
+        // The keys are swept to the end. Each part after them has a time of its own, however long
+        // the part before it took.
         let until = || Instant::now() + config.expiry_sweep_interval;
         let sweeping = async {
             let began = Instant::now();
@@ -194,8 +194,9 @@ impl Sweep {
         Ok(removed)
     }
 
-    /// Removes what test accounts that have ended leave behind, until nothing is left or `until`. The next call
-    /// goes on where this one stopped. An account that fails is passed over until the next round.
+    /// Removes what test accounts that have ended leave behind, until nothing is left or `until`.
+    /// The next call goes on where this one stopped. An account that fails is passed over until the
+    /// next round.
     pub async fn test_accounts(&mut self, until: Instant) -> Result<Closed, sqlx::Error> {
         let mut closed = Closed::default();
         loop {
@@ -214,8 +215,9 @@ impl Sweep {
         }
     }
 
-    /// Removes what is older than it is kept, round after round, until nothing is left or `until`. The next call
-    /// goes on where this one stopped. An account that fails is passed over until the next round.
+    /// Removes what is older than it is kept, round after round, until nothing is left or `until`.
+    /// The next call goes on where this one stopped. An account that fails is passed over until the
+    /// next round.
     pub async fn old_rows(&mut self, until: Instant) -> Result<Removed, sqlx::Error> {
         let mut removed = Removed::default();
         loop {

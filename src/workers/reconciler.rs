@@ -47,8 +47,9 @@ pub async fn run<E: ExternalEffect>(
     }
 }
 
-/// One task looks. Only if it finds something do several go to work, as many as the ones at work leave room
-/// for: a processor that is silent about fewer than [`AT_A_TIME_MAX`] operations holds up no other.
+/// One task looks. Only if it finds something do several go to work, as many as the ones at work
+/// leave room for: a processor that is silent about fewer than [`AT_A_TIME_MAX`] operations holds
+/// up no other.
 async fn look<E: ExternalEffect>(
     phases: &Phases<E>,
     wake_webhooks: &Arc<Notify>,

@@ -1,7 +1,8 @@
 //! Writes the request log: many rows in one transaction, on a connection of its own.
 //!
-//! Promise: no request waits for it, and none has it in its transaction. What comes while the queue is
-//! full is dropped and counted. A database that is down or silent costs rows of the log and nothing else.
+//! Promise: no request waits for it, and none has it in its transaction. What comes while the queue
+//! is full is dropped and counted. A database that is down or silent costs rows of the log and
+//! nothing else.
 
 use std::{
     sync::{
@@ -169,7 +170,8 @@ impl Worker {
         self.lost.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Warns of what was lost since the last warning, if that is long ago or `now` is the last moment.
+    /// Warns of what was lost since the last warning, if that is long ago or `now` is the last
+    /// moment.
     fn tell_of_lost_rows(&mut self, now: bool) {
         let is_due = self
             .warned

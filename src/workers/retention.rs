@@ -1,13 +1,14 @@
-//! Removes events with their deliveries, operations that have their answer, and logged requests, when they
-//! are older than they are kept.
+//! Removes events with their deliveries, operations that have their answer, and logged requests,
+//! when they are older than they are kept.
 //!
-//! Promise: what is still at work stays, an event with a pending delivery or an operation without an
-//! answer. Charges, orders, refunds and checkouts with their steps are never removed. No account holds up
-//! another one: neither one with more old rows than time, nor one whose rows can't be removed.
+//! Promise: what is still at work stays, an event with a pending delivery or an operation without
+//! an answer. Charges, orders, refunds and checkouts with their steps are never removed. No account
+//! holds up another one: neither one with more old rows than time, nor one whose rows can't be
+//! removed.
 //!
-//! It walks from account to account, and removes some batches at each visit. Ids carry their time, so an
-//! account's oldest rows are the first ones of its primary key, and no further index is needed. Many replicas
-//! may walk at once.
+//! It walks from account to account, and removes some batches at each visit. Ids carry their time,
+//! so an account's oldest rows are the first ones of its primary key, and no further index is
+//! needed. Many replicas may walk at once.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ use crate::{
     webhooks,
 };
 
-/// How many batches of a table one visit removes at most: ten seconds or so, with their rests. What is left then
-/// is for the next round.
+/// How many batches of a table one visit removes at most: ten seconds or so, with their rests. What
+/// is left then is for the next round.
 pub(super) const BATCHES_PER_VISIT: u32 = 25;
 
 /// What was removed.
@@ -37,8 +38,8 @@ pub struct Removed {
     pub requests: u64,
     /// What became of the round.
     pub round: Round,
-    /// Accounts that failed in this round so far, or in the round before, if those were more. The next round
-    /// visits them again.
+    /// Accounts that failed in this round so far, or in the round before, if those were more. The
+    /// next round visits them again.
     pub failed_accounts: u64,
     /// The last of them, and why.
     pub last_failure: Option<(AccountId, sqlx::Error)>,
@@ -62,8 +63,8 @@ pub enum Round {
 pub enum Stop {
     /// The time was up, or the round is over.
     At(Round),
-    /// The rows of this account can't be removed, and the connection is in doubt. The next call goes on with
-    /// the next account.
+    /// The rows of this account can't be removed, and the connection is in doubt. The next call
+    /// goes on with the next account.
     Failed(AccountId, sqlx::Error),
 }
 
@@ -104,8 +105,9 @@ impl Retention {
         }
     }
 
-    /// Goes on with the account after the last one, until `until`, the end of the round, or an account that
-    /// fails. Adds to `removed`. After an error the accounts can't be listed, and the connection is in doubt.
+    /// Goes on with the account after the last one, until `until`, the end of the round, or an
+    /// account that fails. Adds to `removed`. After an error the accounts can't be listed, and the
+    /// connection is in doubt.
     pub async fn go_on(
         &mut self,
         connection: &mut PgConnection,
@@ -159,7 +161,8 @@ impl Retention {
         ended
     }
 
-    /// Removes the oldest rows of one account, until `until`. Returns whether it may have more to remove.
+    /// Removes the oldest rows of one account, until `until`. Returns whether it may have more to
+    /// remove.
     async fn visit(
         &self,
         connection: &mut PgConnection,
@@ -193,7 +196,8 @@ impl Retention {
                 if rows > 0 {
                     batches += 1;
                 }
-                // What only reads and locks costs others as much. An account that has nothing needs no rest.
+                // What only reads and locks costs others as much. An account that has nothing needs
+                // no rest.
                 if rows > 0 || after.is_some() {
                     sleep(began.elapsed() * self.rest).await;
                 }

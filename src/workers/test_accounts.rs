@@ -1,11 +1,13 @@
 //! Removes what test accounts leave behind.
 //!
-//! Promise: a test account that ended loses all of its rows, in batches that commit one by one, and is then
-//! closed. Only an account with `test_until` is ever touched, and none with a key in flight. No account holds
-//! up another one: neither one with more rows than time, nor one whose rows can't be removed.
+//! Promise: a test account that ended loses all of its rows, in batches that commit one by one, and
+//! is then closed. Only an account with `test_until` is ever touched, and none with a key in
+//! flight. No account holds up another one: neither one with more rows than time, nor one whose
+//! rows can't be removed.
 //!
-//! The row of the account is locked in each batch, so replicas never work on one account at the same time.
-//! What is left to do is what is left in the tables: after a crash, the next batch goes on.
+//! The row of the account is locked in each batch, so replicas never work on one account at the
+//! same time. What is left to do is what is left in the tables: after a crash, the next batch goes
+//! on.
 
 use std::time::Duration;
 
@@ -26,8 +28,8 @@ pub struct Closed {
     pub accounts: u64,
     /// Rows; those of `checkout_steps` are not counted.
     pub rows: u64,
-    /// Accounts that failed in this round so far, or in the round before, if those were more. The next round
-    /// visits them again.
+    /// Accounts that failed in this round so far, or in the round before, if those were more. The
+    /// next round visits them again.
     pub failed_accounts: u64,
     /// The last of them, and why.
     pub last_failure: Option<(AccountId, String)>,
@@ -62,9 +64,9 @@ impl Closing {
         }
     }
 
-    /// Removes batches until `until`, until nothing is left to do, or until an account fails, which it
-    /// returns. The connection is in doubt then, and the next call goes on with the next account. Adds to
-    /// `closed`. After an error no account can be chosen.
+    /// Removes batches until `until`, until nothing is left to do, or until an account fails, which
+    /// it returns. The connection is in doubt then, and the next call goes on with the next
+    /// account. Adds to `closed`. After an error no account can be chosen.
     pub async fn go_on(
         &mut self,
         connection: &mut PgConnection,
@@ -144,7 +146,8 @@ impl Closing {
 enum Batch {
     /// So many rows of an account went.
     Removed(u64),
-    /// An account had nothing left, or there was none: other replicas may work on all that are left.
+    /// An account had nothing left, or there was none: other replicas may work on all that are
+    /// left.
     Closed,
 }
 

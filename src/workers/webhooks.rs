@@ -1,4 +1,5 @@
-//! What this program adds to the delivery of webhooks: the event as clients see it, metrics, log lines and spans.
+//! What this program adds to the delivery of webhooks: the event as clients see it, metrics, log
+//! lines and spans.
 
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ pub fn worker_settings(config: &Config) -> Settings {
     }
 }
 
-/// Counts attempts, writes lines about them, and makes them a part of the trace in which the event was written.
+/// Counts attempts, writes lines about them, and makes them a part of the trace in which the event
+/// was written.
 impl Observer for Metrics {
     fn begins(&self, delivery: &Claimed) -> Span {
         if let Some(lag) = delivery.lag() {

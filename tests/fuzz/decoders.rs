@@ -113,8 +113,8 @@ fn respelled(tree: &Map<String, Value>) -> Vec<u8> {
     spelled.into_bytes()
 }
 
-/// What decodes has one canonical form, which decodes to the same tree. The same tree in another spelling has
-/// the same fingerprint.
+/// What decodes has one canonical form, which decodes to the same tree. The same tree in another
+/// spelling has the same fingerprint.
 fn round_trips(encoding: Encoding, bytes: &[u8]) -> Result<(), TestCaseError> {
     let Some(tree) = decode(encoding, bytes) else {
         return Ok(());
@@ -184,8 +184,8 @@ fn parameters() {
     });
 }
 
-/// The query of a list asks for a page of at most a hundred, which begins at one place at most, and holds
-/// what was created in the seconds that were written.
+/// The query of a list asks for a page of at most a hundred, which begins at one place at most, and
+/// holds what was created in the seconds that were written.
 #[test]
 fn pages() {
     let values = prop_oneof![

@@ -1,4 +1,5 @@
-//! Random bytes that look like what is meant: pieces of a corpus, cut, joined, repeated and spoiled.
+//! Random bytes that look like what is meant: pieces of a corpus, cut, joined, repeated and
+//! spoiled.
 
 use std::{fs, path::Path};
 
@@ -17,7 +18,8 @@ enum Mutation {
     Repeat(Index, Index, usize),
 }
 
-/// The files of `corpus/{name}`, one or two in a row, mutated up to five times. One input in six is not.
+/// The files of `corpus/{name}`, one or two in a row, mutated up to five times. One input in six is
+/// not.
 pub(crate) fn mutated(name: &str, tokens: &'static [&'static str]) -> BoxedStrategy<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
     let mut paths: Vec<_> = fs::read_dir(folder.join(name))

@@ -1,10 +1,10 @@
 //! The CPU time of a process and everything that it started, from `/proc`.
 //!
-//! Promise: a child that has ended still counts, because the kernel adds its time to the parent that
-//! waited for it.
+//! Promise: a child that has ended still counts, because the kernel adds its time to the parent
+//! that waited for it.
 //!
-//! The time of those that live is exact. The ticks in `stat`, hundredths of a second, would be a tenth of
-//! what twenty sessions use in a round.
+//! The time of those that live is exact. The ticks in `stat`, hundredths of a second, would be a
+//! tenth of what twenty sessions use in a round.
 
 use std::{collections::HashMap, fs};
 
@@ -49,7 +49,8 @@ impl ProcessTree {
         }
         let us = |ticks: u64| ticks * SECOND_US / self.ticks_per_second;
         let used = tree_below(self.root, &processes).map(|(pid, stat)| {
-            // The exact time lacks threads that have ended. Their ticks, if there are any, say more.
+            // The exact time lacks threads that have ended. Their ticks, if there are any, say
+            // more.
             us(stat.own_ticks).max(threads_us(pid)) + us(stat.reaped_ticks)
         });
         Ok(used.sum())
@@ -59,7 +60,8 @@ impl ProcessTree {
 /// `root` and every process whose chain of parents leads to it.
 fn tree_below(root: i32, processes: &HashMap<i32, Stat>) -> impl Iterator<Item = (i32, Stat)> + '_ {
     let is_below = move |mut pid: i32| {
-        // A chain of parents is short. The limit is for a snapshot in which numbers were given away.
+        // A chain of parents is short. The limit is for a snapshot in which numbers were given
+        // away.
         for _ in 0..64 {
             if pid == root {
                 return true;

@@ -1,7 +1,7 @@
 //! `bench`: measures charge-once on this machine.
 //!
-//! Promise: what is measured is the release program and a PostgreSQL that keeps what it acknowledges.
-//! The load is made by this process, whose CPU time counts for neither.
+//! Promise: what is measured is the release program and a PostgreSQL that keeps what it
+//! acknowledges. The load is made by this process, whose CPU time counts for neither.
 
 mod cpu;
 mod data;

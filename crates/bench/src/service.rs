@@ -42,8 +42,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts `program` on the database at `url` and waits until it is ready. `variables` replace the
-    /// settings that a measurement needs: no rate limit, and no migration at the start.
+    /// Starts `program` on the database at `url` and waits until it is ready. `variables` replace
+    /// the settings that a measurement needs: no rate limit, and no migration at the start.
     pub(crate) async fn start(
         program: &Path,
         url: &str,

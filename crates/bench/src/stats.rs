@@ -24,8 +24,8 @@ pub(crate) fn spread(values: &[u64]) -> (u64, u64) {
     (least, values.iter().copied().max().unwrap_or(0))
 }
 
-/// How many hundredths of `of` are `value`: 150 is one and a half times as much. `None` where there is
-/// nothing to compare with.
+/// How many hundredths of `of` are `value`: 150 is one and a half times as much. `None` where there
+/// is nothing to compare with.
 pub(crate) fn hundredths(value: u64, of: u64) -> Option<u64> {
     (value * 100 + of / 2).checked_div(of)
 }

@@ -149,8 +149,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A header that goes with every request besides the client's own, which it can't replace: for a
-    /// trace, or to ask a server with `FAULTS` for a fault.
+    /// A header that goes with every request besides the client's own, which it can't replace: for
+    /// a trace, or to ask a server with `FAULTS` for a fault.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));

@@ -24,8 +24,8 @@ pub fn tls_config() -> Result<TlsConfig, TlsError> {
         .with_no_client_auth())
 }
 
-/// A builder of HTTP clients: TLS as in [`tls_config`], no redirects, no proxy from the environment,
-/// and no retries of the library's own. Time limits are the caller's.
+/// A builder of HTTP clients: TLS as in [`tls_config`], no redirects, no proxy from the
+/// environment, and no retries of the library's own. Time limits are the caller's.
 ///
 /// # Errors
 ///

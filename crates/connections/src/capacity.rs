@@ -8,14 +8,15 @@ const PER_WORKER_MAX: u64 = 10_000;
 /// Below this many connections, a few idle clients keep the others out.
 const FEW: u64 = 1_000;
 
-/// Files that a program has anyway: standard streams, logs, listeners, connections for metrics and probes.
+/// Files that a program has anyway: standard streams, logs, listeners, connections for metrics and
+/// probes.
 const OTHER_FILES: u64 = 64;
 
 /// Files of a worker thread's event loop.
 const FILES_PER_WORKER: u64 = 8;
 
-/// Work beside requests counts with at most one of so many files. Only a low limit, such as 1,024, makes that
-/// felt: then clients compete with a backlog of that work for files.
+/// Work beside requests counts with at most one of so many files. Only a low limit, such as 1,024,
+/// makes that felt: then clients compete with a backlog of that work for files.
 const BACKGROUND_SHARE: u64 = 4;
 
 /// What the process does with files, beside accepting connections.
@@ -31,8 +32,8 @@ pub struct Files {
     pub per_request: u32,
 }
 
-/// Raises the limit on open files as far as the process may, and derives the most connections of each
-/// worker thread from it.
+/// Raises the limit on open files as far as the process may, and derives the most connections of
+/// each worker thread from it.
 pub fn connections_per_worker(files: &Files) -> usize {
     let limit = raised_file_limit();
     let connections = connections(limit, files);

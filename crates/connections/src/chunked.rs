@@ -50,7 +50,8 @@ impl Chunked {
         has_digits: false,
     };
 
-    /// How many of the bytes belong to the body; of a malformed one, those before the first that can't.
+    /// How many of the bytes belong to the body; of a malformed one, those before the first that
+    /// can't.
     pub(super) fn take(&mut self, received: &[u8]) -> usize {
         let mut rest = received;
         while !matches!(self, Self::Over | Self::Broken) {

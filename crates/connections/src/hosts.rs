@@ -1,7 +1,8 @@
 //! By which names clients may call a server.
 //!
-//! Promise: through a browser, no page of another site reaches a server that listens on loopback. A site can
-//! let its name lead to 127.0.0.1 (DNS rebinding), but its page then sends that name as `Host`.
+//! Promise: through a browser, no page of another site reaches a server that listens on loopback. A
+//! site can let its name lead to 127.0.0.1 (DNS rebinding), but its page then sends that name as
+//! `Host`.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,8 +17,9 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Of the server that listens on `address`. `allowed` are the names that its operator lists. Without any,
-    /// a server on loopback has the names of loopback, and another server has every name.
+    /// Of the server that listens on `address`. `allowed` are the names that its operator lists.
+    /// Without any, a server on loopback has the names of loopback, and another server has every
+    /// name.
     pub fn of(address: SocketAddr, allowed: &[Host]) -> Self {
         Self {
             listens_on_loopback: is_loopback_address(address),
@@ -25,7 +27,8 @@ impl Hosts {
         }
     }
 
-    /// Whether a request may be for this server. HTTP/1.0 has requests without a host: no browser sends them.
+    /// Whether a request may be for this server. HTTP/1.0 has requests without a host: no browser
+    /// sends them.
     pub fn take(&self, request: &RequestHead) -> bool {
         if !self.listens_on_loopback && self.allowed.is_empty() {
             return true;
@@ -49,14 +52,14 @@ impl Hosts {
     }
 }
 
-/// Whether only programs on this machine reach a server that listens on `address`. The loopback address of IPv4
-/// may be written as one of IPv6.
+/// Whether only programs on this machine reach a server that listens on `address`. The loopback
+/// address of IPv4 may be written as one of IPv6.
 pub fn is_loopback_address(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// A host as the `Host` header has it, without its port: a name, or an IP address. A dot at the end of a
-/// name means nothing.
+/// A host as the `Host` header has it, without its port: a name, or an IP address. A dot at the end
+/// of a name means nothing.
 pub fn parse_host(text: &str) -> Option<Host> {
     Host::parse(text.strip_suffix('.').unwrap_or(text)).ok()
 }

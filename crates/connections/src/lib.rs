@@ -1,11 +1,11 @@
 //! The connections of clients: how many, for how long, and one request at a time.
 //!
-//! Promise: a connection ends when its client stops sending or reading, whatever it has sent before,
-//! and a request is answered before the next one on its connection is read.
+//! Promise: a connection ends when its client stops sending or reading, whatever it has sent
+//! before, and a request is answered before the next one on its connection is read.
 //!
-//! Actix's dispatcher parses requests and writes replies. Its timers end a slow first head and an idle
-//! connection, and nothing else, so they are off, and a `stream::Connection` between the socket and
-//! the dispatcher has its own.
+//! Actix's dispatcher parses requests and writes replies. Its timers end a slow first head and an
+//! idle connection, and nothing else, so they are off, and a `stream::Connection` between the
+//! socket and the dispatcher has its own.
 
 /// The example of the README, compiled.
 #[cfg(doctest)]
@@ -52,8 +52,8 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ConnectionTimeouts {
     /// Between two requests.
     pub keep_alive: Duration,
-    /// For the head of a request, from its first byte on; then 408. A new connection has as long until that
-    /// byte, and the rest of an unread body after the reply.
+    /// For the head of a request, from its first byte on; then 408. A new connection has as long
+    /// until that byte, and the rest of an unread body after the reply.
     pub request_head: Duration,
     /// For reading a reply, from the moment the connection is full.
     pub reply: Duration,
@@ -72,8 +72,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
-/// Serves an application, as `actix_web::HttpServer` does, on connections with limits. It ends when it is
-/// told to by its handle; signals are up to the program.
+/// Serves an application, as `actix_web::HttpServer` does, on connections with limits. It ends when
+/// it is told to by its handle; signals are up to the program.
 pub fn server<F, A, S>(listener: TcpListener, app: F, settings: Settings) -> io::Result<Server>
 where
     F: Fn() -> A + Send + Clone + 'static,

@@ -1,9 +1,9 @@
 //! When the reply to a request has left the dispatcher, and which reply must not leave the process.
 //!
 //! Promise: the connection learns of the end of each reply that the application made, whether its
-//! body was sent or dropped. Its buffers hold [`PIECE_MAX`] of a body, however large it is. No byte of a
-//! reply with [`NoReply`] is written. A reply that begins after its request's body broke says that the connection
-//! closes.
+//! body was sent or dropped. Its buffers hold [`PIECE_MAX`] of a body, however large it is. No byte
+//! of a reply with [`NoReply`] is written. A reply that begins after its request's body broke says
+//! that the connection closes.
 
 use std::{
     cell::Cell,
@@ -18,12 +18,12 @@ use actix_web::{
     web::Bytes,
 };
 
-/// Largest piece of a body that the dispatcher gets at once, in bytes. It copies each piece into its
-/// buffer, where a slow reader would keep all of a large file.
+/// Largest piece of a body that the dispatcher gets at once, in bytes. It copies each piece into
+/// its buffer, where a slow reader would keep all of a large file.
 const PIECE_MAX: usize = 32 * 1024;
 
-/// In the extensions of a reply: the connection ends, and the client gets no byte of the reply. It reads
-/// the end of the stream, or a reset, as if the network had lost the reply.
+/// In the extensions of a reply: the connection ends, and the client gets no byte of the reply. It
+/// reads the end of the stream, or a reset, as if the network had lost the reply.
 #[derive(Debug, Clone, Copy)]
 pub struct NoReply;
 
@@ -47,8 +47,8 @@ impl Replies {
         self.0.has_ended.take()
     }
 
-    /// Lets nothing more be written. What earlier requests were answered has been written before this one
-    /// was read.
+    /// Lets nothing more be written. What earlier requests were answered has been written before
+    /// this one was read.
     pub(super) fn cut(&self) {
         self.0.is_cut.set(true);
     }

@@ -4,9 +4,9 @@
 //! after [`Requests::begin_next`] only.
 //!
 //! This decides when bytes pass, and never what they mean: Actix parses them again, refuses what is
-//! malformed, and closes the connection. So anything strange passes as it is, with two exceptions. Actix
-//! drops the reply that says what is wrong with malformed chunks. And it ends a connection on which a client
-//! asks for another protocol, so the request passes without asking for one.
+//! malformed, and closes the connection. So anything strange passes as it is, with two exceptions.
+//! Actix drops the reply that says what is wrong with malformed chunks. And it ends a connection on
+//! which a client asks for another protocol, so the request passes without asking for one.
 
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -51,9 +51,9 @@ enum Body {
 }
 
 impl Requests {
-    /// How many of the `received` bytes may pass now, at most `room`. They count as passed. `received`
-    /// starts with the first byte that has not passed. A head that is whole is changed where it asks for
-    /// another protocol.
+    /// How many of the `received` bytes may pass now, at most `room`. They count as passed.
+    /// `received` starts with the first byte that has not passed. A head that is whole is changed
+    /// where it asks for another protocol.
     pub(super) fn take(&mut self, received: &mut [u8], room: usize) -> Result<usize, HeadTooLarge> {
         if matches!(self.stage, Stage::Head) {
             self.stage = find_head(received)?;
@@ -129,9 +129,9 @@ fn find_head(received: &mut [u8]) -> Result<Stage, HeadTooLarge> {
     }
 }
 
-/// Where the head asks for another protocol: what `Upgrade` names, and `upgrade` among the options of
-/// `Connection`. No other protocol is served, so the request is to be answered as if it did not ask
-/// (RFC 9110, section 7.8). Empty options mean nothing (section 5.6.1).
+/// Where the head asks for another protocol: what `Upgrade` names, and `upgrade` among the options
+/// of `Connection`. No other protocol is served, so the request is to be answered as if it did not
+/// ask (RFC 9110, section 7.8). Empty options mean nothing (section 5.6.1).
 fn upgrades(head: &httparse::Request<'_, '_>, received: &[u8]) -> Vec<Range<usize>> {
     let place = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
@@ -151,8 +151,8 @@ fn upgrades(head: &httparse::Request<'_, '_>, received: &[u8]) -> Vec<Range<usiz
     places
 }
 
-/// What follows the head (RFC 9112, section 6.3). `None` for what Actix refuses, and for CONNECT, after
-/// which it closes the connection.
+/// What follows the head (RFC 9112, section 6.3). `None` for what Actix refuses, and for CONNECT,
+/// after which it closes the connection.
 fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
     let mut length = None;
     let mut chunked = false;

@@ -2,11 +2,12 @@
 //!
 //! Promise:
 //!
-//! - The dispatcher sees one request at a time: a head when it is whole, its body as it comes, and the
-//!   next request when the reply has been written. Actix takes the method of the newest request for
-//!   the one that it answers, so that a pipelined HEAD would remove the body of the reply before it.
-//! - No client holds the connection by doing nothing. Waiting for a request, for the rest of its head,
-//!   for an unread body, and for the client to read its reply each end at a deadline.
+//! - The dispatcher sees one request at a time: a head when it is whole, its body as it comes, and
+//!   the next request when the reply has been written. Actix takes the method of the newest request
+//!   for the one that it answers, so that a pipelined HEAD would remove the body of the reply
+//!   before it.
+//! - No client holds the connection by doing nothing. Waiting for a request, for the rest of its
+//!   head, for an unread body, and for the client to read its reply each end at a deadline.
 //! - A connection that is cut sends nothing more: not a byte of the reply that it is cut for.
 //! - At most [`HEAD_MAX`] bytes wait here.
 
@@ -29,9 +30,10 @@ use super::{
 };
 use crate::ConnectionTimeouts;
 
-/// How long bytes are read and dropped after a refusal, and after the reply to a broken body. Closing a socket
-/// with unread bytes resets it, and the client might never see what it was told. A client that has read its
-/// answer usually closes at once. 5 seconds is the default of nginx's `lingering_timeout`.
+/// How long bytes are read and dropped after a refusal, and after the reply to a broken body.
+/// Closing a socket with unread bytes resets it, and the client might never see what it was told. A
+/// client that has read its answer usually closes at once. 5 seconds is the default of nginx's
+/// `lingering_timeout`.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How much is read at once only to be dropped, in bytes.
@@ -177,8 +179,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.receive.set(Instant::now() + self.timeouts.keep_alive);
     }
 
-    /// Answers by itself, as far as the socket takes it at once, and ends the connection. Nothing of
-    /// the request has reached the dispatcher, and all earlier replies have been written.
+    /// Answers by itself, as far as the socket takes it at once, and ends the connection. Nothing
+    /// of the request has reached the dispatcher, and all earlier replies have been written.
     fn refuse(&mut self, cx: &mut Context<'_>, reply: &[u8]) {
         self.is_refused = true;
         self.held = Vec::new();
@@ -189,15 +191,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let _ = socket.poll_shutdown(cx);
     }
 
-    /// The dispatcher sees the end of the connection, and answers that the body did not arrive whole.
+    /// The dispatcher sees the end of the connection, and answers that the body did not arrive
+    /// whole.
     fn end_broken_body(&mut self) -> Poll<io::Result<()>> {
         self.held = Vec::new();
         self.replies.end_with_next();
         Poll::Ready(Ok(()))
     }
 
-    /// Reads and drops what a client still sends after its body broke, until it has closed its half or the
-    /// time is over.
+    /// Reads and drops what a client still sends after its body broke, until it has closed its half
+    /// or the time is over.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut dropped = [MaybeUninit::uninit(); LINGER_BYTES];
         let polled = self.poll_drop(cx, &mut ReadBuf::uninit(&mut dropped));

@@ -1,6 +1,7 @@
 //! A form that a page of the console sent.
 //!
-//! Promise: a handler that has one knows that its own pages sent it. Reading is bounded in bytes and time.
+//! Promise: a handler that has one knows that its own pages sent it. Reading is bounded in bytes
+//! and time.
 
 use std::collections::HashMap;
 
@@ -50,8 +51,9 @@ impl FromRequest for Form {
     }
 }
 
-/// Whether a page of this host sent the form. Browsers say with each POST which origin its page has, and
-/// no page can change that. Behind a proxy the scheme is unknown here, so only host and port are compared.
+/// Whether a page of this host sent the form. Browsers say with each POST which origin its page
+/// has, and no page can change that. Behind a proxy the scheme is unknown here, so only host and
+/// port are compared.
 fn is_own(headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN);
     let (Some(origin), None) = (origins.next(), origins.next()) else {

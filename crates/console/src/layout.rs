@@ -18,8 +18,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
                       img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// Under a policy of `no-referrer`, browsers send `Origin: null` with a form, and the console could not tell
-/// its own forms from those of other sites. Other sites still get no referrer.
+/// Under a policy of `no-referrer`, browsers send `Origin: null` with a form, and the console could
+/// not tell its own forms from those of other sites. Other sites still get no referrer.
 const REFERRER: &str = "same-origin";
 
 /// For files that change with a release only.

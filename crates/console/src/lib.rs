@@ -39,7 +39,8 @@ pub struct Console {
 }
 
 impl Console {
-    /// For the server that listens on `address`, takes requests to `host`, and charges these test cards.
+    /// For the server that listens on `address`, takes requests to `host`, and charges these test
+    /// cards.
     pub fn new(
         address: SocketAddr,
         host: &str,
@@ -52,8 +53,8 @@ impl Console {
     }
 }
 
-/// The pages. They need a `Data<Console>` and a `Data<dyn Server>`. `allow` makes the resource at a path that has
-/// these methods, and refuses others.
+/// The pages. They need a `Data<Console>` and a `Data<dyn Server>`. `allow` makes the resource at a
+/// path that has these methods, and refuses others.
 pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) -> Resource) {
     const READ: &str = "GET, HEAD";
     config

@@ -1,7 +1,7 @@
 //! The playground: real requests to this server, and what each of them got.
 //!
-//! Promise: it sends with the session's own API key, over loopback, through the whole API. Requests at once
-//! and their time are bounded.
+//! Promise: it sends with the session's own API key, over loopback, through the whole API. Requests
+//! at once and their time are bounded.
 
 use std::{
     collections::BTreeSet,

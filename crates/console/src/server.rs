@@ -53,7 +53,8 @@ pub trait Server: Send + Sync {
     /// One object, if the account has it.
     fn object<'a>(&'a self, account: Uuid, kind: Kind, id: &'a str) -> Answer<'a, Option<Object>>;
 
-    /// Deliveries before the one with this id, the newest first. `None`: no delivery has such an id.
+    /// Deliveries before the one with this id, the newest first. `None`: no delivery has such an
+    /// id.
     fn deliveries<'a>(
         &'a self,
         account: Uuid,
@@ -61,7 +62,8 @@ pub trait Server: Send + Sync {
         limit: usize,
     ) -> Answer<'a, Option<Vec<Delivery>>>;
 
-    /// Makes a delivery due. `None`: the account has no such delivery. `false`: it is left as it was.
+    /// Makes a delivery due. `None`: the account has no such delivery. `false`: it is left as it
+    /// was.
     fn retry_delivery<'a>(&'a self, account: Uuid, id: &'a str) -> Answer<'a, Option<bool>>;
 }
 

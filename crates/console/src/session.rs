@@ -1,7 +1,7 @@
 //! The sessions of signed-in people, in memory.
 //!
-//! Promise: a session ends after twelve hours, with its process, or when its person signs out. It holds the
-//! API key, because the playground sends requests with it; nothing writes it anywhere.
+//! Promise: a session ends after twelve hours, with its process, or when its person signs out. It
+//! holds the API key, because the playground sends requests with it; nothing writes it anywhere.
 
 use std::{
     cmp::Reverse,
@@ -16,8 +16,8 @@ use uuid::Uuid;
 /// How long a session lasts: a working day.
 pub(super) const LASTS: Duration = Duration::from_secs(12 * 3600);
 
-/// Sessions at once. With one more, one ends now: of the account that has most of them, the one that ends
-/// first. So no account ends another one's by signing in again and again.
+/// Sessions at once. With one more, one ends now: of the account that has most of them, the one
+/// that ends first. So no account ends another one's by signing in again and again.
 const SESSIONS_MAX: usize = 1000;
 
 /// What a browser knows a session by: 256 random bits.

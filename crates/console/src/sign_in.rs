@@ -24,7 +24,8 @@ pub(super) const PATH: &str = "/console/sign-in";
 /// Where it leads to, unless another page was asked for.
 const START: &str = "/console";
 
-/// What leads to the page that was asked for: a parameter of the address, and then a field of the form.
+/// What leads to the page that was asked for: a parameter of the address, and then a field of the
+/// form.
 const NEXT: &str = "next";
 
 /// The page that a request asks for, if a person can be sent there after signing in.
@@ -89,8 +90,8 @@ pub(super) async fn sign_out(
     Ok(response)
 }
 
-/// No script can read it, and no other site's page can have it sent. It has no `Secure`: this process
-/// doesn't know whether a proxy in front of it speaks https.
+/// No script can read it, and no other site's page can have it sent. It has no `Secure`: this
+/// process doesn't know whether a proxy in front of it speaks https.
 fn cookie(value: &str, seconds: u64) -> String {
     format!("{COOKIE_NAME}={value}; Path=/console; Max-Age={seconds}; HttpOnly; SameSite=Strict")
 }

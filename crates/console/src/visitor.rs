@@ -1,7 +1,8 @@
 //! The person who looks at a page, by the cookie of their session.
 //!
-//! Promise: each page asks again whether the API key of its session is good, so a revoked key shows nothing
-//! a few seconds later, and an account's pages count toward its rate limit like its requests.
+//! Promise: each page asks again whether the API key of its session is good, so a revoked key shows
+//! nothing a few seconds later, and an account's pages count toward its rate limit like its
+//! requests.
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 

@@ -1,7 +1,8 @@
 //! Whether the database is one that this build can serve from: the schema, and the clock.
 //!
-//! Ids are made by this machine's clock, `created_at` and every expiry by the database's. Lists find what
-//! was created at a time by the ids, so clocks that are far apart would hide objects from them.
+//! Ids are made by this machine's clock, `created_at` and every expiry by the database's. Lists
+//! find what was created at a time by the ids, so clocks that are far apart would hide objects from
+//! them.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
@@ -13,10 +14,11 @@ use super::Schema;
 pub enum Unfit {
     /// It can't be reached, or doesn't answer in time.
     Unreachable,
-    /// The server is a standby, which can't be written to. After a failover, an address may lead to one.
+    /// The server is a standby, which can't be written to. After a failover, an address may lead to
+    /// one.
     Standby,
-    /// The server may forget what it acknowledged: a setting has changed since the start. Every transaction
-    /// with a key refuses to begin then, whether or not readiness is asked for.
+    /// The server may forget what it acknowledged: a setting has changed since the start. Every
+    /// transaction with a key refuses to begin then, whether or not readiness is asked for.
     NotDurable,
     /// A migration of this build is missing.
     SchemaNotCurrent,
@@ -54,8 +56,8 @@ pub(super) async fn forgetful_setting(
     Ok(None)
 }
 
-/// Whether every migration of this build is applied. Newer ones are fine: a release being rolled out
-/// beside this one.
+/// Whether every migration of this build is applied. Newer ones are fine: a release being rolled
+/// out beside this one.
 pub(super) async fn schema_is_current(
     connection: &mut PgConnection,
     schema: Schema,
@@ -83,8 +85,9 @@ pub(super) async fn schema_is_current(
     Ok(true)
 }
 
-/// Where another C library sorts text than the one by which the database was made: its name, and the two
-/// versions. PostgreSQL knows no version of the locale C, which always sorts alike, and none of some systems.
+/// Where another C library sorts text than the one by which the database was made: its name, and
+/// the two versions. PostgreSQL knows no version of the locale C, which always sorts alike, and
+/// none of some systems.
 pub(super) async fn changed_locale(
     connection: &mut PgConnection,
 ) -> Result<Option<(String, String, Option<String>)>, sqlx::Error> {

@@ -169,8 +169,8 @@ impl Database {
         &self.pool
     }
 
-    /// The same database, whose connections are dealt to accounts, with limits on the requests in progress.
-    /// `observer` is told of its use.
+    /// The same database, whose connections are dealt to accounts, with limits on the requests in
+    /// progress. `observer` is told of its use.
     #[must_use]
     pub fn admitting(self, limits: InProgressLimits, observer: Arc<dyn AdmissionObserver>) -> Self {
         let admission = Admission::new(self.pool().clone(), limits).observed_by(observer);
@@ -180,8 +180,8 @@ impl Database {
         }
     }
 
-    /// The same database, used for an account: what it reads and writes counts as the account's share of
-    /// the pool.
+    /// The same database, used for an account: what it reads and writes counts as the account's
+    /// share of the pool.
     pub fn of(&self, account: Uuid) -> Self {
         Self {
             account,
@@ -199,8 +199,8 @@ impl Database {
         PgConnection::connect_with(&self.options).await
     }
 
-    /// A connection outside the pool for statements that read whole tables: that they take long is no
-    /// reason for a warning.
+    /// A connection outside the pool for statements that read whole tables: that they take long is
+    /// no reason for a warning.
     pub async fn connect_for_long_statements(&self) -> Result<PgConnection, sqlx::Error> {
         self.options
             .clone()
@@ -217,7 +217,8 @@ impl Database {
         connection.close().await.map_err(StartError::Unreachable)
     }
 
-    /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take turns.
+    /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take
+    /// turns.
     async fn migrate_on(&self, connection: &mut PgConnection) -> Result<(), StartError> {
         // A migration may take longer than any request is allowed to, and so may the wait for
         // another replica that is migrating.
@@ -383,7 +384,8 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
     is_restarting(error)
 }
 
-/// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or cannot_connect_now.
+/// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or
+/// cannot_connect_now.
 fn is_restarting(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
@@ -409,8 +411,8 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
     Ok(())
 }
 
-/// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and others in the
-/// database may not be.
+/// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and
+/// others in the database may not be.
 async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), StartError> {
     let changed = fitness::changed_locale(connection).await;
     if let Some((database, made_with, now)) = changed.map_err(StartError::Unreachable)? {

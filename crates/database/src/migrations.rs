@@ -1,8 +1,9 @@
 //! Applying migrations while other replicas serve requests.
 //!
 //! Promise: replicas that start together apply each migration once. A migration that can't get its
-//! lock in time gives up, lets requests pass, and is tried again. A database that has what a baseline
-//! replaces keeps its tables, and any other that the baseline doesn't fit is left as it is.
+//! lock in time gives up, lets requests pass, and is tried again. A database that has what a
+//! baseline replaces keeps its tables, and any other that the baseline doesn't fit is left as it
+//! is.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -68,11 +69,12 @@ fn goes_on(set: &MigrationSet, applied: &[AppliedMigration]) -> bool {
     applied.is_empty() || applied.iter().any(|one| Some(one.version) == first)
 }
 
-/// Marks the baseline as applied where all that it replaces is. [`apply`] can go on then. It can't in a
-/// database that has migrations, but neither those nor the baseline: the error names the release.
+/// Marks the baseline as applied where all that it replaces is. [`apply`] can go on then. It can't
+/// in a database that has migrations, but neither those nor the baseline: the error names the
+/// release.
 ///
-/// The rows of what is replaced stay, so that replicas of that release are ready meanwhile, and start after
-/// a rollback.
+/// The rows of what is replaced stay, so that replicas of that release are ready meanwhile, and
+/// start after a rollback.
 pub async fn adopt(set: &MigrationSet, connection: &mut PgConnection) -> Result<(), StartError> {
     let Some(baseline) = &set.baseline else {
         return Ok(());

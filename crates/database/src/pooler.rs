@@ -1,10 +1,11 @@
 //! Whether a connection is a session of PostgreSQL's own, with what was asked of it at its start.
 //!
-//! A connection pooler between may give each transaction another session, and drop what a connection asks
-//! for. Prepared statements, the locks of migrations and time limits would then be another client's, or none.
+//! A connection pooler between may give each transaction another session, and drop what a
+//! connection asks for. Prepared statements, the locks of migrations and time limits would then be
+//! another client's, or none.
 //!
-//! Promise: the start says so before anything relies on it. Only simple queries are sent, because a prepared
-//! statement would fail first.
+//! Promise: the start says so before anything relies on it. Only simple queries are sent, because a
+//! prepared statement would fail first.
 
 use std::collections::HashMap;
 
@@ -14,8 +15,8 @@ use uuid::Uuid;
 
 use super::{StartError, is_restarting};
 
-/// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could give one
-/// of them another session than the one that was marked, and the second none but that one.
+/// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could
+/// give one of them another session than the one that was marked, and the second none but that one.
 const OTHERS: usize = 2;
 
 /// Refuses a pooler that shares sessions, and one that dropped the pinned settings.

@@ -23,8 +23,8 @@ pub fn print(text: &str) -> Result<(), BoxError> {
 }
 
 /// A text that can't take over the terminal of who reads it: it may hold what clients, servers and
-/// receivers sent. Control characters, and those that turn the direction of writing, are escaped as JSON
-/// escapes them, so that JSON stays the same document.
+/// receivers sent. Control characters, and those that turn the direction of writing, are escaped as
+/// JSON escapes them, so that JSON stays the same document.
 fn harmless(text: &str) -> Cow<'_, str> {
     let is_harmful = |letter: char| match letter {
         '\n' | '\t' => false,

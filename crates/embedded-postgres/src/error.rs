@@ -85,7 +85,8 @@ pub enum Problem {
     Untrusted {
         /// The data directory.
         data_dir: PathBuf,
-        /// The folder or link that another user controls: the data directory, or one on the way to it.
+        /// The folder or link that another user controls: the data directory, or one on the way to
+        /// it.
         folder: PathBuf,
         /// The user that owns it, as a name or a number; `None` when others may write to it.
         owner: Option<String>,

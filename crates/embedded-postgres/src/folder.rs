@@ -1,5 +1,6 @@
-//! An opened folder. What is in it is used relative to the opened folder and never through a symbolic link,
-//! so that no one else decides which file this process reads, writes, gives away or removes.
+//! An opened folder. What is in it is used relative to the opened folder and never through a
+//! symbolic link, so that no one else decides which file this process reads, writes, gives away or
+//! removes.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Read};

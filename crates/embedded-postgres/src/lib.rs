@@ -304,7 +304,8 @@ async fn find_running(dir: &Arc<DataDir>) -> Result<Option<Pid>, Problem> {
     let listener =
         off_thread(move || PidFile::read(&place).and_then(|file| file.listener(&place))).await?;
     match listener {
-        // A second one on the same files would destroy them, and PostgreSQL's own guards don't reach so far.
+        // A second one on the same files would destroy them, and PostgreSQL's own guards don't
+        // reach so far.
         Some(pid) if pid.as_raw() <= 0 => Err(Problem::RunsElsewhere {
             data_dir: dir.path().to_owned(),
         }),

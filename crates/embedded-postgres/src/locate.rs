@@ -114,8 +114,8 @@ impl DataDir {
             .names_in(&self.path)?
             .into_iter()
             .find(|name| !is_known(name));
-        // A folder named like the database but without the mark of one was not made by `initdb`, and
-        // neither was a link.
+        // A folder named like the database but without the mark of one was not made by `initdb`,
+        // and neither was a link.
         let misplaced = if self.cluster_metadata().is_some_and(|found| !found.is_dir()) {
             Some(PathBuf::new())
         } else if self.is_foreign_owned() || self.version().is_some() {
@@ -239,9 +239,9 @@ fn create_data_dir(path: &Path) -> Result<(), Problem> {
 
 /// Refuses a way on which another user could have put, or could still put, a folder of its own.
 ///
-/// Each folder and each link on it belongs to this process's user or to root. Others may write at most
-/// to folders with the sticky bit, such as `/tmp`, where they can't replace what isn't theirs, and never to
-/// the data directory.
+/// Each folder and each link on it belongs to this process's user or to root. Others may write at
+/// most to folders with the sticky bit, such as `/tmp`, where they can't replace what isn't theirs,
+/// and never to the data directory.
 fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<(), Problem> {
     let failure = |folder, error| Problem::directory(data_dir, "inspecting", folder, error);
     // Links that lead in a circle end here.
@@ -269,7 +269,8 @@ fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<()
 /// Whether users other than the owner could put something else in the place of what is in a folder.
 fn is_writable_for_others(folder: &Metadata, is_data_dir: bool) -> bool {
     const STICKY: u32 = 0o1000;
-    // Where each user has a group with the user's own number, new folders may be open to it: that is no one else.
+    // Where each user has a group with the user's own number, new folders may be open to it: that
+    // is no one else.
     let own = getegid().as_raw();
     let is_own_group = folder.gid() == own && own == geteuid().as_raw();
     let others = if is_own_group { 0o002 } else { 0o022 };

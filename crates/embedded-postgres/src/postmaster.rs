@@ -41,8 +41,8 @@ const TAIL_BYTES: usize = 4 * 1024;
 /// Most lines of a program's output that an error message quotes.
 const TAIL_LINES: usize = 15;
 
-/// Sizes that hold unless the caller decides otherwise, whatever the configuration files in the data
-/// directory say.
+/// Sizes that hold unless the caller decides otherwise, whatever the configuration files in the
+/// data directory say.
 const SIZES: [&str; 2] = [
     "max_connections=100",
     // A laptop's worth: the data of a try-out fits, and containers often limit shared memory.
@@ -94,10 +94,11 @@ impl PidFile {
     }
 
     /// The process that listens on the socket, which a PostgreSQL does for as long as it lives;
-    /// nothing when it doesn't run as PostgreSQL's user. Its number is 0 where it runs in another container.
+    /// nothing when it doesn't run as PostgreSQL's user. Its number is 0 where it runs in another
+    /// container.
     ///
-    /// The kernel tells both. The file is no proof: after a crash or in a new container its number may
-    /// belong to an unrelated process, and PostgreSQL's user can write any number into it.
+    /// The kernel tells both. The file is no proof: after a crash or in a new container its number
+    /// may belong to an unrelated process, and PostgreSQL's user can write any number into it.
     ///
     /// Blocks, and needs tokio's runtime.
     pub(super) fn listener(&self, dir: &DataDir) -> Option<Pid> {

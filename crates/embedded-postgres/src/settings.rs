@@ -14,15 +14,15 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// Where the data goes when this process runs as root and PostgreSQL's user can't reach a new
     /// `data_dir`: the start of the path of a folder that every user can reach and that survives a
-    /// restart of the machine. Its end is made from `data_dir`, so that no two share one. A warning is
-    /// logged then. `None` refuses such a `data_dir`.
+    /// restart of the machine. Its end is made from `data_dir`, so that no two share one. A warning
+    /// is logged then. `None` refuses such a `data_dir`.
     pub fallback_dir: Option<PathBuf>,
     /// The folder with PostgreSQL's programs. `None` searches PATH, `pg_config` and the usual
     /// folders of Linux distributions and macOS for the newest version.
     pub bin_dir: Option<PathBuf>,
     /// Server parameters and their values, such as `("shared_buffers", "1GB")`. They replace the
-    /// crate's sizes. What makes the data durable and private can't be changed here. A PostgreSQL that
-    /// runs already keeps the parameters that it was started with.
+    /// crate's sizes. What makes the data durable and private can't be changed here. A PostgreSQL
+    /// that runs already keeps the parameters that it was started with.
     pub parameters: Vec<(String, String)>,
     /// The locale that sorts text in a new database.
     pub locale: Locale,
@@ -55,7 +55,8 @@ impl Settings {
 /// A locale of the operating system, for the order and the kinds of characters.
 #[derive(Debug, Clone)]
 pub struct Locale {
-    /// Such as `en_US.UTF-8`. By default `C`, which exists everywhere and sorts alike after every upgrade.
+    /// Such as `en_US.UTF-8`. By default `C`, which exists everywhere and sorts alike after every
+    /// upgrade.
     pub name: String,
     /// The folder of its files, if it isn't the system's: `LOCPATH` of glibc.
     pub folder: Option<PathBuf>,

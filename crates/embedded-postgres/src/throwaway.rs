@@ -1,8 +1,8 @@
 //! A PostgreSQL for one run of tests.
 //!
-//! Promise: it has the settings of any other, and keeps what it has acknowledged when it is killed. Its files may
-//! be in memory, so it doesn't survive the machine. Nothing of it is left when the process has ended, however it
-//! ended.
+//! Promise: it has the settings of any other, and keeps what it has acknowledged when it is killed.
+//! Its files may be in memory, so it doesn't survive the machine. Nothing of it is left when the
+//! process has ended, however it ended.
 
 use std::{
     fs::Permissions,
@@ -26,13 +26,14 @@ use crate::{EmbeddedPostgres, Locale, Settings};
 const PARAMETERS: [(&str, &str); 2] = [
     // Many tests run at a time, and each may have several servers with a pool of their own.
     ("max_connections", "300"),
-    // Each test has a database of its own, which lives for seconds. Autovacuum would visit all of them once
-    // a minute: with hundreds it starts ten processes a second.
+    // Each test has a database of its own, which lives for seconds. Autovacuum would visit all of
+    // them once a minute: with hundreds it starts ten processes a second.
     ("autovacuum", "off"),
 ];
 
-/// Hundreds of tests leave as many databases of 10 MB each, with a thousand files: on a disk, making them takes
-/// longer than many tests do. Half as much again is for their logs, and for what else runs.
+/// Hundreds of tests leave as many databases of 10 MB each, with a thousand files: on a disk,
+/// making them takes longer than many tests do. Half as much again is for their logs, and for what
+/// else runs.
 const ROOM: u128 = 12 << 30;
 
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
@@ -40,7 +41,8 @@ const ROOM: u128 = 12 << 30;
 #[derive(Debug)]
 pub struct Throwaway {
     postgres: EmbeddedPostgres,
-    /// One session makes all databases: most tests last for less time than the start of a session takes.
+    /// One session makes all databases: most tests last for less time than the start of a session
+    /// takes.
     creations: mpsc::UnboundedSender<Creation>,
 }
 
@@ -71,8 +73,8 @@ impl Throwaway {
                             postgres,
                             creations,
                         };
-                        // Without a receiver, the caller was canceled: the watchdog removes what was
-                        // started.
+                        // Without a receiver, the caller was canceled: the watchdog removes what
+                        // was started.
                         drop(started.send(Ok(throwaway)));
                         create_databases(admin, wanted).await;
                     }
@@ -134,8 +136,8 @@ fn locale() -> Locale {
     )
 }
 
-/// In memory if there is room, and else on a disk. Never the folder in TMPDIR: it may be private to root, or
-/// its path too long for a socket.
+/// In memory if there is room, and else on a disk. Never the folder in TMPDIR: it may be private to
+/// root, or its path too long for a socket.
 fn parent() -> &'static Path {
     let shared_memory = Path::new("/dev/shm");
     let free = statvfs(shared_memory).map_or(0, |found| {

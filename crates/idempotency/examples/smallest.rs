@@ -13,8 +13,8 @@
 //! DATABASE_URL=postgres://… cargo run --example smallest
 //! ```
 //!
-//! It lacks what a service needs besides: keys that expire, clients that wait, limits on who may wait,
-//! headers in the reply, an effect outside the database.
+//! It lacks what a service needs besides: keys that expire, clients that wait, limits on who may
+//! wait, headers in the reply, an effect outside the database.
 
 use sha2::{Digest, Sha256};
 use sqlx::{Connection, PgConnection, PgPool, Row};

@@ -133,7 +133,8 @@ impl Connections {
         self.acquire_to(account, false).await
     }
 
-    /// Takes a connection for a transaction that claims a key: it counts against the places for claims.
+    /// Takes a connection for a transaction that claims a key: it counts against the places for
+    /// claims.
     pub(crate) async fn acquire_to_claim(
         &self,
         account: Uuid,

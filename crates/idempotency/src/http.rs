@@ -1,8 +1,8 @@
-//! What a handler writes around [`Idempotency::run`](crate::Idempotency::run), written once: JSON in and
-//! out, the header of the key, and every outcome in HTTP.
+//! What a handler writes around [`Idempotency::run`](crate::Idempotency::run), written once: JSON
+//! in and out, the header of the key, and every outcome in HTTP.
 //!
-//! Promise: a stored outcome is rendered from its record alone, so that a replay is the first answer with
-//! one header more.
+//! Promise: a stored outcome is rendered from its record alone, so that a replay is the first
+//! answer with one header more.
 
 use std::{collections::HashSet, fmt};
 
@@ -59,13 +59,13 @@ impl IdempotencyKey {
 }
 
 impl Request {
-    /// A request with a JSON body and without a query. `path` is the path as it was requested: one key at
-    /// `/orders/1/pay` and `/orders/2/pay` is two requests.
+    /// A request with a JSON body and without a query. `path` is the path as it was requested: one
+    /// key at `/orders/1/pay` and `/orders/2/pay` is two requests.
     ///
-    /// A retry may order the members anew and write its text in another way (RFC 8785), so `1.0` is `1`, and
-    /// fractions are compared as doubles. A body is compared byte by byte if it isn't JSON, if an object has
-    /// a member twice, or if a number is 2 to the power of 53 or more, which a double may round: so a refusal
-    /// of such a body can be stored as well.
+    /// A retry may order the members anew and write its text in another way (RFC 8785), so `1.0` is
+    /// `1`, and fractions are compared as doubles. A body is compared byte by byte if it isn't
+    /// JSON, if an object has a member twice, or if a number is 2 to the power of 53 or more, which
+    /// a double may round: so a refusal of such a body can be stored as well.
     pub fn json(
         account_id: Uuid,
         key: IdempotencyKey,
@@ -151,7 +151,8 @@ impl<'de> Visitor<'de> for UniqueMembers {
     }
 }
 
-/// Whether no two whole numbers in it could become one: canonical JSON writes every number as a double.
+/// Whether no two whole numbers in it could become one: canonical JSON writes every number as a
+/// double.
 fn is_exact(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
@@ -164,8 +165,8 @@ fn is_exact(value: &Value) -> bool {
 }
 
 impl Reply {
-    /// A reply whose body is `value` as JSON. It names no resource. Fails as a defect where JSON can't
-    /// hold the value, as with a map whose keys are no text.
+    /// A reply whose body is `value` as JSON. It names no resource. Fails as a defect where JSON
+    /// can't hold the value, as with a map whose keys are no text.
     pub fn json<T: Serialize + ?Sized>(status: u16, value: &T) -> Result<Self, Failure> {
         let body = serde_json::to_vec(value).map_err(Failure::internal)?;
         Ok(Self::raw_json(status, body))
@@ -180,8 +181,9 @@ impl Rejection {
 }
 
 impl From<Outcome> for Response<Vec<u8>> {
-    /// The stored reply with `original-request`, and with `idempotent-replayed` where it is a replay. Or
-    /// an error: `{"error":{"code":…,"message":…}}`, with `retry-after` where waiting helps.
+    /// The stored reply with `original-request`, and with `idempotent-replayed` where it is a
+    /// replay. Or an error: `{"error":{"code":…,"message":…}}`, with `retry-after` where waiting
+    /// helps.
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Stored {

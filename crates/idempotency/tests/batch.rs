@@ -31,8 +31,8 @@ const TRANSACTIONS: &str = "SELECT count(DISTINCT xmin::text) FROM idempotency_k
 /// As many as a test uses at once, and fewer than the pool has.
 const WARM_CONNECTIONS: usize = 7;
 
-/// One connection for all batches, and time: a busy machine may take seconds to send what shall wait behind the
-/// batch at the gate.
+/// One connection for all batches, and time: a busy machine may take seconds to send what shall
+/// wait behind the batch at the gate.
 const PATIENT: BatchSettings = BatchSettings {
     connections: 1,
     prepare_limit: Duration::from_secs(40),
@@ -160,8 +160,8 @@ impl AtTheGate {
         let mut gate = pool.begin().await.unwrap();
         let close = "SELECT pg_advisory_xact_lock(42)";
         sqlx::raw_sql(close).execute(&mut *gate).await.unwrap();
-        // Connections are made before they are needed: a request waits for a held key for a quarter of a
-        // second, and a busy machine takes as long to connect.
+        // Connections are made before they are needed: a request waits for a held key for a quarter
+        // of a second, and a busy machine takes as long to connect.
         let mut made = Vec::new();
         for _ in 0..WARM_CONNECTIONS {
             made.push(pool.acquire().await.unwrap());
@@ -371,7 +371,8 @@ async fn what_fails_in_a_batch_fails_no_neighbor(
     for how in [How::Books, How::Panics, How::RunsAlone] {
         let (options, connect) = (options.clone(), connect.clone());
         let mut world = AtTheGate::set_up(options, connect).await;
-        // The seat of the last one is taken: its row is refused, and a request alone finds out kindly.
+        // The seat of the last one is taken: its row is refused, and a request alone finds out
+        // kindly.
         sqlx::query("INSERT INTO bookings (seat) VALUES ('taken')")
             .execute(&world.pool)
             .await
@@ -504,8 +505,8 @@ async fn what_falls_out_of_a_batch_waits_for_no_key_of_another_account(
     let accounts: Vec<_> = accounts.map(Option::unwrap).collect();
     let first_of = |account: Uuid| accounts.iter().position(|one| *one == account.to_string());
     let before_alice = first_of(alice).unwrap();
-    // Those of the other account that have a connection may end before her on a busy machine. Behind all of
-    // them, she would be the last one.
+    // Those of the other account that have a connection may end before her on a busy machine.
+    // Behind all of them, she would be the last one.
     assert!(before_alice <= 9, "{accounts:?}");
 }
 
@@ -595,7 +596,8 @@ async fn without_connections_of_their_own_batches_are_of_one_request(
     };
     let (record, replayed) = stored(run("one", "one", How::Books).await);
     assert_eq!((record.reply.status, replayed), (201, false));
-    // Claimed with its outcome: nothing else would have given it the transaction's time in its reply.
+    // Claimed with its outcome: nothing else would have given it the transaction's time in its
+    // reply.
     let body = String::from_utf8(record.reply.body.clone()).unwrap();
     assert!(body.contains(&record.created_at.to_string()), "{body}");
     let again = run("one", "another", How::Books).await;

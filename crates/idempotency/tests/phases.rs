@@ -219,8 +219,8 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(
     assert!(!phases.recover_one().await.unwrap());
 }
 
-/// Between the transaction that finds an operation in flight and the one that takes it over, the key
-/// is released and another request begins an operation of its own under it.
+/// Between the transaction that finds an operation in flight and the one that takes it over, the
+/// key is released and another request begins an operation of its own under it.
 #[sqlx::test(migrations = false)]
 async fn the_operation_of_another_request_is_not_taken_over(
     options: PgPoolOptions,

@@ -38,8 +38,8 @@ impl Replica {
         Self { idempotency, cache }
     }
 
-    /// Its records live for three seconds, which its memory does not know: only the clock tells. That has been
-    /// read.
+    /// Its records live for three seconds, which its memory does not know: only the clock tells.
+    /// That has been read.
     async fn with_short_lives(pool: &PgPool, idempotency: Idempotency) -> Self {
         let lasting = Self::of(idempotency);
         let account = Uuid::now_v7();
@@ -65,7 +65,8 @@ impl Replica {
         self.cache.run(request.clone(), execute).await
     }
 
-    /// Sends a request again until it is answered from memory: until the database's clock has been read.
+    /// Sends a request again until it is answered from memory: until the database's clock has been
+    /// read.
     async fn remembers(&self, request: &Request) -> Outcome {
         let remembered = async {
             loop {
@@ -80,7 +81,8 @@ impl Replica {
     }
 }
 
-/// A replica that remembers a request whose record is dead, by the database's clock. It booked seat 1a.
+/// A replica that remembers a request whose record is dead, by the database's clock. It booked seat
+/// 1a.
 struct Expired {
     pool: PgPool,
     replica: Replica,
@@ -332,7 +334,8 @@ async fn the_clock_is_read_again_while_requests_come(
         let read = sqlx::query_scalar(LAST_READING);
         read.fetch_optional(&mut elsewhere).await.unwrap()
     };
-    // Another statement may have followed on its connection. From here on there is none but the readings.
+    // Another statement may have followed on its connection. From here on there is none but the
+    // readings.
     let first = last_reading().await;
     let again = async {
         while last_reading().await.is_none_or(|last| Some(last) == first) {

@@ -84,8 +84,8 @@ enum Attempt {
 }
 
 impl HttpProcessor {
-    /// For the processor at `url`, with `time_limit` for each call. `traceparent` is asked inside the span of
-    /// each attempt, and what it says is sent as the header of that name.
+    /// For the processor at `url`, with `time_limit` for each call. `traceparent` is asked inside
+    /// the span of each attempt, and what it says is sent as the header of that name.
     pub fn new(
         url: &str,
         time_limit: Duration,

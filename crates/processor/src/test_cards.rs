@@ -240,8 +240,8 @@ pub const TEST_CARDS: &[TestCard] = &[
     },
 ];
 
-/// The card of a test of retries. Charges of it succeed, and the reply of the request that makes one gets
-/// lost on its way to the client. It is in no list: only some accounts may name it.
+/// The card of a test of retries. Charges of it succeed, and the reply of the request that makes
+/// one gets lost on its way to the client. It is in no list: only some accounts may name it.
 pub const LOST_REPLY: &TestCard = &TestCard {
     tokens: &["tok_lostReply"],
     number: None,

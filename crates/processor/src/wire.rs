@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::{Answer, test_cards::Decline};
 
-/// Says until when an instruction may be executed. It is a header, so that the instruction stays the same
-/// for every attempt.
+/// Says until when an instruction may be executed. It is a header, so that the instruction stays
+/// the same for every attempt.
 pub(super) const NOT_AFTER: &str = "not-after";
 
 /// The code of an instruction that is not executed because it came after its time.
@@ -100,8 +100,8 @@ pub(super) struct Message {
     pub(super) key: Uuid,
     /// What is known.
     pub(super) status: Status,
-    /// With [`Status::Declined`]: the error's code. With [`Status::NotExecuted`]: [`LATE`], if that is
-    /// why.
+    /// With [`Status::Declined`]: the error's code. With [`Status::NotExecuted`]: [`LATE`], if that
+    /// is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<String>,
     /// With [`Status::Declined`] only: the issuer's reason, if there is one.

@@ -42,7 +42,8 @@ fn authorize() -> Instruction {
     }
 }
 
-/// A port that is bound, on which nothing listens: it refuses connections for as long as the socket lives.
+/// A port that is bound, on which nothing listens: it refuses connections for as long as the socket
+/// lives.
 fn refused() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -50,8 +51,8 @@ fn refused() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// Listens below the ports that the kernel chooses from, 32768 and more on Linux: nothing else listens there
-/// once this is gone.
+/// Listens below the ports that the kernel chooses from, 32768 and more on Linux: nothing else
+/// listens there once this is gone.
 async fn lasting_listener() -> TcpListener {
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     for port in first..32_000 {

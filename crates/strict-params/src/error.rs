@@ -2,8 +2,8 @@
 
 /// A refused body or parameter.
 ///
-/// It can be written to a reply and to a log as it is: it never repeats a value that the client sent, and names
-/// no field whose name is long, is not plain ASCII, or could be a card number.
+/// It can be written to a reply and to a log as it is: it never repeats a value that the client
+/// sent, and names no field whose name is long, is not plain ASCII, or could be a card number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {

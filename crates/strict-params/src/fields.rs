@@ -107,8 +107,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A value that is there, as an integer if it is one: for limits that are refused in another way than
-    /// [`integer`](Self::integer) does.
+    /// A value that is there, as an integer if it is one: for limits that are refused in another
+    /// way than [`integer`](Self::integer) does.
     pub fn number(&mut self, name: &'static str) -> Option<Option<i64>> {
         Some(match (self.encoding, self.take(name)?) {
             (Encoding::Json, Value::Number(number)) => number.as_i64(),
@@ -227,8 +227,8 @@ impl<'a> Fields<'a> {
         values.iter().enumerate().map(read_one).collect()
     }
 
-    /// Strings by names that the client chooses, none of them longer than the limits. Absent is empty, and
-    /// `None` stands for a value that is `null` or the empty string.
+    /// Strings by names that the client chooses, none of them longer than the limits. Absent is
+    /// empty, and `None` stands for a value that is `null` or the empty string.
     pub fn text_map(
         &mut self,
         name: &'static str,
@@ -307,8 +307,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The known parameter that `unknown` is probably a misspelling of. A long name is none: to compare it
-    /// takes time, and no known name is long.
+    /// The known parameter that `unknown` is probably a misspelling of. A long name is none: to
+    /// compare it takes time, and no known name is long.
     fn similar(&self, unknown: &str) -> Option<&'static str> {
         if unknown.len() > MAX_NAME_CHARS {
             return None;

@@ -32,8 +32,8 @@ const REPEATED: &str = "A single value must not be given more than once.";
 
 /// Decodes `body`, whose size the caller has bounded, to its root map.
 ///
-/// `maps` are the parameters whose brackets always hold a member name. Elsewhere digits in brackets are an
-/// index; in these, such as `metadata`, the client may name a member `0`.
+/// `maps` are the parameters whose brackets always hold a member name. Elsewhere digits in brackets
+/// are an index; in these, such as `metadata`, the client may name a member `0`.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 pub use error::{Error, Reason};
 pub use fields::{EXPAND_MAX, Fields, TextOrFields, canonical_integer, is_empty};
 
-/// Deepest nesting of objects and lists, in levels, the root being the first. It must stay below the 128
-/// levels at which `serde_json` gives up with a less helpful error.
+/// Deepest nesting of objects and lists, in levels, the root being the first. It must stay below
+/// the 128 levels at which `serde_json` gives up with a less helpful error.
 const MAX_DEPTH: usize = 32;
 
 /// How parameters are written. It decides what an integer and a boolean look like.
@@ -59,13 +59,14 @@ impl Encoding {
     /// Decodes `body`, whose size the caller has bounded, to its root object. An empty body has no
     /// parameters.
     ///
-    /// `maps` are the parameters of a form whose brackets always hold a member's name. In others, digits in
-    /// brackets are the index of a list.
+    /// `maps` are the parameters of a form whose brackets always hold a member's name. In others,
+    /// digits in brackets are the index of a list.
     ///
     /// # Errors
     ///
-    /// Refuses what not every reader would understand alike: repeated names, numbers that are no integer of
-    /// 53 bits, U+0000, text that is not UTF-8, and more than 32 levels or, in a form, 1,000 parameters.
+    /// Refuses what not every reader would understand alike: repeated names, numbers that are no
+    /// integer of 53 bits, U+0000, text that is not UTF-8, and more than 32 levels or, in a form,
+    /// 1,000 parameters.
     pub fn decode(self, body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
         match self {
             Self::Json => json::decode(body),

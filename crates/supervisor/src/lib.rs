@@ -18,11 +18,11 @@ use tracing::Instrument;
 /// How soon a worker begins again, and when its failure is forgotten.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// How long a worker works until its last failure is forgotten: longer than most take from one round to
-    /// the next.
+    /// How long a worker works until its last failure is forgotten: longer than most take from one
+    /// round to the next.
     steady: Duration,
-    /// The first pause, and the longest. Each is twice as long as the one before, with jitter: what a worker
-    /// failed at may lie there for its next attempt, and for other replicas.
+    /// The first pause, and the longest. Each is twice as long as the one before, with jitter: what
+    /// a worker failed at may lie there for its next attempt, and for other replicas.
     pauses: (Duration, Duration),
 }
 
@@ -56,7 +56,8 @@ impl Failing {
 }
 
 impl Supervisor {
-    /// Workers end by themselves after `stopping`. `failed` is told the name of each worker that fails.
+    /// Workers end by themselves after `stopping`. `failed` is told the name of each worker that
+    /// fails.
     pub fn new(
         stopping: watch::Receiver<bool>,
         failed: impl Fn(&'static str) + Send + Sync + 'static,
@@ -74,7 +75,8 @@ impl Supervisor {
         self.failing.clone()
     }
 
-    /// Keeps a worker at work. The task ends with it after `stopping`. Aborting the task drops the worker.
+    /// Keeps a worker at work. The task ends with it after `stopping`. Aborting the task drops the
+    /// worker.
     pub fn spawn<F>(
         &self,
         name: &'static str,

@@ -83,8 +83,8 @@ impl Client {
         read(sending.send().await?).await
     }
 
-    /// Reads an object. `None`: no answer that says whether it exists. A table that stays locked, for
-    /// instance, is a 409.
+    /// Reads an object. `None`: no answer that says whether it exists. A table that stays locked,
+    /// for instance, is a 409.
     pub(crate) async fn get(&self, account: &Account, path: &str, replica: usize) -> Option<Reply> {
         let url = self.url(replica, path);
         let sending = self.http.get(url).bearer_auth(&account.api_key).send();

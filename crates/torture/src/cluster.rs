@@ -1,4 +1,5 @@
-//! PostgreSQL and its disk: a private server whose data is on a small filesystem that can be filled.
+//! PostgreSQL and its disk: a private server whose data is on a small filesystem that can be
+//! filled.
 //!
 //! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes.
 
@@ -157,14 +158,15 @@ impl Cluster {
         Some(Pid::from_raw(pid))
     }
 
-    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again. `false`: it
-    /// doesn't run.
+    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again.
+    /// `false`: it doesn't run.
     pub(crate) fn stop_immediately(&self) -> bool {
         let postmaster = self.postmaster();
         postmaster.is_some_and(|postmaster| kill(postmaster, Signal::SIGQUIT).is_ok())
     }
 
-    /// Sends a signal to PostgreSQL's main process and to all of its children. `false`: it doesn't run.
+    /// Sends a signal to PostgreSQL's main process and to all of its children. `false`: it doesn't
+    /// run.
     pub(crate) fn signal_all(&self, signal: Signal) -> bool {
         let Some(postmaster) = self.postmaster() else {
             return false;

@@ -54,7 +54,8 @@ impl Request {
         of(self) == of(other) && self.body == other.body
     }
 
-    /// What it is known by: its tag, the object that it is about, and the items that it counts or buys.
+    /// What it is known by: its tag, the object that it is about, and the items that it counts or
+    /// buys.
     fn names(&self) -> Vec<String> {
         let mut names = vec![self.tag.clone()];
         names.extend(self.about.clone());
@@ -157,7 +158,8 @@ impl KeyHistory {
         (0..self.variants.len()).filter(is_open).collect()
     }
 
-    /// The history as text. `shown` limits the attempts to so many of the first and of the last ones.
+    /// The history as text. `shown` limits the attempts to so many of the first and of the last
+    /// ones.
     pub(crate) fn describe(&self, shown: usize) -> String {
         let mut text = format!("account {}, key {}\n", self.account, self.key);
         for (number, request) in self.variants.iter().enumerate() {
@@ -313,8 +315,8 @@ pub(crate) struct History {
 #[derive(Debug, Default)]
 struct Inner {
     keys: Vec<SharedKey>,
-    /// The keys by what they are known by: their names, the tags of their requests, and the objects and
-    /// items that their requests and answers name.
+    /// The keys by what they are known by: their names, the tags of their requests, and the objects
+    /// and items that their requests and answers name.
     by_name: HashMap<String, Vec<SharedKey>>,
     outcomes: HashMap<String, u64>,
     violations: Vec<Violation>,
@@ -360,7 +362,8 @@ impl Inner {
     fn know(&mut self, names: Vec<String>, key: &SharedKey) {
         for name in names {
             let keys = self.by_name.entry(name).or_default();
-            // Many keys buy an item, so only the last ones are looked at: a key may be in the list twice.
+            // Many keys buy an item, so only the last ones are looked at: a key may be in the list
+            // twice.
             let mut last = keys.iter().rev().take(LOOKED_BACK);
             if !last.any(|known| Arc::ptr_eq(known, key)) {
                 keys.push(Arc::clone(key));
@@ -452,21 +455,22 @@ impl History {
         self.violate_at(rule, what, Vec::new());
     }
 
-    /// Records a violation about the keys that are known by this name: the tag of a request, the id of
-    /// an object, or a key.
+    /// Records a violation about the keys that are known by this name: the tag of a request, the id
+    /// of an object, or a key.
     pub(crate) fn violate_about(&self, rule: &'static str, what: String, name: &str) {
         self.violate_at(rule, what, self.keys_about([name]));
     }
 
-    /// Records a violation about what a row of the database names: by name, or as a prefix and a UUID.
+    /// Records a violation about what a row of the database names: by name, or as a prefix and a
+    /// UUID.
     pub(crate) fn violate_of_row(&self, rule: &'static str, what: String, names: &[String]) {
         let names: Vec<String> = names.iter().map(|name| ids::of_row(name)).collect();
         let keys = self.keys_about(names.iter().map(String::as_str));
         self.violate_at(rule, what, keys);
     }
 
-    /// Records a violation about these keys. Checks run again and again, so a violation that is known is
-    /// not recorded twice.
+    /// Records a violation about these keys. Checks run again and again, so a violation that is
+    /// known is not recorded twice.
     pub(crate) fn violate_at(&self, rule: &'static str, what: String, keys: Vec<SharedKey>) {
         let mut inner = lock(&self.inner);
         if inner.known_violations.insert((rule, what.clone())) {

@@ -44,7 +44,8 @@ const RIVALS: usize = 3;
 /// How many requests are made up to have so many.
 const RIVAL_ATTEMPTS: usize = 12;
 
-/// Names of keys that all accounts use at once: so many that some of their requests meet in a batch.
+/// Names of keys that all accounts use at once: so many that some of their requests meet in a
+/// batch.
 const SHARED_NAMES: usize = 6;
 
 /// What the names of contended keys begin with.

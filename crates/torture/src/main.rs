@@ -1,8 +1,8 @@
 //! `torture`: runs charge-once under load and faults, and checks what must hold.
 //!
 //! Promise: a run that reports no violation has asked the clients' histories and the database, and
-//! every fault that it counts was made. A check that could not be made is a violation, whose evidence is
-//! kept like that of any other.
+//! every fault that it counts was made. A check that could not be made is a violation, whose
+//! evidence is kept like that of any other.
 
 mod checks;
 mod client;
@@ -57,7 +57,8 @@ const CHECKPOINT: Duration = Duration::from_secs(10);
 /// How long one may take. It reads whole tables.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long looks may fail before that is a violation. A fault takes the database away for some seconds.
+/// How long looks may fail before that is a violation. A fault takes the database away for some
+/// seconds.
 const UNCHECKED_MAX: Duration = Duration::from_secs(120);
 
 /// Tries to make charge-once charge twice.

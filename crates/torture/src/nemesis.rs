@@ -22,8 +22,8 @@ use crate::{
     world::{LEASE, Replica, World},
 };
 
-/// A deck of faults. The first deal has each kind once, in an order by chance. Later ones have each kind as
-/// often as it says here. A run that ends before the first deal lacks some kinds.
+/// A deck of faults. The first deal has each kind once, in an order by chance. Later ones have each
+/// kind as often as it says here. A run that ends before the first deal lacks some kinds.
 const DECK: [(Kind, usize); 19] = [
     (Kind::KillReplica, 3),
     (Kind::RollingRestart, 1),
@@ -359,8 +359,9 @@ async fn processor_network(
     }
 }
 
-/// A holder that sleeps while its lease runs out, with "not executed" waiting for it. Another replica
-/// takes its operations over, has them executed, and doesn't learn of it. Then the holder wakes up.
+/// A holder that sleeps while its lease runs out, with "not executed" waiting for it. Another
+/// replica takes its operations over, has them executed, and doesn't learn of it. Then the holder
+/// wakes up.
 async fn late_holder(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -> Option<String> {
     let network = replica.processor.as_ref()?;
     // Slow, so that many calls are on their way at the same time.
@@ -378,9 +379,9 @@ async fn late_holder(world: &World, replica: &Replica, random: &mut ChaCha12Rng)
     is_made.then(|| "holder late for its lease".to_owned())
 }
 
-/// A holder that ends with its calls on their way, so that no replica learns that they are executed.
-/// Another one takes its operations over when the lease runs out, and is told "not executed" of its own
-/// call.
+/// A holder that ends with its calls on their way, so that no replica learns that they are
+/// executed. Another one takes its operations over when the lease runs out, and is told "not
+/// executed" of its own call.
 async fn refused_takeover(
     world: &World,
     replica: &Replica,
@@ -431,8 +432,9 @@ async fn partition(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -
     is_met.then(|| "one replica cut off from the processor".to_owned())
 }
 
-/// The way between one replica and the processor is long, and the processor refuses a request now and
-/// then: until the replica learns that nothing was executed, another one may have had it executed.
+/// The way between one replica and the processor is long, and the processor refuses a request now
+/// and then: until the replica learns that nothing was executed, another one may have had it
+/// executed.
 async fn late_refusals(
     world: &World,
     replica: &Replica,

@@ -225,10 +225,12 @@ fn append_to(log: &Path) -> anyhow::Result<File> {
 /// Below the ports that the kernel gives to connections: 32768 and more on Linux.
 const LASTING_PORT_END: u16 = 32_000;
 
-/// A free local address for a process that dies and comes back to it. Each call returns another one.
+/// A free local address for a process that dies and comes back to it. Each call returns another
+/// one.
 ///
-/// While the process is dead, nothing else takes its port. The kernel gives the ports above to the hundreds of
-/// connections of a run, and even to one that is to reach the dead process: it would then connect to itself.
+/// While the process is dead, nothing else takes its port. The kernel gives the ports above to the
+/// hundreds of connections of a run, and even to one that is to reach the dead process: it would
+/// then connect to itself.
 pub(crate) fn lasting_address() -> anyhow::Result<SocketAddr> {
     static NEXT_OFFSET: AtomicU16 = AtomicU16::new(0);
     // Two checkers at the same time begin at different ports.

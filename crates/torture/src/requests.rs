@@ -103,8 +103,8 @@ pub(crate) enum Verb {
     SetInventory,
 }
 
-/// What several different requests for one key may be: all but those that say nothing and would be the
-/// same.
+/// What several different requests for one key may be: all but those that say nothing and would be
+/// the same.
 const RIVALS: [Verb; 8] = [
     Verb::CreateCharge,
     Verb::CreateCharge,

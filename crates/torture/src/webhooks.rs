@@ -24,8 +24,9 @@ use tokio::net::TcpListener;
 
 use crate::history::lock;
 
-/// Refuses every so many deliveries, so that each kind of event is delivered again now and then. Of one event
-/// only once: the sender waits longer after each refusal, and in the end for longer than the checks do.
+/// Refuses every so many deliveries, so that each kind of event is delivered again now and then. Of
+/// one event only once: the sender waits longer after each refusal, and in the end for longer than
+/// the checks do.
 const REFUSED_EVERY: u64 = 17;
 
 /// What was received. Cheap to clone.

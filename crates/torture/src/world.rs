@@ -27,8 +27,8 @@ use crate::{
 /// The size of a replica's pool: small, so that it can run out.
 pub(crate) const POOL_CONNECTIONS: usize = 8;
 
-/// Sessions of a replica outside its pool: the sweep, the webhooks', the reconcilers', the batches' and the
-/// metrics' own.
+/// Sessions of a replica outside its pool: the sweep, the webhooks', the reconcilers', the batches'
+/// and the metrics' own.
 pub(crate) const OTHER_CONNECTIONS: usize = 9;
 
 /// How long a holder has: little more than the limits of a transaction, a call and its completion.
@@ -118,7 +118,8 @@ impl World {
         Ok(world)
     }
 
-    /// What `charge-once check` finds wrong, a line each: an invariant, or a row that contradicts it.
+    /// What `charge-once check` finds wrong, a line each: an invariant, or a row that contradicts
+    /// it.
     pub(crate) async fn wrong(&self) -> anyhow::Result<Vec<String>> {
         let (program, variables) = &self.commands;
         let output = command(program, &["check"], variables).await?;
@@ -163,8 +164,8 @@ impl World {
         Ok(())
     }
 
-    /// Ends every fault: networks forward, stopped processes continue, ended ones start again. If one
-    /// can't, the others do all the same.
+    /// Ends every fault: networks forward, stopped processes continue, ended ones start again. If
+    /// one can't, the others do all the same.
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
         self.cluster.signal_all(Signal::SIGCONT);
         let mut healed = Ok(());
@@ -245,8 +246,8 @@ async fn start_replica(
         ("RATE_LIMIT", "0"),
         ("WORKERS", "1"),
         ("POOL_CONNECTIONS", &pool),
-        // Requests in batches and requests alone meet under the same keys, and so do replays from memory
-        // and from the database.
+        // Requests in batches and requests alone meet under the same keys, and so do replays from
+        // memory and from the database.
         ("BATCH", if number == 1 { "off" } else { "on" }),
         ("REPLAY_CACHE", if number == 1 { "0" } else { "32MiB" }),
         ("IDEMPOTENCY_TTL", &retention),

@@ -1,6 +1,7 @@
 //! The way to the collector.
 //!
-//! Promise: a collector that fails costs a log line a minute, which never shows what was sent to it.
+//! Promise: a collector that fails costs a log line a minute, which never shows what was sent to
+//! it.
 
 use std::{
     pin::Pin,

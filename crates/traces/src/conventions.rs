@@ -1,7 +1,7 @@
 //! Names of attributes as OpenTelemetry's conventions have them.
 //!
-//! Promise: the span of a request has one set of fields, those of its log lines. They are renamed on the thread
-//! that exports, so that no request pays for it.
+//! Promise: the span of a request has one set of fields, those of its log lines. They are renamed
+//! on the thread that exports, so that no request pays for it.
 
 use std::time::Duration;
 

@@ -34,7 +34,8 @@ use self::{collector::Collector, conventions::Conventional};
 /// The header that a trace is continued by, in the form of W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Spans that wait to be sent: some seconds' worth at a thousand requests a second, and about 10 MB.
+/// Spans that wait to be sent: some seconds' worth at a thousand requests a second, and about 10
+/// MB.
 const QUEUE_MAX: usize = 16_384;
 
 /// Spans that are sent together.
@@ -43,8 +44,8 @@ const SENT_TOGETHER: usize = 512;
 /// The longest that a span waits for others to be sent with.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest that the collector may take to answer an attempt. The library begins further attempts within the
-/// same time, so sending can take almost twice as long.
+/// The longest that the collector may take to answer an attempt. The library begins further
+/// attempts within the same time, so sending can take almost twice as long.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that the end of the process waits for the last spans to be sent.
@@ -172,8 +173,9 @@ impl Export {
             .with_tracked_inactivity(false)
             .with_context_activation(false)
             .with_filter(
-                // "Always" would be cached where log lines say the same. The registry then takes what was
-                // decided about whatever was asked for before: a span would be lost now and then.
+                // "Always" would be cached where log lines say the same. The registry then takes
+                // what was decided about whatever was asked for before: a span would be lost now
+                // and then.
                 dynamic_filter_fn(move |metadata, _| is_traced(metadata))
                     .with_callsite_filter(move |metadata| match is_traced(metadata) {
                         true => Interest::sometimes(),
@@ -200,8 +202,8 @@ fn sampler(sampling: Sampling) -> Sampler {
     }
 }
 
-/// Makes a span, which has not been entered, part of the trace that a `traceparent` names, below the span
-/// that it names. One that is not valid is passed over.
+/// Makes a span, which has not been entered, part of the trace that a `traceparent` names, below
+/// the span that it names. One that is not valid is passed over.
 pub fn continue_trace(span: &Span, traceparent: &str) {
     if !IS_ON.load(Ordering::Relaxed) {
         return;
@@ -236,7 +238,8 @@ pub fn request_ended(span: &Span, status: Option<u16>, outcome: &'static str) {
     }
 }
 
-/// What a request that is sent now says of the trace that it belongs to: the value of [`TRACEPARENT`].
+/// What a request that is sent now says of the trace that it belongs to: the value of
+/// [`TRACEPARENT`].
 pub fn traceparent() -> Option<String> {
     if !IS_ON.load(Ordering::Relaxed) {
         return None;

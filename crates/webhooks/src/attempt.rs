@@ -45,8 +45,8 @@ pub struct Attempt {
     pub error: Option<String>,
     /// Milliseconds.
     pub duration_ms: i64,
-    /// Whether nothing was sent, because the host has an address that is not public. Not stored: an account must
-    /// not learn which names the network of the sender knows.
+    /// Whether nothing was sent, because the host has an address that is not public. Not stored: an
+    /// account must not learn which names the network of the sender knows.
     #[serde(skip)]
     pub is_refused: bool,
 }

@@ -9,11 +9,13 @@ use uuid::Uuid;
 pub struct Event {
     /// Which one.
     pub id: Uuid,
-    /// What happened. Text, because a newer release may have written a type that this one doesn't know.
+    /// What happened. Text, because a newer release may have written a type that this one doesn't
+    /// know.
     pub event_type: String,
     /// The object right after the change, in the very text that was written: JSON.
     pub object: String,
-    /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says the same.
+    /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says
+    /// the same.
     pub pending_webhooks: i64,
     /// The request that made it happen.
     pub request_id: String,
@@ -42,8 +44,9 @@ pub struct NewEvent {
     pub traceparent: Option<String>,
 }
 
-/// Writes events, and their deliveries to every endpoint of their account that subscribes to them and
-/// is not disabled, in one statement, so that all commit or none does. Locks nothing that exists.
+/// Writes events, and their deliveries to every endpoint of their account that subscribes to them
+/// and is not disabled, in one statement, so that all commit or none does. Locks nothing that
+/// exists.
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.
@@ -95,9 +98,10 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
     }
 }
 
-/// The oldest 500 events of an account behind `after` and before `below` that are older than `kept`, and
-/// whether they may go: none of their deliveries is pending. Locks what it returns, and passes over what another replica has, or what a delivery is
-/// being made due again for. What was made due between this look and the lock, [`delete_events`] finds.
+/// The oldest 500 events of an account behind `after` and before `below` that are older than
+/// `kept`, and whether they may go: none of their deliveries is pending. Locks what it returns, and
+/// passes over what another replica has, or what a delivery is being made due again for. What was
+/// made due between this look and the lock, [`delete_events`] finds.
 ///
 /// It counts, because PostgreSQL may look for `NOT EXISTS` in all that is pending for the account.
 pub async fn old_events(
@@ -133,9 +137,9 @@ pub async fn old_events(
         .collect())
 }
 
-/// Deletes events, and before them their deliveries. An event with a pending delivery stays, with all of
-/// its deliveries. Returns how many events went. The caller holds the events' locks, so that no delivery
-/// becomes pending meanwhile. Locks the deliveries.
+/// Deletes events, and before them their deliveries. An event with a pending delivery stays, with
+/// all of its deliveries. Returns how many events went. The caller holds the events' locks, so that
+/// no delivery becomes pending meanwhile. Locks the deliveries.
 ///
 /// It counts, for the reason that [`old_events`] does.
 pub async fn delete_events(

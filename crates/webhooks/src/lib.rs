@@ -1,8 +1,9 @@
 //! Webhooks that are neither lost nor made up, for applications on Tokio, sqlx and PostgreSQL.
 //!
 #![doc = include_str!("../README.md")]
-// In the order of an event: `events` writes it with its deliveries, in the caller's transaction. `worker` gives
-// endpoints their `turns`, claims deliveries from the `queue`, and lets the `sender` make attempts.
+// In the order of an event: `events` writes it with its deliveries, in the caller's transaction.
+// `worker` gives endpoints their `turns`, claims deliveries from the `queue`, and lets the `sender`
+// make attempts.
 
 mod attempt;
 mod events;
@@ -38,8 +39,8 @@ pub use turns::SENDS_MAX;
 pub use url::{UrlRefusal, check_url, literal_address};
 pub use worker::{Body, Worker};
 
-/// The tables, counted apart from the application's migrations. An application that has them in its own
-/// migrations runs those instead.
+/// The tables, counted apart from the application's migrations. An application that has them in its
+/// own migrations runs those instead.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!();
     migrator.dangerous_set_table_name("webhooks_migrations");

@@ -1,4 +1,5 @@
-//! What happens to deliveries, told as it happens: for metrics, log lines and traces of an application.
+//! What happens to deliveries, told as it happens: for metrics, log lines and traces of an
+//! application.
 
 use std::time::Duration;
 
@@ -8,14 +9,15 @@ use crate::{Attempt, Claimed};
 
 /// Is told what happens. It must be fast, and must neither block nor panic.
 pub trait Observer: Send + Sync + 'static {
-    /// An attempt is about to be made, in the span that is returned. If that has the fields `http.response.status_code`
-    /// and `otel.status_code`, they are filled in.
+    /// An attempt is about to be made, in the span that is returned. If that has the fields
+    /// `http.response.status_code` and `otel.status_code`, they are filled in.
     fn begins(&self, delivery: &Claimed) -> Span {
         let _ = delivery;
         Span::none()
     }
 
-    /// An attempt has ended. The next one is made `again` after it, if it failed and was not the last.
+    /// An attempt has ended. The next one is made `again` after it, if it failed and was not the
+    /// last.
     fn ended(&self, delivery: &Claimed, attempt: &Attempt, again: Option<Duration>) {
         if !attempt.succeeded() && again.is_none() {
             let (delivery, status) = (delivery.id, attempt.response_status);

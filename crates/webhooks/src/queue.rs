@@ -4,11 +4,12 @@
 //! The statements here cost what they return. None reads a backlog, and none waits for a row that
 //! another replica holds, but for [`finish`].
 //!
-//! The size of a queue changes faster than PostgreSQL's statistics, and PostgreSQL assumes that a LIMIT
-//! which it doesn't know takes a tenth of the rows. So each statement here is written for one index. What
-//! is pending for an endpoint lies together in `webhook_deliveries_pending_by_endpoint`, in the order of the
-//! events. Through any other index PostgreSQL would read as many rows or more, and then sort them. Locked
-//! rows are changed by their place in the table, and not by a join.
+//! The size of a queue changes faster than PostgreSQL's statistics, and PostgreSQL assumes that a
+//! LIMIT which it doesn't know takes a tenth of the rows. So each statement here is written for one
+//! index. What is pending for an endpoint lies together in
+//! `webhook_deliveries_pending_by_endpoint`, in the order of the events. Through any other index
+//! PostgreSQL would read as many rows or more, and then sort them. Locked rows are changed by their
+//! place in the table, and not by a join.
 
 use std::time::Duration;
 
@@ -77,8 +78,8 @@ pub async fn ready_endpoints(
     .await
 }
 
-/// How many deliveries are due, on all replicas together: counted up to `limit` of those that are ready, and
-/// up to `limit` of those that are to be made ready. Takes no lock.
+/// How many deliveries are due, on all replicas together: counted up to `limit` of those that are
+/// ready, and up to `limit` of those that are to be made ready. Takes no lock.
 pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
@@ -103,9 +104,9 @@ pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64,
     .await
 }
 
-/// How long the next delivery of an endpoint has been due, for the one of `limit` endpoints where that is
-/// longest, or the oldest retry that is to be made ready. Zero or `None`: nothing is due. Takes no lock, and
-/// jumps along an index as [`ready_endpoints`] does.
+/// How long the next delivery of an endpoint has been due, for the one of `limit` endpoints where
+/// that is longest, or the oldest retry that is to be made ready. Zero or `None`: nothing is due.
+/// Takes no lock, and jumps along an index as [`ready_endpoints`] does.
 pub async fn longest_due(
     connection: &mut PgConnection,
     limit: i32,
@@ -166,7 +167,8 @@ pub struct Claimed {
     pub id: Uuid,
     /// Where it goes.
     pub endpoint_id: Uuid,
-    /// Whether it is due. If not, a replica of the release before is sending it, or has put it off, and it waits.
+    /// Whether it is due. If not, a replica of the release before is sending it, or has put it off,
+    /// and it waits.
     pub is_due: bool,
     /// Whether its endpoint is disabled. Then it fails, unsent.
     pub is_disabled: bool,
@@ -309,7 +311,8 @@ pub(crate) struct Ended {
     pub(crate) claim: Uuid,
     /// How it ended.
     pub(crate) attempt: Attempt,
-    /// If it failed: the pause before the next one, unless it was the last, or the endpoint has been deleted.
+    /// If it failed: the pause before the next one, unless it was the last, or the endpoint has
+    /// been deleted.
     pub(crate) again: Option<Duration>,
 }
 
@@ -472,12 +475,13 @@ pub(crate) async fn mark_canceled(
     Ok(())
 }
 
-/// Makes a delivery due now that waits or has failed, with the attempts that it had. `Some(false)`: it was
-/// left as it is, because it succeeded, an attempt is being made, or its endpoint is deleted. `None`: the
-/// account has none with this id. Locks the event against its removal, then the row, and waits for both.
+/// Makes a delivery due now that waits or has failed, with the attempts that it had. `Some(false)`:
+/// it was left as it is, because it succeeded, an attempt is being made, or its endpoint is
+/// deleted. `None`: the account has none with this id. Locks the event against its removal, then
+/// the row, and waits for both.
 ///
-/// A failed one gets one attempt more, unless attempts are left. The event is locked first, as the removal
-/// of old events does: a delivery that is due again must not lose its event.
+/// A failed one gets one attempt more, unless attempts are left. The event is locked first, as the
+/// removal of old events does: a delivery that is due again must not lose its event.
 pub async fn retry_now(
     tx: &mut PgConnection,
     account_id: Uuid,

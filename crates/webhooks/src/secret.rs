@@ -31,8 +31,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The signature of a body that is sent at `t`, in unix seconds: `t=…,v1=` and the HMAC-SHA256 of `t`, a
-/// dot and the body, in hexadecimal. Stripe's libraries verify it.
+/// The signature of a body that is sent at `t`, in unix seconds: `t=…,v1=` and the HMAC-SHA256 of
+/// `t`, a dot and the body, in hexadecimal. Stripe's libraries verify it.
 #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
 pub(crate) fn signature(secret: &Secret, t: i64, body: &[u8]) -> String {
     let mut mac =

@@ -65,8 +65,8 @@ enum Failed {
 }
 
 impl Failed {
-    /// What the account sees. One text for an address that is refused and for none at all: an account
-    /// must not learn which names the network of this service knows.
+    /// What the account sees. One text for an address that is refused and for none at all: an
+    /// account must not learn which names the network of this service knows.
     fn told(self) -> &'static str {
         match self {
             Self::NotPublic => NO_PUBLIC_ADDRESS,

@@ -13,7 +13,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// The pauses between attempts.
     pub pauses: Pauses,
-    /// How often the worker looks for what it was not woken for: retries, and events of other replicas.
+    /// How often the worker looks for what it was not woken for: retries, and events of other
+    /// replicas.
     pub poll_interval: Duration,
     /// The longest that the worker waits for the database to answer.
     pub database_deadline: Duration,

@@ -35,9 +35,9 @@ const WINDOW_MAX: usize = 64;
 /// An acknowledgment that takes longer is no reason to send more at once.
 const QUICK_MAX_MS: i64 = 1_000;
 
-/// Endpoints with something ready that are remembered. Where there are more, only those that are known to be
-/// quick are added, and any other is forgotten when it has had a turn, for one that a later look finds. So silent
-/// endpoints take turns, however many they are, and delay no quick one.
+/// Endpoints with something ready that are remembered. Where there are more, only those that are
+/// known to be quick are added, and any other is forgotten when it has had a turn, for one that a
+/// later look finds. So silent endpoints take turns, however many they are, and delay no quick one.
 const READY_MAX: usize = 10_000;
 
 /// Endpoints whose windows are remembered. A forgotten one begins again with the first.
@@ -178,7 +178,8 @@ impl Turns {
 
     /// An endpoint has something ready. It comes last in its account. An account that had nothing
     /// comes first, for one place, so that a single event does not wait until all backlogs have had
-    /// a turn; but not for an endpoint that fails, of which there may be many. `false`: there is no room for it.
+    /// a turn; but not for an endpoint that fails, of which there may be many. `false`: there is no
+    /// room for it.
     pub(crate) fn add(&mut self, account: Uuid, endpoint: Uuid) -> bool {
         let lane = self.lanes.get(&endpoint);
         let standing = lane.map_or(Standing::Unproven, Lane::standing);
@@ -263,7 +264,8 @@ impl Turns {
         }
     }
 
-    /// A place is free. `None`: no attempt was made, or it broke off, so nothing is learned of the endpoint.
+    /// A place is free. `None`: no attempt was made, or it broke off, so nothing is learned of the
+    /// endpoint.
     pub(crate) fn end(&mut self, account: Uuid, endpoint: Uuid, attempt: Option<&Attempt>) {
         let mut had_all = false;
         if let Some(sending) = self.sending_by_account.get_mut(&account) {

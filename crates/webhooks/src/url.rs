@@ -74,8 +74,8 @@ pub fn literal_address(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Whether the host is `localhost` or a name below it, which mean this machine wherever they are resolved
-/// (RFC 6761, section 6.3).
+/// Whether the host is `localhost` or a name below it, which mean this machine wherever they are
+/// resolved (RFC 6761, section 6.3).
 fn is_localhost(url: &Url) -> bool {
     let Some(Host::Domain(name)) = url.host() else {
         return false;

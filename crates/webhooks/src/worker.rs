@@ -33,8 +33,9 @@ const LEASE_TIMEOUTS: u32 = 3;
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
 const ENDPOINTS_AT_ONCE: i32 = 1000;
 
-/// For so long for each of its statements, a COMMIT begins no look after another one: looks take a share of a core that doesn't
-/// grow with the number of commits, and an event still waits less than a person notices.
+/// For so long for each of its statements, a COMMIT begins no look after another one: looks take a
+/// share of a core that doesn't grow with the number of commits, and an event still waits less than
+/// a person notices.
 const WAKE_PAUSE: Duration = Duration::from_millis(25);
 
 /// Delivers webhooks. Cheap to clone.
@@ -49,8 +50,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has one connection, made by `connect`, and sends `body` of each event. Fails if the TLS
-    /// library refuses its default protocol versions: a defect.
+    /// A worker that has one connection, made by `connect`, and sends `body` of each event. Fails
+    /// if the TLS library refuses its default protocol versions: a defect.
     pub fn new(
         connect: PgConnectOptions,
         settings: Settings,
@@ -72,15 +73,17 @@ impl Worker {
         Self { observer, ..self }
     }
 
-    /// The same worker, woken by `wake`. Notify it after each COMMIT in this process that may have written an
-    /// event. However many there are, the worker looks once, and not more often than 40 times a second.
+    /// The same worker, woken by `wake`. Notify it after each COMMIT in this process that may have
+    /// written an event. However many there are, the worker looks once, and not more often than 40
+    /// times a second.
     #[must_use]
     pub fn woken_by(self, wake: Arc<Notify>) -> Self {
         Self { wake, ..self }
     }
 
-    /// Delivers on a thread of its own, until the attempts have finished that were running at `stopping`, or
-    /// the thread fails. Dropping the future breaks off what is being sent, as a crash would.
+    /// Delivers on a thread of its own, until the attempts have finished that were running at
+    /// `stopping`, or the thread fails. Dropping the future breaks off what is being sent, as a
+    /// crash would.
     pub async fn run(self, stopping: watch::Receiver<bool>) {
         let (has_ended, ended) = oneshot::channel::<()>();
         let (_running, dropped) = oneshot::channel();
@@ -160,8 +163,8 @@ struct Chores {
     look_steps: u32,
     /// The look comes from the middle, and goes on at the beginning.
     wraps: bool,
-    /// Before the first endpoint that there was no room for. The next look begins there, so that each of
-    /// them has its turn.
+    /// Before the first endpoint that there was no room for. The next look begins there, so that
+    /// each of them has its turn.
     no_room: Position,
 }
 
@@ -187,8 +190,8 @@ impl Chores {
         }
     }
 
-    /// Goes on with the look. A COMMIT begins the next one after this pause, which is that of one look: the
-    /// pauses of looks that are over don't add up.
+    /// Goes on with the look. A COMMIT begins the next one after this pause, which is that of one
+    /// look: the pauses of looks that are over don't add up.
     fn step_of_look(&mut self) -> Duration {
         self.look_steps = self.look_steps.saturating_add(1);
         WAKE_PAUSE * self.look_steps
@@ -431,10 +434,11 @@ impl Worker {
     }
 }
 
-/// Resolves when something may have been committed, but not before `earliest`. However much it was, that is one
-/// notification.
+/// Resolves when something may have been committed, but not before `earliest`. However much it was,
+/// that is one notification.
 async fn woken(wake: &Notify, earliest: Instant) {
-    // A sleep until a time that is over is not ready at once, and the caller may drop it before it is.
+    // A sleep until a time that is over is not ready at once, and the caller may drop it before it
+    // is.
     if Instant::now() < earliest {
         tokio::time::sleep_until(earliest).await;
     }

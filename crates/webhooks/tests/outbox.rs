@@ -1,5 +1,5 @@
-//! From a transaction to a receiver. Each test has a database of its own, which `#[sqlx::test]` creates on the
-//! server that `DATABASE_URL` names.
+//! From a transaction to a receiver. Each test has a database of its own, which `#[sqlx::test]`
+//! creates on the server that `DATABASE_URL` names.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{sync::Arc, time::Duration};

@@ -62,8 +62,9 @@ async fn main() -> Result<(), BoxDynError> {
     Ok(())
 }
 
-/// Actix ends the connection of a client that asks for another protocol (`Connection: Upgrade`) and does not say
-/// so. The client's next request on it would get no answer, and the client would not know its outcome.
+/// Actix ends the connection of a client that asks for another protocol (`Connection: Upgrade`) and
+/// does not say so. The client's next request on it would get no answer, and the client would not
+/// know its outcome.
 async fn tell_of_the_end<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,

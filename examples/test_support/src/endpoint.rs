@@ -231,8 +231,8 @@ pub async fn has_one_effect_for_fifty_racers(endpoint: Endpoint) {
     assert_eq!((service.effects().await, service.keys().await), (1, 1));
 }
 
-/// A request that asks for another protocol is answered. `says_close` tells whether the reply says that the
-/// connection ends.
+/// A request that asks for another protocol is answered. `says_close` tells whether the reply says
+/// that the connection ends.
 pub async fn answers_upgrades(endpoint: Endpoint, says_close: bool) {
     let service = endpoint.start().await;
     let Endpoint { path, body, .. } = endpoint;

@@ -109,9 +109,10 @@ impl Drop for Program {
     }
 }
 
-/// Sends `request`, which has a line `{upgrade}` among its headers, twice on one connection for each way to ask
-/// for another protocol. Each is answered with `status` as if it did not ask (RFC 9110, section 7.8).
-/// `says_close` tells whether the first reply says that the connection ends, and then it does.
+/// Sends `request`, which has a line `{upgrade}` among its headers, twice on one connection for
+/// each way to ask for another protocol. Each is answered with `status` as if it did not ask (RFC
+/// 9110, section 7.8). `says_close` tells whether the first reply says that the connection ends,
+/// and then it does.
 pub async fn answers_upgrades(address: SocketAddr, request: &str, status: u16, says_close: bool) {
     for upgrade in [
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",

@@ -20,7 +20,8 @@ const BATCHES_MAX: u32 = 20;
 ///
 /// Its own key is not completed before it ends, and keys in flight are not either: both stay.
 pub struct ExpireKeys {
-    /// The request's origin: a test account, or the dev account. Replays to these never come from memory.
+    /// The request's origin: a test account, or the dev account. Replays to these never come from
+    /// memory.
     pub origin: Origin,
     /// As decoded; there is none to be given.
     pub params: Params,

@@ -8,8 +8,9 @@ use utoipa::{
     },
 };
 
-/// Replaces each copy of a named schema within a schema by a reference. utoipa copies what a generic
-/// type holds, the `T` of `List<T>`, and a generator makes a second type of a copy, or a broken one.
+/// Replaces each copy of a named schema within a schema by a reference. utoipa copies what a
+/// generic type holds, the `T` of `List<T>`, and a generator makes a second type of a copy, or a
+/// broken one.
 ///
 /// The bodies of forms stay copies: see [`super::request_bodies`].
 pub(super) struct References;

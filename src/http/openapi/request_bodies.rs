@@ -27,8 +27,8 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 /// OpenAPI names no style for a list of objects, `items[0][quantity]=…`; Stripe's document says
 /// `deepObject` of such a list, and so does this one.
 ///
-/// A form has a schema of its own, even where it is the one of JSON: generated clients tell by the type of a
-/// body how to write it.
+/// A form has a schema of its own, even where it is the one of JSON: generated clients tell by the
+/// type of a body how to write it.
 ///
 /// A body may be left out where no parameter is required: nothing is an empty object.
 pub(super) struct RequestBodies;

@@ -171,8 +171,8 @@ async fn a_checkout_goes_on_from_what_a_person_resolved() {
     }
 }
 
-/// A person says that a checkout's refund was declined, returns the money elsewhere, and says that too:
-/// before another refund is asked for, or after that one was refused as well.
+/// A person says that a checkout's refund was declined, returns the money elsewhere, and says that
+/// too: before another refund is asked for, or after that one was refused as well.
 #[tokio::test]
 async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
     for another_was_refused in [false, true] {
@@ -216,8 +216,8 @@ async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
     }
 }
 
-/// The first one of two late holders is across the network when its parent is overtaken: it completes
-/// after the other one has answered, or before, and one charge is made.
+/// The first one of two late holders is across the network when its parent is overtaken: it
+/// completes after the other one has answered, or before, and one charge is made.
 #[tokio::test]
 async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
     let database = TestDatabase::create().await;

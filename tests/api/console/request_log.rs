@@ -34,7 +34,8 @@ async fn log_holds(database: &TestDatabase, rows: i64) {
     .await;
 }
 
-/// What the log says of each request, the first one first: method, route, path, key, status, outcome.
+/// What the log says of each request, the first one first: method, route, path, key, status,
+/// outcome.
 async fn rows(database: &TestDatabase) -> Vec<String> {
     let rows = sqlx::query(
         "SELECT concat_ws(' ', method, route, coalesce(path, '-'), coalesce(idempotency_key, '-'),

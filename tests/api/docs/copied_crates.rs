@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::support::harness::TestDatabase;
 
-/// A server that doesn't exist. A crate's queries are checked against its own `.sqlx/`, so a build that asked
-/// this server would fail.
+/// A server that doesn't exist. A crate's queries are checked against its own `.sqlx/`, so a build
+/// that asked this server would fail.
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
 /// Crates that ask no database.
@@ -35,9 +35,9 @@ fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// A workspace whose only member is a copy of the crate's folder. Its own folder is named after what it
-/// holds: if nothing has changed since the last run, nothing is compiled again, and Cargo, which compares
-/// times, can't take what was compiled from another text for this one's.
+/// A workspace whose only member is a copy of the crate's folder. Its own folder is named after
+/// what it holds: if nothing has changed since the last run, nothing is compiled again, and Cargo,
+/// which compares times, can't take what was compiled from another text for this one's.
 fn workspace_of(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files: BTreeMap<_, _> = files_of(&root.join("crates").join(name))

@@ -31,8 +31,8 @@ fn every_reference_in_the_document_leads_somewhere() {
     }
 }
 
-/// A generator of clients makes a type of each object. From an object without a name of its own, it makes a
-/// second type, or one that it can't import.
+/// A generator of clients makes a type of each object. From an object without a name of its own, it
+/// makes a second type, or one that it can't import.
 #[test]
 fn every_object_of_the_document_has_a_name_and_is_referred_to() {
     fn find(place: &str, value: &Value, found: &mut Vec<String>) {

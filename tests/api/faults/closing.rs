@@ -258,7 +258,8 @@ async fn an_account_that_can_not_be_closed_or_takes_long_holds_up_no_other() {
         let test = client_of_test_account(&server.client).await;
         fill_a_little(&test).await;
     }
-    // The oldest one has a row that can't be removed, and the next one more rows than fit into one visit.
+    // The oldest one has a row that can't be removed, and the next one more rows than fit into one
+    // visit.
     sqlx::raw_sql(
         "CREATE TABLE ended AS
              SELECT id, row_number() OVER (ORDER BY id) AS place FROM accounts WHERE test_until IS NOT NULL;

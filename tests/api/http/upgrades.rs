@@ -1,5 +1,5 @@
-//! Requests that ask for another protocol: they are answered as if they did not ask (RFC 9110, section
-//! 7.8), and the connection stays open.
+//! Requests that ask for another protocol: they are answered as if they did not ask (RFC 9110,
+//! section 7.8), and the connection stays open.
 
 use crate::support::{
     connection::{Connection, UPGRADES, request},

@@ -195,7 +195,8 @@ async fn a_command_that_outlives_the_database_deadline_leaves_nothing_and_frees_
 #[tokio::test]
 async fn a_deadlock_is_run_again_and_both_requests_succeed() {
     let (database, _) = library().await;
-    // A deadlock is looked for after this time, which must be below the 100 ms that a row is waited for.
+    // A deadlock is looked for after this time, which must be below the 100 ms that a row is waited
+    // for.
     let name: String = sqlx::query_scalar("SELECT current_database()::text")
         .fetch_one(&database.pool)
         .await

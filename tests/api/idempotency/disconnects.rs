@@ -237,8 +237,8 @@ async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_
 
 #[tokio::test]
 async fn a_silently_dead_connection_does_not_keep_its_place_in_the_pool() {
-    // With the default limits, so that both requests are paused together on a busy machine too. A batch would
-    // take both in one transaction.
+    // With the default limits, so that both requests are paused together on a busy machine too. A
+    // batch would take both in one transaction.
     let (server, proxy) = server_behind_a_proxy(&[("POOL_CONNECTIONS", "2"), ALONE]).await;
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-%").await;
     // Both connections die in the middle of a transaction, while the server waits for an answer.

@@ -97,7 +97,8 @@ async fn a_request_whose_batch_is_stuck_has_an_unknown_outcome_in_time() {
     let answered = loop {
         tokio::select! {
             answered = &mut waiting => break answered,
-            // The thread that is blocked may have been the one that looks after timers: a new task wakes another.
+            // The thread that is blocked may have been the one that looks after timers: a new task
+            // wakes another.
             _ = tokio::spawn(async {}) => std::thread::sleep(Duration::from_millis(5)),
         }
     };

@@ -1,4 +1,5 @@
-//! A new charge or order is decided once. It is written in a batch, by itself, or in a transaction that reads first.
+//! A new charge or order is decided once. It is written in a batch, by itself, or in a transaction
+//! that reads first.
 
 use regex::Regex;
 use serde_json::{Value, json};

@@ -21,7 +21,8 @@ use crate::support::{
 /// What is in progress, paused in the database.
 const STUCK: &str = "stuck-%";
 
-/// "At once", on a machine that has other things to do. Every limit inside the server is far longer.
+/// "At once", on a machine that has other things to do. Every limit inside the server is far
+/// longer.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// The limits of these tests and of [`PATIENT`], and others.

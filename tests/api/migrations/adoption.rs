@@ -1,4 +1,5 @@
-//! A database of release 0.2 gets the baseline's rows instead of its tables; any other is left as it is.
+//! A database of release 0.2 gets the baseline's rows instead of its tables; any other is left as
+//! it is.
 
 use std::process::Stdio;
 
@@ -28,8 +29,8 @@ fn replaced(set: &MigrationSet) -> impl Iterator<Item = &'static str> + use<> {
     set.baseline.as_ref().unwrap().replaces.lines()
 }
 
-/// What a database of release 0.2 has there afterwards: the rows of that release, which finds them after
-/// a rollback, and those of a new database.
+/// What a database of release 0.2 has there afterwards: the rows of that release, which finds them
+/// after a rollback, and those of a new database.
 fn taken_over(set: &MigrationSet) -> Vec<String> {
     let own = set.migrator.iter();
     let own = own.map(|one| format!("{} {}", one.version, hex::encode(&one.checksum)));

@@ -57,8 +57,8 @@ pub enum Fault {
     /// Something that the running release may use is removed or renamed, and no comment
     /// `-- contract: …` says why it isn't used.
     ContractsUnmarked,
-    /// An index or a key on text that the database's locale sorts: another version of the C library sorts
-    /// it differently, and the index then misses what it holds.
+    /// An index or a key on text that the database's locale sorts: another version of the C library
+    /// sorts it differently, and the index then misses what it holds.
     SortedByLocale,
 }
 
@@ -125,8 +125,8 @@ fn is_contract_marker(token: &Token) -> bool {
         .is_some_and(|reason| reason.split_whitespace().count() >= 3)
 }
 
-/// Says what the parser doesn't know in other words. It takes `CONCURRENTLY` out of every `DROP INDEX
-/// CONCURRENTLY`, and counts them. `TYPE text COLLATE "C"` becomes `TYPE text USING "C"`.
+/// Says what the parser doesn't know in other words. It takes `CONCURRENTLY` out of every `DROP
+/// INDEX CONCURRENTLY`, and counts them. `TYPE text COLLATE "C"` becomes `TYPE text USING "C"`.
 fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
     let mut kept: Vec<Token> = Vec::new();
     let mut words: Vec<String> = Vec::new();
@@ -271,7 +271,8 @@ impl File<'_> {
         }
     }
 
-    /// Reads the columns and expressions of an index. Those that name text of the locale must say `COLLATE "C"`.
+    /// Reads the columns and expressions of an index. Those that name text of the locale must say
+    /// `COLLATE "C"`.
     fn index(&mut self, table: &str, columns: &[IndexColumn]) {
         let is_by_locale = |column: &IndexColumn| {
             let expression = column.column.expr.to_string();

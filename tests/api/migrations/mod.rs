@@ -1,4 +1,5 @@
-//! The migrations: which of them never change again, the rules for those to come, and databases of release 0.2.
+//! The migrations: which of them never change again, the rules for those to come, and databases of
+//! release 0.2.
 
 mod adoption;
 mod documented;

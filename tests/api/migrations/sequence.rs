@@ -11,11 +11,12 @@ use sha2::{Digest, Sha256};
 
 use super::linter::{Fault, Linter};
 
-/// The SHA-256 of the schema of a new database, all its files in order. A database that has applied a file
-/// refuses to start with another text under that number, so these never change.
+/// The SHA-256 of the schema of a new database, all its files in order. A database that has applied
+/// a file refuses to start with another text under that number, so these never change.
 const BASELINE: &str = "94e78505965bf435129bbb675a7b77d681c9493f3f28c5d8a086bdad70c6d61c";
 
-/// The migrations of the releases since then, with the SHA-256 of each file. They keep the rules for tables in use.
+/// The migrations of the releases since then, with the SHA-256 of each file. They keep the rules
+/// for tables in use.
 const LATER: &[(&str, &str)] = &[];
 
 /// Folders whose migrations are applied in the order of their numbers, as in [`SCHEMA`].

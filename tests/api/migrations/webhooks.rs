@@ -5,8 +5,8 @@ use sqlx::PgPool;
 
 use crate::support::harness::TestDatabase;
 
-/// Columns, constraints, indexes and options of the tables, a line for each. The one key to a table that the
-/// crate doesn't have is left out.
+/// Columns, constraints, indexes and options of the tables, a line for each. The one key to a table
+/// that the crate doesn't have is left out.
 const FACTS: &str = "
     WITH tables AS (
         SELECT unnest(ARRAY['events', 'webhook_endpoints', 'webhook_deliveries']::regclass[]) AS id

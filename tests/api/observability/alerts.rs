@@ -1,8 +1,9 @@
 //! Every alert fires when its fault is made, and none does where there is no fault.
 //!
-//! All faults are made at once, each in a deployment of its own, which is a job of Prometheus. The rules
-//! are the committed ones, and time is shortened in one way only: every duration in them, such as `5m`, is
-//! divided by [`HASTE`]. Thresholds stay as they are. What must be hours old is made as old in the database.
+//! All faults are made at once, each in a deployment of its own, which is a job of Prometheus. The
+//! rules are the committed ones, and time is shortened in one way only: every duration in them,
+//! such as `5m`, is divided by [`HASTE`]. Thresholds stay as they are. What must be hours old is
+//! made as old in the database.
 
 use std::{
     any::Any,
@@ -43,7 +44,8 @@ const HASTE: u32 = 50;
 /// How long alerts may take to fire: the slowest waits for 24 seconds, after a window of 18.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Few connections for each server: there are nine, in front of a PostgreSQL that other tests use too.
+/// Few connections for each server: there are nine, in front of a PostgreSQL that other tests use
+/// too.
 const MODEST: &[(&str, &str)] = &[("POOL_CONNECTIONS", "3"), ("BATCH_CONNECTIONS", "1")];
 
 const HEALTHY: &str = "charge-once-healthy";
@@ -166,8 +168,8 @@ async fn nothing_is_wrong(trouble: &mut Trouble) {
     trouble.keep(server);
 }
 
-/// The way to the database is cut. A stalled one would leave PostgreSQL, which all tests share, with a session
-/// for each attempt.
+/// The way to the database is cut. A stalled one would leave PostgreSQL, which all tests share,
+/// with a session for each attempt.
 async fn the_database_is_away(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
     let proxy = PostgresProxy::in_front_of(&database.url).await;
@@ -206,8 +208,8 @@ async fn the_database_is_away(trouble: &mut Trouble) {
     trouble.keep((server, proxy));
 }
 
-/// The processor executes what it is asked for, and says nothing. A client retries later, and uses keys
-/// twice.
+/// The processor executes what it is asked for, and says nothing. A client retries later, and uses
+/// keys twice.
 async fn the_processor_is_silent(trouble: &mut Trouble) {
     let processor = Processor::start().await;
     let url = processor.url();
@@ -281,8 +283,8 @@ async fn a_refund_is_refused(server: &TestServer, processor: &Processor) {
     assert_eq!(sending.await.unwrap().code(), "service_unavailable");
 }
 
-/// A row stays locked that every client wants to change, the pool is small, the account has more requests in
-/// progress than its limit allows, and connections die.
+/// A row stays locked that every client wants to change, the pool is small, the account has more
+/// requests in progress than its limit allows, and connections die.
 async fn a_row_is_locked(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
     let variables = [
@@ -327,8 +329,8 @@ async fn a_row_is_locked(trouble: &mut Trouble) {
     trouble.keep((server, locked));
 }
 
-/// The data was changed by hand, and a receiver answers 500. Deliveries and expired keys that are hours old are held by another session, so
-/// that workers pass over them.
+/// The data was changed by hand, and a receiver answers 500. Deliveries and expired keys that are
+/// hours old are held by another session, so that workers pass over them.
 async fn workers_have_no_success(trouble: &mut Trouble) {
     let variables = [MODEST, &quick_but(&[("EXPIRY_SWEEP_INTERVAL", "1s")])].concat();
     let server = TestServer::start_with(&variables).await;
@@ -398,8 +400,8 @@ async fn workers_have_no_success(trouble: &mut Trouble) {
     trouble.keep((server, held));
 }
 
-/// Clients open connections, say nothing, and stay. The server keeps files back for other things, so it
-/// takes a limit of two thousand until four fifths of them are connections.
+/// Clients open connections, say nothing, and stay. The server keeps files back for other things,
+/// so it takes a limit of two thousand until four fifths of them are connections.
 async fn file_descriptors_run_out(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
     let mut limited = Command::new("sh");
@@ -436,7 +438,8 @@ async fn every_replica_is_dead(trouble: &mut Trouble) {
 
 const RESTARTING: &str = "charge-once-restarting";
 
-/// A replica that is killed as soon as Prometheus has seen it, and started again at the same address.
+/// A replica that is killed as soon as Prometheus has seen it, and started again at the same
+/// address.
 async fn restart_again_and_again(
     prometheus: &Prometheus,
     database: &TestDatabase,
@@ -454,8 +457,8 @@ async fn restart_again_and_again(
     loop {
         within(LIMIT, || async {
             let now = seen().await;
-            // A start whose time is the same would not be seen. The time is in whole seconds, and the
-            // kernel's own clock may be behind by part of one.
+            // A start whose time is the same would not be seen. The time is in whole seconds, and
+            // the kernel's own clock may be behind by part of one.
             let is_over = now.is_some_and(|now| now + 2 <= chrono::Utc::now().timestamp());
             (now == before || !is_over).then(|| format!("{now:?}, a restart was not seen"))
         })

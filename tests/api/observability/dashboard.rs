@@ -1,4 +1,5 @@
-//! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows something.
+//! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows
+//! something.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,7 +19,8 @@ use crate::support::{
 
 const JOB: &str = "charge-once";
 
-/// How long the load may last until everything has data: three times what it takes on two busy cores.
+/// How long the load may last until everything has data: three times what it takes on two busy
+/// cores.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Two replicas and a card processor, and clients that do everything that there is to do.
@@ -67,8 +69,8 @@ impl Shop {
         }
     }
 
-    /// One request of each kind: charged, replayed by either replica, refused, reused, ordered together,
-    /// checked out, declined, not executed, of unknown outcome, and taken over.
+    /// One request of each kind: charged, replayed by either replica, refused, reused, ordered
+    /// together, checked out, declined, not executed, of unknown outcome, and taken over.
     async fn serve(&self, round: usize) {
         let at = |number: usize| &self.replicas[number % 2].client;
         let (client, other) = (at(round), at(round + 1));

@@ -138,8 +138,8 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
     assert!(read("deploy/postgres/roles.sql").contains("charge_once_reader"));
 }
 
-/// Where everything in the runbook is something: an operation in doubt that is a day old and another one
-/// that waits, a key that was reused, and deliveries that were given up.
+/// Where everything in the runbook is something: an operation in doubt that is a day old and
+/// another one that waits, a key that was reused, and deliveries that were given up.
 struct Night {
     database: TestDatabase,
     processor: Processor,
@@ -255,7 +255,8 @@ impl Night {
         let run = move || {
             loop {
                 let output = shell.output().unwrap();
-                // A query finds nothing for a moment where Prometheus has missed a scrape on a busy machine.
+                // A query finds nothing for a moment where Prometheus has missed a scrape on a busy
+                // machine.
                 let must_find = typed.contains("promtool query") && !typed.contains("> 0");
                 let is_repeated = must_find && Instant::now() < given_up;
                 if !output.stdout.trim_ascii().is_empty() || !is_repeated {
@@ -267,7 +268,8 @@ impl Night {
         let (typed, output) = tokio::task::spawn_blocking(run).await.unwrap();
         let told = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy);
         assert!(output.status.success(), "{typed}{}", told.concat());
-        // A query that finds nothing prints an empty line. Only one that asks for what is above zero may.
+        // A query that finds nothing prints an empty line. Only one that asks for what is above
+        // zero may.
         let found = match typed.contains("> 0") {
             true => &*output.stdout,
             false => output.stdout.trim_ascii(),

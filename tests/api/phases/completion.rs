@@ -38,7 +38,8 @@ async fn settling_fails_with(world: &World, codes: &[&str]) {
 async fn an_answer_in_hand_is_written_again_before_anybody_asks_a_second_time() {
     let world = World::new().await;
     // A row that stays locked, a statement that takes too long, a server that goes and is not back
-    // yet, too many clients, a deadlock, a plan that no longer fits, and a server that became a standby.
+    // yet, too many clients, a deadlock, a plan that no longer fits, and a server that became a
+    // standby.
     settling_fails_with(
         &world,
         &[

@@ -1,4 +1,5 @@
-//! A charge, an order, a key or a checkout that needs the other setting of PROCESSOR_URL: no waiting helps.
+//! A charge, an order, a key or a checkout that needs the other setting of PROCESSOR_URL: no
+//! waiting helps.
 
 use std::io::Read;
 
@@ -113,8 +114,8 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     assert_eq!(refunded, 1000);
 }
 
-/// A payment and a charge that the processor has not answered when the setting was taken away. No process
-/// finishes them, so waiting for their order and their charge doesn't help either.
+/// A payment and a charge that the processor has not answered when the setting was taken away. No
+/// process finishes them, so waiting for their order and their charge doesn't help either.
 #[tokio::test]
 async fn a_retry_is_not_advised_about_what_the_processor_has_not_answered() {
     let processor = Processor::start().await;

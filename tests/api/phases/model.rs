@@ -365,7 +365,8 @@ impl StateMachineTest for Subject {
 
     fn apply(mut subject: Self, model: &Model, step: Step) -> Self {
         let (runtime, world) = &*SHARED;
-        // An answer belongs to one completion: the next one has another. The reconciler's isn't seen.
+        // An answer belongs to one completion: the next one has another. The reconciler's isn't
+        // seen.
         let is_completed = matches!(model.key, Key::Completed { .. });
         if !is_completed || matches!(step, Step::Recover { .. }) {
             subject.answer.clear();

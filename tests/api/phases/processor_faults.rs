@@ -1,5 +1,5 @@
-//! `charge-once processor` under faults: crashes, lost replies, and the faults that it is told to have
-//! make.
+//! `charge-once processor` under faults: crashes, lost replies, and the faults that it is told to
+//! have make.
 
 use std::sync::Arc;
 

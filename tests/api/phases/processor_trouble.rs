@@ -1,4 +1,5 @@
-//! A processor that is slow, dies, moves or refuses, and requests that meet an unfinished operation.
+//! A processor that is slow, dies, moves or refuses, and requests that meet an unfinished
+//! operation.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

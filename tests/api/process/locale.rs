@@ -1,4 +1,5 @@
-//! A newer image has a newer C library, which sorts text differently under the name of the same locale.
+//! A newer image has a newer C library, which sorts text differently under the name of the same
+//! locale.
 
 use std::{collections::HashMap, fs, process::Command};
 

@@ -651,7 +651,8 @@ async fn what_falls_out_of_a_batch_is_counted_by_its_reason() {
             "charge_once_batch_fallbacks_total{{reason=\"{reason}\"}}"
         ))
     };
-    // The account runs alone for a second only, and a busy machine may need longer for the next charge.
+    // The account runs alone for a second only, and a busy machine may need longer for the next
+    // charge.
     eventually("an account is held up", || async {
         assert_eq!(server.client.charge("held").await.status, 409);
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its most talkative.
+//! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its
+//! most talkative.
 
 use std::{collections::BTreeMap, io::Read, process::Command};
 
@@ -19,7 +20,8 @@ use crate::support::{
     wire::{JSON, send_raw},
 };
 
-/// What everything that the test sends holds, wherever there can be text. It is nowhere in the program.
+/// What everything that the test sends holds, wherever there can be text. It is nowhere in the
+/// program.
 const CANARY: &str = "canary";
 
 /// A test card, and a card that is refused.

@@ -27,8 +27,9 @@ use crate::support::{
     webhooks::{Endpoint, quick_but},
 };
 
-/// Makes each worker panic once, where it is: in its span, the first time that it is entered. Counts how often
-/// it is entered after that. It acts on the servers of one test, which run on the test's thread.
+/// Makes each worker panic once, where it is: in its span, the first time that it is entered.
+/// Counts how often it is entered after that. It acts on the servers of one test, which run on the
+/// test's thread.
 #[derive(Clone, Default)]
 struct Saboteur {
     entered: Arc<Mutex<BTreeMap<String, u32>>>,
@@ -88,8 +89,9 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     let database = before.stop().await;
     database.expire_records().await;
 
-    // As long as a process has one subscriber, a kind of span that another test's thread makes first is judged
-    // there, where no subscriber is, and stays off on all threads. With two of them, both are asked.
+    // As long as a process has one subscriber, a kind of span that another test's thread makes
+    // first is judged there, where no subscriber is, and stays off on all threads. With two of
+    // them, both are asked.
     let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let saboteur = Saboteur::default();
     let sabotage = tracing_subscriber::registry().with(saboteur.clone());
@@ -165,7 +167,8 @@ fn every_worker_is_started_by_the_supervisor() {
     for path in ["src/server.rs", "src/workers"] {
         sources(&root.join(path), &mut files);
     }
-    // What a worker itself runs side by side, and the two HTTP servers, which watch over their threads.
+    // What a worker itself runs side by side, and the two HTTP servers, which watch over their
+    // threads.
     let others = ["recovering.spawn(recover(", "tokio::spawn(server)"];
     let mut supervised = BTreeSet::new();
     for (file, code) in files {

@@ -123,8 +123,8 @@ async fn the_customer_filter_works_together_with_pages() {
     assert_eq!(page(client, "?customer=nobody").await, (vec![], false));
 }
 
-/// Gives the charges creation times around the second 1000, a fraction inside a second included, and ids
-/// of these times.
+/// Gives the charges creation times around the second 1000, a fraction inside a second included,
+/// and ids of these times.
 async fn date_charges(database: &TestDatabase, oldest_first: &[f64]) {
     database.is_left_broken("the ids of charges change, and not their events");
     let dated = sqlx::query(

@@ -1,4 +1,5 @@
-//! How fast webhooks are sent, measured and not judged: machines differ. docs/webhooks.md has figures.
+//! How fast webhooks are sent, measured and not judged: machines differ. docs/webhooks.md has
+//! figures.
 //!
 //! With `CHARGE_ONCE` naming a release build of the server:
 //! `cargo test --locked --test api -- webhook_speed --ignored --nocapture --test-threads 1`

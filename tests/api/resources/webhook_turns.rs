@@ -373,8 +373,8 @@ async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
     .unwrap()
 }
 
-/// As many deliveries as would be felt: ready ones of one endpoint, with their events, and ones that
-/// wait, each of another endpoint. These have no events: what would refuse them is off.
+/// As many deliveries as would be felt: ready ones of one endpoint, with their events, and ones
+/// that wait, each of another endpoint. These have no events: what would refuse them is off.
 async fn fill(database: &TestDatabase, of: (Uuid, Uuid)) {
     let mut tx = database.pool.begin().await.unwrap();
     sqlx::query("SET LOCAL session_replication_role = replica")

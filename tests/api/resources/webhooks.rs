@@ -289,8 +289,8 @@ async fn shows_the_failure(endpoint: &Endpoint, client: &Client, error: &str) {
     assert_eq!(attempt["response_status"], Value::Null);
 }
 
-/// Two endpoints at `receiver`, by its address and by a name that has to be resolved, made while private
-/// addresses were allowed. They are not any more, and the log goes to `log`.
+/// Two endpoints at `receiver`, by its address and by a name that has to be resolved, made while
+/// private addresses were allowed. They are not any more, and the log goes to `log`.
 async fn not_allowed_any_more(
     receiver: &Receiver,
     log: &tempfile::NamedTempFile,

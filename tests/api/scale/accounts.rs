@@ -1,9 +1,9 @@
-//! No statement of one account's request can read or change another's rows: where a statement looks into a
-//! table with accounts, it says which account.
+//! No statement of one account's request can read or change another's rows: where a statement looks
+//! into a table with accounts, it says which account.
 //!
-//! PostgreSQL parses the statements. Its plans, made for any values, show the conditions that it reads each
-//! table by, with those that it derived: where one table is joined to another by account, and the other one's
-//! account is a parameter, so is the first one's.
+//! PostgreSQL parses the statements. Its plans, made for any values, show the conditions that it
+//! reads each table by, with those that it derived: where one table is joined to another by
+//! account, and the other one's account is a parameter, so is the first one's.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ use super::{statements, tables::GROWING};
 use crate::support::harness::TestDatabase;
 
 /// Statements about rows of many accounts: a part of each one, and why it is one. Those of
-/// `store::invariants` and `store::sweepable` are about all accounts too, and run without sqlx's macros.
+/// `store::invariants` and `store::sweepable` are about all accounts too, and run without sqlx's
+/// macros.
 const OF_MANY_ACCOUNTS: [(&str, &str); 19] = [
     (
         r#"SELECT key.hash AS "hash: "#,
@@ -237,9 +238,10 @@ impl Scans {
         }
     }
 
-    /// The looks into `tables` that are bound to no account. One is bound if its account is a parameter, or
-    /// that of another look which is bound, or comes with the rows of a subquery: what that one looks into
-    /// is in the plan as well. So is where the place of a row, its `ctid`, was found.
+    /// The looks into `tables` that are bound to no account. One is bound if its account is a
+    /// parameter, or that of another look which is bound, or comes with the rows of a subquery:
+    /// what that one looks into is in the plan as well. So is where the place of a row, its `ctid`,
+    /// was found.
     fn free(&self, tables: &BTreeSet<&str>) -> Vec<&str> {
         let mut free: Vec<_> = self
             .0

@@ -33,9 +33,9 @@ async fn a_locked_account_and_a_locked_endpoint_hold_up_no_charge() {
     tx.rollback().await.unwrap();
 }
 
-/// Foreign keys to tables whose rows are deleted, without an index that begins with their columns: for
-/// each such row PostgreSQL would read the referring table whole. Of `orders`, only those of a test account are
-/// deleted, when nothing is left that refers to them.
+/// Foreign keys to tables whose rows are deleted, without an index that begins with their columns:
+/// for each such row PostgreSQL would read the referring table whole. Of `orders`, only those of a
+/// test account are deleted, when nothing is left that refers to them.
 const UNINDEXED: &str = "SELECT count(*) FROM pg_constraint AS key
      WHERE contype = 'f'
        AND confrelid IN ('charges'::regclass, 'refunds'::regclass, 'checkouts'::regclass,

@@ -1,5 +1,5 @@
-//! Sound on big tables and with many accounts: the plans of all statements, and locks that would make
-//! requests queue.
+//! Sound on big tables and with many accounts: the plans of all statements, and locks that would
+//! make requests queue.
 
 mod accounts;
 mod clocks;

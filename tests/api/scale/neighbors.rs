@@ -53,7 +53,8 @@ async fn requests_that_wait_for_one_row_leave_connections_to_other_accounts() {
         let asked_before = std::mem::replace(&mut asked, Instant::now());
         assert_eq!(other.charge(&format!("key-{number}")).await.status, 201);
         let waiting = server.database.count(LOCK_WAITS).await;
-        // Half of ten, for a second after the other account has asked. A busy machine may take longer.
+        // Half of ten, for a second after the other account has asked. A busy machine may take
+        // longer.
         if asked_before.elapsed() < Duration::from_millis(900) {
             assert!(waiting <= 5, "{waiting}");
             judged += 1;
@@ -78,7 +79,8 @@ async fn requests_that_wait_for_one_row_leave_connections_to_other_accounts() {
 #[tokio::test]
 async fn a_row_that_is_unlocked_within_a_second_is_waited_for() {
     let server = TestServer::start().await;
-    // It waits for a second. A machine that is busy for most of it shows nothing, so there is another try.
+    // It waits for a second. A machine that is busy for most of it shows nothing, so there is
+    // another try.
     let mut tries = 0;
     while !is_waited_for(&server).await {
         tries += 1;

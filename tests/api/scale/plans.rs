@@ -12,17 +12,17 @@ use super::{
 /// Rows that one node of a plan may read. A page and a batch of these tests have eleven.
 const READ_MAX: u64 = 1_000;
 
-/// Pages of tables and indexes that a statement may look at, beside [`PAGES_PER_ROW_MAX`] for each row. A
-/// page counts each time that it is looked at.
+/// Pages of tables and indexes that a statement may look at, beside [`PAGES_PER_ROW_MAX`] for each
+/// row. A page counts each time that it is looked at.
 const PAGES_MAX: u64 = 40;
 
-/// Pages for each row that a statement reads. Three pages lead through an index to a row. An update leads
-/// through every index of its table.
+/// Pages for each row that a statement reads. Three pages lead through an index to a row. An update
+/// leads through every index of its table.
 const PAGES_PER_ROW_MAX: u64 = 25;
 
-/// Statements that read a table whole on purpose: a person runs them, and the table is small. Those of
-/// `store::invariants` and `store::sweepable` read all tables, for a person too, and are not listed with
-/// the others: they are made of parts, or run without sqlx's macros.
+/// Statements that read a table whole on purpose: a person runs them, and the table is small. Those
+/// of `store::invariants` and `store::sweepable` read all tables, for a person too, and are not
+/// listed with the others: they are made of parts, or run without sqlx's macros.
 const WHOLE: [&str; 3] = [
     "FROM api_keys JOIN accounts",
     // All keys in flight that an operator asks for.
@@ -52,7 +52,8 @@ async fn no_statement_reads_more_the_bigger_a_table_is() {
                     found.push("was not run, so what it reads is unknown".to_owned());
                 }
                 faults_of(&plan["Plan"], &mut found);
-                // A plan doesn't say how many entries of an index were read in vain, but how many pages.
+                // A plan doesn't say how many entries of an index were read in vain, but how many
+                // pages.
                 let (pages, rows) = (pages_of(&plan["Plan"]), most_rows(&plan["Plan"]));
                 if pages > PAGES_MAX + rows * PAGES_PER_ROW_MAX {
                     found.push(format!("looks at {pages} pages for {rows} rows"));
@@ -79,8 +80,8 @@ async fn no_statement_reads_more_the_bigger_a_table_is() {
 }
 
 /// Values to run a statement with: a page of any time, one that begins or ends in the middle of the
-/// table, far from both ends, and one of a minute there. `store::page` derives the ids of a page from
-/// its time.
+/// table, far from both ends, and one of a minute there. `store::page` derives the ids of a page
+/// from its time.
 fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
     let parameters = &statement.parameters;
     if !parameters
@@ -167,8 +168,8 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
     format!("{value}::{}", parameter.kind)
 }
 
-/// The plan that a statement runs with, with what it read. Nothing of what it writes stays. A statement
-/// that these values break a constraint with is planned and not run.
+/// The plan that a statement runs with, with what it read. Nothing of what it writes stays. A
+/// statement that these values break a constraint with is planned and not run.
 async fn plan(
     connection: &mut PgConnection,
     statement: &Statement,

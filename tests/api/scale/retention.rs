@@ -20,8 +20,8 @@ use crate::support::harness::{PATIENCE, TestDatabase, TestServer, config, eventu
 const KEPT: &[(&str, &str)] = &[("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "30d")];
 
 /// Old rows of three accounts: 1,201 events, each with a delivery, and 700 operations. Of the first
-/// account's, one delivery is pending, one operation has no answer, and one is a step of a checkout that
-/// goes on.
+/// account's, one delivery is pending, one operation has no answer, and one is a step of a checkout
+/// that goes on.
 const OLD_ROWS: &str = "
     SET LOCAL session_replication_role = replica;
     CREATE FUNCTION old_id(n bigint) RETURNS uuid STABLE LANGUAGE sql AS $$
@@ -194,7 +194,8 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
     assert_eq!((removed.events, removed.failed_accounts), (35, 0));
 }
 
-/// The events of the first account take so long to remove that the time is up after its first batch.
+/// The events of the first account take so long to remove that the time is up after its first
+/// batch.
 #[tokio::test]
 async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
     let database = TestDatabase::create().await;
@@ -309,7 +310,8 @@ async fn replicas_share_a_round() {
     assert_eq!(removed.operations + more.operations + rest.operations, 698);
 }
 
-/// An endpoint, and an old event with two deliveries: one to it that failed, and one elsewhere that arrived.
+/// An endpoint, and an old event with two deliveries: one to it that failed, and one elsewhere that
+/// arrived.
 const FAILED_DELIVERY: &str = "
     INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
     SELECT old_account(2), old_id(1), 'https://example.com/', '{*}', '{}', 'whsec_';

@@ -1,7 +1,7 @@
 //! Tables with as many rows as make PostgreSQL plan like in production.
 //!
-//! Row `n` of every table has the id `id_of(n)` and is about rows `n` of the other tables, so that one
-//! id is a good value for any parameter.
+//! Row `n` of every table has the id `id_of(n)` and is about rows `n` of the other tables, so that
+//! one id is a good value for any parameter.
 
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
@@ -33,8 +33,8 @@ pub const GROWING: [&str; 15] = [
     "manual_resolutions",
 ];
 
-/// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are spread
-/// over 200 accounts.
+/// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
+/// spread over 200 accounts.
 const FUNCTIONS: &str = "
     CREATE FUNCTION at(n bigint) RETURNS timestamptz STABLE LANGUAGE sql AS
         $$ SELECT 'NOW'::timestamptz - (ROWS - n) * interval 'APART seconds' $$;
@@ -164,7 +164,8 @@ impl BigTables {
             .unwrap();
         run(pool, &FUNCTIONS.replace("NOW", &now)).await;
         run(pool, NUMBERS).await;
-        // Filled at once, by row numbers that fit each other: what refers to what need not be checked.
+        // Filled at once, by row numbers that fit each other: what refers to what need not be
+        // checked.
         let mut fills = tokio::task::JoinSet::new();
         for fill in FILLED {
             let pool = pool.clone();

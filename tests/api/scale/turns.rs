@@ -20,8 +20,8 @@ use crate::support::{
     harness::eventually,
 };
 
-/// When sessions last looked for leases or tried to take one over, and whether they wait for a lock. Without
-/// the sessions that asked this.
+/// When sessions last looked for leases or tried to take one over, and whether they wait for a
+/// lock. Without the sessions that asked this.
 const LOOKS: &str = "
     SELECT query_start, wait_event_type IS NOT DISTINCT FROM 'Lock'
       FROM pg_stat_activity

@@ -10,8 +10,9 @@ use tokio::net::TcpSocket;
 
 /// A local address that refuses connections for as long as this value lives.
 ///
-/// The port is bound, and nothing listens on it. A port that was given back would refuse connections too, but
-/// only until the kernel gives it to another server: the tests run side by side, and each starts servers.
+/// The port is bound, and nothing listens on it. A port that was given back would refuse
+/// connections too, but only until the kernel gives it to another server: the tests run side by
+/// side, and each starts servers.
 pub struct RefusedAddress {
     address: SocketAddr,
     _bound: TcpSocket,
@@ -47,8 +48,8 @@ const LASTING_PORT_END: u16 = 32_000;
 
 /// A free address for a process that dies and may come back to it.
 ///
-/// The kernel gives its port to no connection and to no listener that lets the kernel choose, so nothing else
-/// takes it while the process is dead. Each call returns another address.
+/// The kernel gives its port to no connection and to no listener that lets the kernel choose, so
+/// nothing else takes it while the process is dead. Each call returns another address.
 pub fn lasting_address() -> String {
     static NEXT_OFFSET: AtomicU16 = AtomicU16::new(0);
     // Two runs of the tests at the same time begin at different ports.

@@ -10,8 +10,8 @@ use tokio::{
 
 use super::harness::{API_KEY, Client, PATIENCE};
 
-/// Headers that ask for another protocol: of Java's client, Apache's for Java, a common configuration of
-/// nginx, a browser, and the forms that are harder to read.
+/// Headers that ask for another protocol: of Java's client, Apache's for Java, a common
+/// configuration of nginx, a browser, and the forms that are harder to read.
 pub const UPGRADES: [&str; 6] = [
     "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n",
     "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n",

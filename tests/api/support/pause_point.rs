@@ -23,8 +23,8 @@ pub enum Stage {
     Committing,
 }
 
-/// Refuses claims with an outcome in a way that passes, so that the request reads, locks and decides: BEGIN, claim,
-/// savepoint, work, save, COMMIT.
+/// Refuses claims with an outcome in a way that passes, so that the request reads, locks and
+/// decides: BEGIN, claim, savepoint, work, save, COMMIT.
 pub const CLAIM_WITHOUT_OUTCOME: &str = "
     CREATE FUNCTION refuse_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN RAISE EXCEPTION 'no outcome yet' USING ERRCODE = 'serialization_failure'; END $$;

@@ -25,8 +25,8 @@ const PROGRAM: &str = "/usr/sbin/pgbouncer";
 /// What it must be told for sqlx, and for what charge-once asks of each connection.
 pub const IGNORES_OPTIONS: &str = "ignore_startup_parameters = extra_float_digits, options";
 
-/// What sessions must have by themselves where PgBouncer drops what connections ask for, with the default
-/// limits.
+/// What sessions must have by themselves where PgBouncer drops what connections ask for, with the
+/// default limits.
 pub const PINNED: [&str; 6] = [
     "synchronous_commit = on",
     "default_transaction_isolation = 'read committed'",
@@ -39,8 +39,8 @@ pub const PINNED: [&str; 6] = [
 /// The variables that make other limits.
 const LIMITS: [&str; 2] = ["STATEMENT_TIMEOUT", "IDLE_IN_TRANSACTION_TIMEOUT"];
 
-/// PostgreSQL's role for servers whose connections go through PgBouncer because the whole run's do. Only it
-/// has the pinned settings: tests hold locks for longer.
+/// PostgreSQL's role for servers whose connections go through PgBouncer because the whole run's do.
+/// Only it has the pinned settings: tests hold locks for longer.
 pub const POOLED_ROLE: &str = "through_pgbouncer";
 
 /// The one that all servers of this run connect to.
@@ -85,7 +85,8 @@ pub async fn start_for_the_run(url: &str, pool: &PgPool) {
         postgres: options.get_socket().unwrap().clone(),
     };
     assert!(OF_THE_RUN.set(of_the_run).is_ok());
-    // A static is never dropped. The kernel closes the shell's standard input when this process ends.
+    // A static is never dropped. The kernel closes the shell's standard input when this process
+    // ends.
     let script = r#"read -r _; kill "$1"; rm -rf "$2""#;
     let watchdog = Command::new("sh")
         .args(["-c", script, "watchdog", &child.id().to_string()])
@@ -98,8 +99,8 @@ pub async fn start_for_the_run(url: &str, pool: &PgPool) {
     std::mem::forget(watchdog);
 }
 
-/// The URL by which a server with these variables reaches a database: through the run's PgBouncer if there
-/// is one, and if the server has the limits of its role.
+/// The URL by which a server with these variables reaches a database: through the run's PgBouncer
+/// if there is one, and if the server has the limits of its role.
 pub fn url_for(url: &str, variables: &[(&str, &str)]) -> String {
     let Some(of_the_run) = OF_THE_RUN.get() else {
         return url.to_owned();
@@ -129,8 +130,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// In front of a database, with one setting more. `None`, with a line that says so, where PgBouncer is
-    /// not installed; CI installs it.
+    /// In front of a database, with one setting more. `None`, with a line that says so, where
+    /// PgBouncer is not installed; CI installs it.
     pub async fn start(database: &TestDatabase, mode: &str, setting: &str) -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             assert!(std::env::var_os("CI").is_none(), "{PROGRAM} is missing");

@@ -21,8 +21,8 @@ use crate::support::{
 /// What to do where a program is missing. These tests don't pass without it.
 const REMEDY: &str = "run scripts/install-prometheus, or on Debian `apt-get install prometheus`";
 
-/// How often the tests scrape and evaluate. The tests that run beside them keep the machine busy, so a
-/// scrape has half a second.
+/// How often the tests scrape and evaluate. The tests that run beside them keep the machine busy,
+/// so a scrape has half a second.
 const INTERVAL: &str = "500ms";
 
 /// The files that `deploy/prometheus/prometheus.yml` names.
@@ -183,8 +183,8 @@ pub fn alerts() -> Vec<String> {
     names.collect()
 }
 
-/// Waits until nothing is missing, and fails with what is after `limit`. For waits that are longer than
-/// [`PATIENCE`](crate::support::harness::PATIENCE).
+/// Waits until nothing is missing, and fails with what is after `limit`. For waits that are longer
+/// than [`PATIENCE`](crate::support::harness::PATIENCE).
 pub async fn within<F: Future<Output = Option<String>>>(
     limit: Duration,
     mut what_is_missing: impl FnMut() -> F,

@@ -4,10 +4,12 @@ use std::{process::Command, sync::Mutex};
 
 use super::{documents::root, program::text};
 
-/// Roles belong to the whole PostgreSQL of the tests, and two runs of the file at once would collide.
+/// Roles belong to the whole PostgreSQL of the tests, and two runs of the file at once would
+/// collide.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs the file in a database, and returns what PostgreSQL tells of it. The variables are the passwords.
+/// Runs the file in a database, and returns what PostgreSQL tells of it. The variables are the
+/// passwords.
 pub fn apply_roles(url: &str, variables: &[(&str, &str)]) -> String {
     let _guard = ONE_AT_A_TIME.lock().unwrap();
     let find = Command::new(root().join("scripts/postgres-bin-dir")).output();

@@ -163,8 +163,8 @@ pub async fn add_backlog(database: &TestDatabase, endpoint: &Endpoint, count: i3
     .unwrap();
 }
 
-/// Adds `count` accounts, each with an endpoint at `url` and so many events for it. They come before
-/// all others in the order in which workers look for endpoints.
+/// Adds `count` accounts, each with an endpoint at `url` and so many events for it. They come
+/// before all others in the order in which workers look for endpoints.
 pub async fn add_accounts(database: &TestDatabase, count: i32, url: &str, events: i32) {
     database.is_left_broken("events tell of nothing");
     sqlx::query(

@@ -41,7 +41,8 @@ impl World {
         Self::start(IMPATIENT).await
     }
 
-    /// With the usual time for the processor's answer: for requests that must outlast what a test does meanwhile.
+    /// With the usual time for the processor's answer: for requests that must outlast what a test
+    /// does meanwhile.
     pub async fn with_patience() -> Self {
         Self::start(&[]).await
     }

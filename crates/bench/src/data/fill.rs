@@ -1,7 +1,8 @@
 //! Fills one table after the other, in one transaction.
 //!
 //! Promise: a load that breaks off leaves nothing. Rows that were loaded into a table that the same
-//! transaction emptied are frozen and not logged, which makes ten million of them a matter of minutes.
+//! transaction emptied are frozen and not logged, which makes ten million of them a matter of
+//! minutes.
 
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ pub(crate) async fn tables(
 ) -> anyhow::Result<()> {
     let rows = Arc::new(Rows { shape, originals });
     let mut tx = connection.begin().await?;
-    // Rows that refer to each other are made by numbers that fit: they need no look-up. What PostgreSQL
-    // checks row by row is checked.
+    // Rows that refer to each other are made by numbers that fit: they need no look-up. What
+    // PostgreSQL checks row by row is checked.
     sqlx::raw_sql("SET LOCAL session_replication_role = replica")
         .execute(&mut *tx)
         .await?;

@@ -1,7 +1,7 @@
 //! Secondary indexes, dropped for a load and made again.
 //!
-//! Promise: after [`Dropped::restore`], the tables have exactly the indexes that the migrations made.
-//! PostgreSQL's own definitions are kept, and compared at the end.
+//! Promise: after [`Dropped::restore`], the tables have exactly the indexes that the migrations
+//! made. PostgreSQL's own definitions are kept, and compared at the end.
 
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    /// Drops every index of `tables` that is not the index of a constraint. Those of constraints are
-    /// filled row by row, so that the index of keys is as full as random keys leave it.
+    /// Drops every index of `tables` that is not the index of a constraint. Those of constraints
+    /// are filled row by row, so that the index of keys is as full as random keys leave it.
     pub(crate) async fn from(
         connection: &mut PgConnection,
         tables: &[&str],

@@ -1,4 +1,5 @@
-//! Two real charges, one approved and one declined: what the rows of a big database are copied from.
+//! Two real charges, one approved and one declined: what the rows of a big database are copied
+//! from.
 
 use std::net::SocketAddr;
 

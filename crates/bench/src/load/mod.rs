@@ -92,11 +92,11 @@ where
     .await
 }
 
-/// Runs `send` on each of so many connections, with the time when the load began. It returns its latencies
-/// in microseconds, and when it ended.
+/// Runs `send` on each of so many connections, with the time when the load began. It returns its
+/// latencies in microseconds, and when it ended.
 ///
-/// The load has a thread of its own. Between several threads, it would take time to hand over to itself,
-/// which is no time of the service.
+/// The load has a thread of its own. Between several threads, it would take time to hand over to
+/// itself, which is no time of the service.
 async fn on_connections<F>(
     addresses: &[SocketAddr],
     connections: usize,

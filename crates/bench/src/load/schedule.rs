@@ -1,7 +1,7 @@
 //! Load that is sent by the clock, whether or not earlier replies have arrived.
 //!
-//! Promise: a service that stalls is not asked less. The time that requests wait for a free connection
-//! counts as latency, because the users of a busy service would wait as well.
+//! Promise: a service that stalls is not asked less. The time that requests wait for a free
+//! connection counts as latency, because the users of a busy service would wait as well.
 
 use std::{
     net::SocketAddr,
@@ -43,9 +43,10 @@ impl Schedule {
     }
 }
 
-/// Sends what is due on so many connections, as soon as one of them is free. The latency of a request
-/// counts from when it was due if every connection was busy then, else from when it was sent. It took
-/// until the last request was sent, and one distance more: a schedule that is kept takes its length.
+/// Sends what is due on so many connections, as soon as one of them is free. The latency of a
+/// request counts from when it was due if every connection was busy then, else from when it was
+/// sent. It took until the last request was sent, and one distance more: a schedule that is kept
+/// takes its length.
 pub(crate) async fn run_by<F>(
     addresses: &[SocketAddr],
     connections: usize,
@@ -63,8 +64,8 @@ where
     .await
 }
 
-/// Sends until the schedule ends. Returns the latencies in microseconds, and a distance after the last
-/// request was sent.
+/// Sends until the schedule ends. Returns the latencies in microseconds, and a distance after the
+/// last request was sent.
 async fn send_due(
     mut connection: Connection,
     call: &impl Fn(u64) -> Call,
@@ -92,8 +93,8 @@ async fn send_due(
     }
 }
 
-/// From when on the latency counts, of a request that was due at a time, whose connection was free at
-/// another, and that was sent at a third.
+/// From when on the latency counts, of a request that was due at a time, whose connection was free
+/// at another, and that was sent at a third.
 fn counts_from(due: Duration, free: Duration, sent: Duration) -> Duration {
     if free >= due {
         return due;

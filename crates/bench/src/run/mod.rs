@@ -129,8 +129,8 @@ impl Run {
         Ok(measured)
     }
 
-    /// How long a case is measured in a round. Round 0 is not counted; pgbench is not in it, because its
-    /// sessions are new in each round.
+    /// How long a case is measured in a round. Round 0 is not counted; pgbench is not in it,
+    /// because its sessions are new in each round.
     fn length(&self, case: Case, round: u32) -> Option<Duration> {
         let length = Duration::from_secs(self.seconds);
         match round {

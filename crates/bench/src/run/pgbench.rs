@@ -52,8 +52,8 @@ impl Script {
         })
     }
 
-    /// Runs it on so many connections, and measures `length` of that. The CPU time of pgbench itself is
-    /// not counted; that of `target` is what an idle service takes meanwhile.
+    /// Runs it on so many connections, and measures `length` of that. The CPU time of pgbench
+    /// itself is not counted; that of `target` is what an idle service takes meanwhile.
     pub(super) async fn measure(
         &self,
         postgres: &Postgres,
@@ -112,8 +112,8 @@ impl Script {
     }
 }
 
-/// How long its sessions take to connect and to prepare their statements, which is not measured: the
-/// sessions of a service have done so long ago.
+/// How long its sessions take to connect and to prepare their statements, which is not measured:
+/// the sessions of a service have done so long ago.
 fn settle(connections: usize) -> Duration {
     let connections = u32::try_from(connections).unwrap_or(u32::MAX);
     SETTLE + SETTLE_EACH * connections

@@ -26,8 +26,8 @@ use crate::{
     stats::{median, thousands},
 };
 
-/// Sessions of PostgreSQL: pgbench has one for each of 256 clients, and each of six services has up to
-/// 18, the processor's simulator 10.
+/// Sessions of PostgreSQL: pgbench has one for each of 256 clients, and each of six services has up
+/// to 18, the processor's simulator 10.
 const SESSIONS: usize = 450;
 
 /// Connections that make the stored data.

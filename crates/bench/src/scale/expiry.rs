@@ -1,5 +1,5 @@
-//! `bench expiry`: charges while millions of keys expire at once and are swept, and what that leaves of
-//! the table.
+//! `bench expiry`: charges while millions of keys expire at once and are swept, and what that
+//! leaves of the table.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::{
     table::{self, Table},
 };
 
-/// Charges are made for so long without a sweep, before the first one and after each: as long as a few
-/// checkpoints take, after which PostgreSQL logs each page whole when it is first changed.
+/// Charges are made for so long without a sweep, before the first one and after each: as long as a
+/// few checkpoints take, after which PostgreSQL logs each page whole when it is first changed.
 const QUIET: Duration = Duration::from_secs(180);
 
 /// Lets keys expire.
@@ -174,8 +174,8 @@ async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
     Ok(size.fetch_one(connection).await?)
 }
 
-/// Does at once what autovacuum and checkpoints do in the days in which a table grows, and in the minutes after a
-/// sweep.
+/// Does at once what autovacuum and checkpoints do in the days in which a table grows, and in the
+/// minutes after a sweep.
 async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
     for statement in ["VACUUM (ANALYZE) idempotency_keys", "CHECKPOINT"] {
         sqlx::raw_sql(statement).execute(&mut *connection).await?;

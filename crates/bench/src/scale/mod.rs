@@ -1,8 +1,8 @@
-//! `bench scale`: the same work on a large and on a small database. `bench expiry`: what requests notice
-//! while a large part of all keys expires.
+//! `bench scale`: the same work on a large and on a small database. `bench expiry`: what requests
+//! notice while a large part of all keys expires.
 //!
-//! Promise: both databases are measured in the same minutes, in turns, so that what else the machine does
-//! hits both. Afterwards the data is what it was, so that it can be measured again.
+//! Promise: both databases are measured in the same minutes, in turns, so that what else the
+//! machine does hits both. Afterwards the data is what it was, so that it can be measured again.
 
 mod expiry;
 mod operations;
@@ -36,7 +36,8 @@ use crate::{
     table,
 };
 
-/// Stored keys live for 400 days from their creation, and the oldest was made 30 days before the data.
+/// Stored keys live for 400 days from their creation, and the oldest was made 30 days before the
+/// data.
 const MEASURABLE_DAYS: u64 = 365;
 
 /// Looks of the reconciler that are measured: it looks every second.
@@ -261,8 +262,8 @@ fn target(service: &Service, postgres: &Postgres) -> anyhow::Result<Target> {
     })
 }
 
-/// Reads tables and indexes into shared_buffers, as far as they fit: a server that has been up for a day
-/// has in memory what requests use. Indexes come last, so that they are what stays.
+/// Reads tables and indexes into shared_buffers, as far as they fit: a server that has been up for
+/// a day has in memory what requests use. Indexes come last, so that they are what stays.
 async fn warm(connection: &mut PgConnection) -> anyhow::Result<()> {
     sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
         .execute(&mut *connection)

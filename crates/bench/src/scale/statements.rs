@@ -24,7 +24,8 @@ pub(crate) enum Statement {
     Claim,
 }
 
-/// Records that one statement of the sweep deletes while there are so many. Its own result is one row.
+/// Records that one statement of the sweep deletes while there are so many. Its own result is one
+/// row.
 const SWEEP_BATCH_ROWS: i64 = 500;
 
 /// How often it ran, and what it took.
@@ -36,8 +37,9 @@ pub(crate) struct Counted {
     pub(crate) total_ns: i64,
 }
 
-/// A statement that is looked at again and again. PostgreSQL counts sums only, so one call that waited
-/// for a core would spoil a mean: the median of what was counted between two looks is told instead.
+/// A statement that is looked at again and again. PostgreSQL counts sums only, so one call that
+/// waited for a core would spoil a mean: the median of what was counted between two looks is told
+/// instead.
 #[derive(Debug)]
 pub(crate) struct Watched {
     statement: Statement,
@@ -139,8 +141,8 @@ pub(crate) async fn watch(
     Ok(watched)
 }
 
-/// Pages of tables and indexes, as statements use them: the measure of work that no other load on the
-/// machine changes.
+/// Pages of tables and indexes, as statements use them: the measure of work that no other load on
+/// the machine changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct Pages {
     /// Looked at or written, each time.

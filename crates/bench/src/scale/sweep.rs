@@ -34,7 +34,8 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long the sweep of a few records may take.
 const SHORT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A sweep that removes fewer records in a second is given up: two cores reach more than twice as many.
+/// A sweep that removes fewer records in a second is given up: two cores reach more than twice as
+/// many.
 const LEAST_PER_SECOND: u64 = 1_000;
 
 /// How often a long sweep is told about.
@@ -148,9 +149,8 @@ fn creates(shape: Shape, window: u64) -> impl Fn(u64) -> Call + Send + Sync + 's
     move |number| create(&shape, random(number, 2_000 + window) % shape.rows)
 }
 
-/// Copies of stored records, of all accounts and with keys of their own. They lie together at the end
-/// of the table, as records that expire together do.
-/// PostgreSQL counts statements from here.
+/// Copies of stored records, of all accounts and with keys of their own. They lie together at the
+/// end of the table, as records that expire together do. PostgreSQL counts statements from here.
 pub(crate) async fn add_expired(rows: u64, connection: &mut PgConnection) -> anyhow::Result<()> {
     let mut tx = connection.begin().await?;
     let added = sqlx::query(
@@ -177,8 +177,8 @@ pub(crate) async fn add_expired(rows: u64, connection: &mut PgConnection) -> any
         "only {} expired records could be added",
         added.rows_affected()
     );
-    // The statistics that autovacuum would have made of a table that grew over a month. A service that
-    // runs begins its sweep after the COMMIT.
+    // The statistics that autovacuum would have made of a table that grew over a month. A service
+    // that runs begins its sweep after the COMMIT.
     sqlx::raw_sql("ANALYZE idempotency_keys")
         .execute(&mut *tx)
         .await?;

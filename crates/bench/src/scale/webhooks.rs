@@ -12,8 +12,8 @@ use tokio::{
 use super::statements::Watched;
 use crate::data::{FAR_FUTURE, Shape};
 
-/// Deliveries that are due together, the same number in every database: fewer than are pending in the
-/// smallest one.
+/// Deliveries that are due together, the same number in every database: fewer than are pending in
+/// the smallest one.
 const DUE: i64 = 1_000;
 
 /// Time until they are due: enough to clear away what making them due left behind.
@@ -25,8 +25,8 @@ const DELIVERY_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks: some claims.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Makes the newest pending deliveries due, and watches the claims of the worker that sends them. Makes the
-/// deliveries what they were, once all are delivered.
+/// Makes the newest pending deliveries due, and watches the claims of the worker that sends them.
+/// Makes the deliveries what they were, once all are delivered.
 pub(crate) async fn measure(
     shape: &Shape,
     watched: &mut Watched,

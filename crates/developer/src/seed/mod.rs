@@ -1,7 +1,7 @@
 //! `charge-once seed`: fills an account with data, through a running service.
 //!
-//! Promise: each entry is created once, however often the command is run, and wherever an earlier run
-//! was stopped. An entry's idempotency keys are computed from the seed's name and from what the
+//! Promise: each entry is created once, however often the command is run, and wherever an earlier
+//! run was stopped. An entry's idempotency keys are computed from the seed's name and from what the
 //! entry says, so the service answers a second run from its records. Once the service may have
 //! forgotten the first keys, the command refuses: the order that each first run opens has a
 //! `client_order_id`, which is never forgotten.

@@ -12,7 +12,8 @@ use super::{Outcome, Scratch};
 /// A user that is neither this process's nor root.
 const ANOTHER_USER: u32 = 54_321;
 
-/// Expects that the start is refused because of `folder`, and that nothing was put into the data directory.
+/// Expects that the start is refused because of `folder`, and that nothing was put into the data
+/// directory.
 async fn assert_untrusted(scratch: &Scratch, folder: &Path) -> Outcome {
     let error = scratch.start().await.err().ok_or("started nonetheless")?;
     let message = error.to_string();

@@ -10,18 +10,19 @@ use uuid::Uuid;
 
 use crate::{Reply, Request, connection::begin};
 
-/// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the same.
+/// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the
+/// same.
 const SESSION: &str = "
     SELECT set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('statement_timeout', $1, false)";
 
-/// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's transaction, since
-/// the whole batch waits with it. A request that is then alone waits for longer.
+/// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
+/// transaction, since the whole batch waits with it. A request that is then alone waits for longer.
 const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '20ms'; SELECT now(); SAVEPOINT batch");
 
-/// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT would
-/// answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is gone then, and
-/// releasing it fails.
+/// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT
+/// would answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is
+/// gone then, and releasing it fails.
 const COMMIT: &str = "RELEASE SAVEPOINT batch; COMMIT";
 
 /// Whose key it is.
@@ -32,8 +33,8 @@ pub(super) fn id(request: &Request) -> Id {
     (request.account_id, request.key.as_str().to_owned())
 }
 
-/// Makes a connection that of batches, for as long as it lives. No statement on it may take longer than
-/// `statement_max`, which is at least a millisecond.
+/// Makes a connection that of batches, for as long as it lives. No statement on it may take longer
+/// than `statement_max`, which is at least a millisecond.
 pub(super) async fn set_up(
     connection: &mut PgConnection,
     statement_max: Duration,
@@ -67,8 +68,8 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
         .map(drop)
 }
 
-/// Claims keys for their requests, and saves the outcomes with them. Returns the keys that were free,
-/// with the times when their records die. The others have rows already.
+/// Claims keys for their requests, and saves the outcomes with them. Returns the keys that were
+/// free, with the times when their records die. The others have rows already.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(

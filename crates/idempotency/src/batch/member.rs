@@ -15,9 +15,9 @@ use crate::{
 
 /// What an application writes for one request: rows that are decided, of whatever tables.
 pub trait Rows: Send + Sized + 'static {
-    /// Writes the rows of many requests, with a statement for each table rather than for each row. It
-    /// neither begins nor commits, not even a savepoint by `tx.begin()`: sqlx does not know of this
-    /// transaction. It fails if a row is not written.
+    /// Writes the rows of many requests, with a statement for each table rather than for each row.
+    /// It neither begins nor commits, not even a savepoint by `tx.begin()`: sqlx does not know of
+    /// this transaction. It fails if a row is not written.
     fn write(
         tx: &mut PgConnection,
         rows: Vec<Self>,
@@ -33,8 +33,8 @@ pub struct Decision<R> {
     pub rows: Option<R>,
 }
 
-/// A request in a batch. Dropped without an answer, it runs alone: that is how it ends wherever a batch
-/// fails before COMMIT.
+/// A request in a batch. Dropped without an answer, it runs alone: that is how it ends wherever a
+/// batch fails before COMMIT.
 pub(super) struct Member<R> {
     pub(super) request: Request,
     pub(super) decide: Decider<R>,

@@ -1,8 +1,8 @@
 //! Add-on: one transaction for many requests, for commands that decide without reading.
 //!
-//! Promise: a batch changes what a request costs, and nothing else. Every key is claimed by the unique
-//! index; outcomes are matched by account and key; no request is answered before COMMIT; and a request
-//! that a batch can't serve runs as by [`Idempotency::run`], with the same decision.
+//! Promise: a batch changes what a request costs, and nothing else. Every key is claimed by the
+//! unique index; outcomes are matched by account and key; no request is answered before COMMIT; and
+//! a request that a batch can't serve runs as by [`Idempotency::run`], with the same decision.
 //!
 //! ```text
 //! BEGIN                   the transaction's time, after the last member has joined
@@ -13,8 +13,9 @@
 //! COMMIT
 //! ```
 //!
-//! Batches form by themselves: while one is prepared, the next gathers, and it is prepared while that one
-//! commits. No timer, and no wait when idle. A batch of one takes two round trips less than a request alone.
+//! Batches form by themselves: while one is prepared, the next gathers, and it is prepared while
+//! that one commits. No timer, and no wait when idle. A batch of one takes two round trips less
+//! than a request alone.
 
 mod alone;
 mod claims;
@@ -47,19 +48,20 @@ use transaction::Batch;
 pub use member::{Decision, Rows};
 pub use observer::{BatchObserver, RanAlone};
 
-/// How long a worker waits for its turn, while another one prepares a batch: longer than a claim waits for a
-/// key, so that a batch which hangs holds up no other.
+/// How long a worker waits for its turn, while another one prepares a batch: longer than a claim
+/// waits for a key, so that a batch which hangs holds up no other.
 const TURN_WAIT: Duration = Duration::from_millis(25);
 
 /// How batches run.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchSettings {
-    /// Connections of their own, beside the pool: 2. More of them make smaller batches. With 0, no requests share
-    /// a transaction: each is a batch of one, on a connection of the pool.
+    /// Connections of their own, beside the pool: 2. More of them make smaller batches. With 0, no
+    /// requests share a transaction: each is a batch of one, on a connection of the pool.
     pub connections: u32,
-    /// The longest that a batch may take until it commits: 1 second. Then its requests run alone. It takes
-    /// half of [`Settings::database_deadline`](crate::Settings::database_deadline) at most, which leaves
-    /// COMMIT the other half. A batch of one has the whole deadline, as a request alone.
+    /// The longest that a batch may take until it commits: 1 second. Then its requests run alone.
+    /// It takes half of [`Settings::database_deadline`](crate::Settings::database_deadline) at
+    /// most, which leaves COMMIT the other half. A batch of one has the whole deadline, as a
+    /// request alone.
     pub prepare_limit: Duration,
 }
 
@@ -78,19 +80,20 @@ impl Default for BatchSettings {
     }
 }
 
-/// A command that can decide from its parameters and the time alone. Such a command is a [`Command`], too:
-/// requests that a batch can't serve run in a transaction of their own.
+/// A command that can decide from its parameters and the time alone. Such a command is a
+/// [`Command`], too: requests that a batch can't serve run in a transaction of their own.
 pub trait Decide: Send + Sync + 'static {
     /// What it writes.
     type Rows: Rows;
 
-    /// Decides, without a side effect: it may be asked again. `now` is the transaction's time, which
-    /// `now()` says in it. A failure decides nothing: the request runs alone, and may end otherwise.
+    /// Decides, without a side effect: it may be asked again. `now` is the transaction's time,
+    /// which `now()` says in it. A failure decides nothing: the request runs alone, and may end
+    /// otherwise.
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Self::Rows>, Rejection>;
 
     /// Decides in a transaction of the request's own, where a command may read and wait as in
-    /// [`Command::execute`]. It may also write: what it has written itself is not among the rows that it
-    /// returns. A command for which [`Decide::decide`] always suffices doesn't write this.
+    /// [`Command::execute`]. It may also write: what it has written itself is not among the rows
+    /// that it returns. A command for which [`Decide::decide`] always suffices doesn't write this.
     fn decide_alone(
         &self,
         tx: &mut PgConnection,
@@ -180,8 +183,8 @@ impl<R: Rows> Batches<R> {
         }
     }
 
-    /// Runs `command` at most once for the request's account and key, as [`Idempotency::run`] does, in
-    /// one transaction with others.
+    /// Runs `command` at most once for the request's account and key, as [`Idempotency::run`] does,
+    /// in one transaction with others.
     pub async fn run<C: Decide<Rows = R>>(&self, request: Request, command: C) -> Outcome {
         let command = Arc::new(command);
         self.idempotency
@@ -250,7 +253,8 @@ impl<R: Rows> Batches<R> {
         self.alone.run(account, because, execute).await
     }
 
-    /// Runs one request as a batch, on a connection of the pool, or by `execute` where that takes more.
+    /// Runs one request as a batch, on a connection of the pool, or by `execute` where that takes
+    /// more.
     async fn lead_batch_of_one<C: Decide<Rows = R>>(
         &self,
         request: &Request,
@@ -304,7 +308,8 @@ impl<R: Rows> Worker<R> {
     async fn work(self) {
         let mut connection = None;
         loop {
-            // Two batches that are prepared at once are two small ones, and cost more than a large one.
+            // Two batches that are prepared at once are two small ones, and cost more than a large
+            // one.
             let turn = timeout(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
             let Some(Taken {
                 batch: members,
@@ -327,7 +332,8 @@ impl<R: Rows> Worker<R> {
                 prepare_limit: self.prepare_limit,
                 turn: turn.ok().and_then(Result::ok),
             };
-            // In a task of its own: a panic ends this batch, whose members run alone, and not the worker.
+            // In a task of its own: a panic ends this batch, whose members run alone, and not the
+            // worker.
             let ended = tokio::spawn(batch.run(members)).await;
             connection = ended.unwrap_or_else(|panicked| {
                 tracing::error!(%panicked, "a batch panicked");

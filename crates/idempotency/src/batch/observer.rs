@@ -6,8 +6,8 @@ use crate::observer::Unobserved;
 
 /// Is told what happens to batches, under the rules of [`Observer`](crate::Observer).
 pub trait BatchObserver: fmt::Debug + Send + Sync + 'static {
-    /// A batch has claimed the keys of so many requests, or found what has them. Another process that works
-    /// on one of them is part of the time, which each of these requests waited.
+    /// A batch has claimed the keys of so many requests, or found what has them. Another process
+    /// that works on one of them is part of the time, which each of these requests waited.
     fn claimed_batch(&self, requests: usize, took: Duration) {
         let _ = (requests, took);
     }

@@ -1,6 +1,7 @@
 //! Where requests wait for the next batch, in turns by account.
 //!
-//! Promise: an account that others wait beside has half of the queue and half of each batch at most.
+//! Promise: an account that others wait beside has half of the queue and half of each batch at
+//! most.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,12 +15,12 @@ use uuid::Uuid;
 /// Requests in one batch: ten times more would make it hardly cheaper, and each longer.
 pub(super) const BATCH_MAX: usize = 256;
 
-/// What all requests of a batch may weigh together, in bytes of what they asked for. Each is written
-/// about three times, and all of it is in memory.
+/// What all requests of a batch may weigh together, in bytes of what they asked for. Each is
+/// written about three times, and all of it is in memory.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Requests that wait. At a thousand batches a second none waits long; when the database is slow, those
-/// that come then had better be told at once.
+/// Requests that wait. At a thousand batches a second none waits long; when the database is slow,
+/// those that come then had better be told at once.
 const WAITING_MAX: usize = 4096;
 
 /// The queue. Cheap to clone; all clones are one queue.

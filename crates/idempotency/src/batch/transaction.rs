@@ -1,6 +1,7 @@
 //! The transaction of a batch.
 //!
-//! Promise: no member is answered with an outcome that is not committed; each has its own, or runs alone.
+//! Promise: no member is answered with an outcome that is not committed; each has its own, or runs
+//! alone.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,11 +33,12 @@ use crate::{
     transaction::compare,
 };
 
-/// How long ROLLBACK may take before the connection is given up: one second, because the next batch waits.
+/// How long ROLLBACK may take before the connection is given up: one second, because the next batch
+/// waits.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long the connection of the last batch may idle and is used again. One that died silently would cost
-/// a batch its time.
+/// How long the connection of the last batch may idle and is used again. One that died silently
+/// would cost a batch its time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// A member with its outcome.
@@ -51,8 +53,8 @@ pub(super) struct Batch {
     pub(super) observer: Arc<dyn BatchObserver>,
     /// That of the batch before.
     pub(super) connection: Option<Clean>,
-    /// [`BatchSettings::prepare_limit`](super::BatchSettings::prepare_limit), and never more than half of the
-    /// deadline.
+    /// [`BatchSettings::prepare_limit`](super::BatchSettings::prepare_limit), and never more than
+    /// half of the deadline.
     pub(super) prepare_limit: Duration,
     /// Held while the batch is prepared. `None`: it waited too long for its turn.
     pub(super) turn: Option<OwnedSemaphorePermit>,
@@ -78,8 +80,9 @@ impl From<Detached> for Clean {
 }
 
 impl Clean {
-    /// Whether it may serve one more batch. `max_lifetime` is the pool's limit on the age of connections, which
-    /// holds for those of batches too: what follows a failover, or a rotated password, is for new ones.
+    /// Whether it may serve one more batch. `max_lifetime` is the pool's limit on the age of
+    /// connections, which holds for those of batches too: what follows a failover, or a rotated
+    /// password, is for new ones.
     fn is_fresh(&self, max_lifetime: Option<Duration>) -> bool {
         let is_old = max_lifetime.is_some_and(|limit| self.detached.opened.elapsed() >= limit);
         self.since.elapsed() < IDLE_MAX && !is_old
@@ -161,8 +164,8 @@ impl Batch {
         None
     }
 
-    /// Begins a transaction: on the connection of the last batch, or on a new one where that is old or
-    /// dead. The pool makes it, so that it is set up like those of requests that run alone.
+    /// Begins a transaction: on the connection of the last batch, or on a new one where that is old
+    /// or dead. The pool makes it, so that it is set up like those of requests that run alone.
     async fn begin(&mut self) -> Result<(Detached, DateTime<Utc>), sqlx::Error> {
         let pool = self.idempotency.pool.pool();
         if let Some(mut last) = self.connection.take()
@@ -195,8 +198,8 @@ async fn prepare<R: Rows>(
     let mut decided = Vec::new();
     let mut ids = HashSet::new();
     for member in members {
-        // No two claims of a transaction may share a key: the second one would read what the first one
-        // has not committed. In this process only one request with a key leads.
+        // No two claims of a transaction may share a key: the second one would read what the first
+        // one has not committed. In this process only one request with a key leads.
         if !ids.insert(claims::id(&member.request)) {
             member.end(Ended::Undecided);
             continue;
@@ -253,9 +256,9 @@ async fn prepare<R: Rows>(
     Ok(won)
 }
 
-/// Runs one request as a batch, on a connection of the pool. `Ok`: the member has its answer, or was told that
-/// it is undecided. A failure that may pass if it runs again has left nothing, so the request may run alone. Every
-/// other failure is its answer.
+/// Runs one request as a batch, on a connection of the pool. `Ok`: the member has its answer, or
+/// was told that it is undecided. A failure that may pass if it runs again has left nothing, so the
+/// request may run alone. Every other failure is its answer.
 ///
 /// Every `?` drops the connection guard with its doubt, as where a request runs alone.
 pub(super) async fn run_one<R: Rows>(
@@ -329,8 +332,8 @@ fn how_committed(committed: &Result<(), sqlx::Error>) -> Option<&'static str> {
     committed.is_ok().then_some("committed")
 }
 
-/// The span of a batch. It belongs to many traces, so it begins one of its own. Its members are linked to it,
-/// and it to them.
+/// The span of a batch. It belongs to many traces, so it begins one of its own. Its members are
+/// linked to it, and it to them.
 fn batch_span<R>(members: &[Member<R>]) -> Span {
     let requests = members.len();
     let span = trace_span!("batch", "idempotency.requests" = requests);
@@ -350,15 +353,15 @@ async fn rolled_back(mut detached: Detached) -> Option<Clean> {
     matches!(ended, Ok(Ok(()))).then(|| detached.into())
 }
 
-/// Whether an error says something about a request, and nothing about the session: a key that is held, a
-/// row that is refused, a deadlock.
+/// Whether an error says something about a request, and nothing about the session: a key that is
+/// held, a row that is refused, a deadlock.
 fn is_of_its_members(error: &sqlx::Error) -> bool {
     sqlstate(error)
         .is_some_and(|code| code == "55P03" || code.starts_with("23") || code.starts_with("40"))
 }
 
-/// Answers members whose keys have rows. A record that is expired, unfinished, or gone since is left to
-/// the request alone.
+/// Answers members whose keys have rows. A record that is expired, unfinished, or gone since is
+/// left to the request alone.
 async fn answer_lost<R>(tx: &mut PgConnection, lost: Vec<Member<R>>) -> Result<(), sqlx::Error> {
     let requests: Vec<_> = lost.iter().map(|member| &member.request).collect();
     let mut found = claim::read_all(tx, &requests).await?;

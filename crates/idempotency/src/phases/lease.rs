@@ -110,8 +110,8 @@ pub(super) async fn read(
     .await
 }
 
-/// Makes a lease that is over this transaction's own, if it still is `from`, and returns until when. Of
-/// many at once one succeeds: the others wait for its row lock and then see another token.
+/// Makes a lease that is over this transaction's own, if it still is `from`, and returns until
+/// when. Of many at once one succeeds: the others wait for its row lock and then see another token.
 ///
 /// Whether the last holder sent anything is unknown, so the operation is in doubt from here on.
 pub(super) async fn take_over(
@@ -154,8 +154,8 @@ pub struct Leased {
     pub oldest: Option<DateTime<Utc>>,
 }
 
-/// Counts what is in flight of a kind: of at most `limit` operations, those first that a reconciler takes
-/// over first. Takes no lock.
+/// Counts what is in flight of a kind: of at most `limit` operations, those first that a reconciler
+/// takes over first. Takes no lock.
 pub async fn leased(
     connection: &mut PgConnection,
     kind: &str,
@@ -210,9 +210,8 @@ pub(super) async fn is_any_abandoned(
 }
 
 /// Takes over an operation of this kind that no process works on, of the first account from
-/// `account` on, and of its operations the one that waits longest; `None` if no account from there on
-/// has any.
-/// `SKIP LOCKED` lets replicas share the work.
+/// `account` on, and of its operations the one that waits longest; `None` if no account from there
+/// on has any. `SKIP LOCKED` lets replicas share the work.
 pub(super) async fn take_over_any(
     tx: &mut PgConnection,
     kind: &str,
@@ -296,8 +295,8 @@ pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, s
 
 /// Gives the lease back without an outcome. A client's retry may take over at once; the reconciler
 /// waits, longer after every takeover, from 5 to 15 seconds. Clients' retries are takeovers too, so
-/// a longer pause would punish an operation for them once the fault is over. What protects the other
-/// side is how few operations are recovered at a time. The caller holds the row.
+/// a longer pause would punish an operation for them once the fault is over. What protects the
+/// other side is how few operations are recovered at a time. The caller holds the row.
 pub(super) async fn give_back(tx: &mut PgConnection, lease: &Lease) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"

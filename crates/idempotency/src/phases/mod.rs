@@ -79,9 +79,9 @@ pub trait ExternalEffect: Send + Sync + 'static {
 
     /// Asks for the effect. No transaction is open, and no connection is held.
     ///
-    /// From `not_after` on, by the database's clock, another process may take the operation over. Pass
-    /// the time on, so that the other side refuses what arrives later: on a machine that is suspended,
-    /// and wakes up between two instructions, no time limit of this process has passed.
+    /// From `not_after` on, by the database's clock, another process may take the operation over.
+    /// Pass the time on, so that the other side refuses what arrives later: on a machine that is
+    /// suspended, and wakes up between two instructions, no time limit of this process has passed.
     fn call(
         &self,
         operation: &Self::Operation,
@@ -180,8 +180,8 @@ impl CompletionOutcome {
 }
 
 impl<E: ExternalEffect> Phases<E> {
-    /// Fails on a lease that leaves `begin` no time before a call and [`COMPLETION_RESERVE`], because
-    /// nothing would ever be asked for, and on one that Postgres can't represent.
+    /// Fails on a lease that leaves `begin` no time before a call and [`COMPLETION_RESERVE`],
+    /// because nothing would ever be asked for, and on one that Postgres can't represent.
     pub fn new(
         idempotency: Idempotency,
         effect: E,

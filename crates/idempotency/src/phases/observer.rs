@@ -5,8 +5,8 @@ use std::{fmt, time::Duration};
 use super::CallOutcome;
 use crate::observer::Unobserved;
 
-/// Is told of calls and their outcomes, under the rules of [`Observer`](crate::Observer). `kind` is that of the
-/// effect.
+/// Is told of calls and their outcomes, under the rules of [`Observer`](crate::Observer). `kind` is
+/// that of the effect.
 pub trait PhasesObserver: fmt::Debug + Send + Sync + 'static {
     /// The effect outside the database was asked for, by a request or a reconciler.
     fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {

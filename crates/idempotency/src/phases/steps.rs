@@ -1,4 +1,5 @@
-//! Work that belongs to a larger request: each part is a request of its own, under a key that no client can send.
+//! Work that belongs to a larger request: each part is a request of its own, under a key that no
+//! client can send.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the database's clock shows at most, without asking it each time.
 //!
-//! Promise: [`Showing::latest`] is not before what the database calls `now()`, unless one of the clocks was set
-//! or corrected since the last reading, by so much.
+//! Promise: [`Showing::latest`] is not before what the database calls `now()`, unless one of the
+//! clocks was set or corrected since the last reading, by so much.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,7 +21,8 @@ use crate::{Connections, NO_ACCOUNT};
 /// How old a reading may be. A failover is noticed after so long at the latest.
 const READING_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How old a reading is when the next one is taken, so that there is always one while requests come.
+/// How old a reading is when the next one is taken, so that there is always one while requests
+/// come.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The longest that a reading may take.
@@ -30,15 +31,15 @@ const READ_LIMIT: Duration = Duration::from_secs(2);
 /// Pause after a reading that failed, so that a database in trouble is not asked by each request.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// The clock that goes on while the machine sleeps. `CLOCK_MONOTONIC`, and `Instant` with it, stops on
-/// Linux. On macOS it is `CLOCK_MONOTONIC` that goes on.
+/// The clock that goes on while the machine sleeps. `CLOCK_MONOTONIC`, and `Instant` with it, stops
+/// on Linux. On macOS it is `CLOCK_MONOTONIC` that goes on.
 #[cfg(target_os = "linux")]
 const SINCE_BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
-/// A server between its start and its end. After a failover another one answers, which may lack what the last
-/// one had acknowledged.
+/// A server between its start and its end. After a failover another one answers, which may lack
+/// what the last one had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Server(pub(super) DateTime<Utc>);
 
@@ -73,8 +74,8 @@ impl DatabaseClock {
         clock
     }
 
-    /// What the clock shows now. `None` without a recent reading: it is not known. Takes another reading, in
-    /// the background, if it is time for one.
+    /// What the clock shows now. `None` without a recent reading: it is not known. Takes another
+    /// reading, in the background, if it is time for one.
     pub(super) fn showing(&self) -> Option<Showing> {
         let now = Moment::now();
         let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,8 +151,8 @@ impl Moment {
         }
     }
 
-    /// The time since an earlier moment, by the clock that went further. `None`: the wall clock was set
-    /// back, so that nothing is known.
+    /// The time since an earlier moment, by the clock that went further. `None`: the wall clock was
+    /// set back, so that nothing is known.
     fn since(self, earlier: Self) -> Option<Duration> {
         let by_boot = self.since_boot.checked_sub(earlier.since_boot)?;
         let by_wall = self.wall.duration_since(earlier.wall).ok()?;

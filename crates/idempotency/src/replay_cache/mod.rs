@@ -5,19 +5,20 @@
 //! Why that holds:
 //!
 //! - Only stored outcomes get in: a record that was read, or one whose COMMIT was acknowledged.
-//! - A completed record is immutable until it expires. The sweep and a takeover, of this replica or any
-//!   other, wait until the database's clock has passed its `expires_at`. An entry is used only while that
-//!   clock can't have come near: [`DatabaseClock`] knows the latest time that it can show. In the last moments
-//!   of a record's life the database is asked, so a clock that is set or goes wrong by less changes nothing.
-//! - An entry answers its own account and key, and its own request: the fingerprint is compared, as with a
-//!   record that was read. Another request with the key is a reuse.
-//! - An entry belongs to the server that was up when its request began. After a failover or a restart, which
-//!   may have lost commits, nothing that was remembered before is used.
-//! - What is not in memory is asked of the database. It alone decides who executes: an empty memory changes
-//!   speed and nothing else.
+//! - A completed record is immutable until it expires. The sweep and a takeover, of this replica or
+//!   any other, wait until the database's clock has passed its `expires_at`. An entry is used only
+//!   while that clock can't have come near: [`DatabaseClock`] knows the latest time that it can
+//!   show. In the last moments of a record's life the database is asked, so a clock that is set or
+//!   goes wrong by less changes nothing.
+//! - An entry answers its own account and key, and its own request: the fingerprint is compared, as
+//!   with a record that was read. Another request with the key is a reuse.
+//! - An entry belongs to the server that was up when its request began. After a failover or a
+//!   restart, which may have lost commits, nothing that was remembered before is used.
+//! - What is not in memory is asked of the database. It alone decides who executes: an empty memory
+//!   changes speed and nothing else.
 //!
-//! One case is left to the operator: a record that is deleted by hand before it expires, as by restoring a
-//! backup into a running server, is remembered until the processes are restarted.
+//! One case is left to the operator: a record that is deleted by hand before it expires, as by
+//! restoring a backup into a running server, is remembered until the processes are restarted.
 
 mod database_clock;
 mod observer;
@@ -35,15 +36,15 @@ use database_clock::{DatabaseClock, Server, Showing};
 
 pub use observer::ReplayCacheObserver;
 
-/// The last moments of a record's life, in which the database is asked: a minute, or a quarter of a life that
-/// is shorter than four. Clocks that are set, or corrected quickly, differ by less.
+/// The last moments of a record's life, in which the database is asked: a minute, or a quarter of a
+/// life that is shorter than four. Clocks that are set, or corrected quickly, differ by less.
 const LAST_MOMENTS: TimeDelta = TimeDelta::minutes(1);
 
 /// After so long a record is forgotten though it lives. It has been asked for long ago.
 const REMEMBERED_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// What an entry takes beside its record, in bytes: the key, and what the cache keeps to find it and to
-/// choose what it forgets. Measured with a million small entries.
+/// What an entry takes beside its record, in bytes: the key, and what the cache keeps to find it
+/// and to choose what it forgets. Measured with a million small entries.
 const ENTRY_OVERHEAD: usize = 300;
 
 /// Completed records, by account and key. Cheap to clone; all clones share them.
@@ -62,8 +63,8 @@ struct Entry {
 }
 
 impl ReplayCache {
-    /// Keeps about so many bytes of the records that `idempotency` writes and reads. What was not asked for
-    /// for longest goes first.
+    /// Keeps about so many bytes of the records that `idempotency` writes and reads. What was not
+    /// asked for for longest goes first.
     pub fn new(idempotency: &Idempotency, bytes: NonZeroU64) -> Self {
         Self {
             entries: Cache::builder()
@@ -88,8 +89,8 @@ impl ReplayCache {
         Self { observer, ..self }
     }
 
-    /// Answers from memory, or else with `execute`, and remembers what it stored: one of the ways to run a
-    /// request at most once.
+    /// Answers from memory, or else with `execute`, and remembers what it stored: one of the ways
+    /// to run a request at most once.
     pub async fn run<F: Future<Output = Outcome>>(
         &self,
         request: Request,

@@ -39,8 +39,8 @@ pub async fn set_up_with(
     pinned: PgConnectOptions,
     settings: Settings,
 ) -> (PgPool, Idempotency) {
-    // A pool of its own. Those that `#[sqlx::test]` makes have 20 connections together, so a test that holds
-    // some of them and needs more would wait for other tests.
+    // A pool of its own. Those that `#[sqlx::test]` makes have 20 connections together, so a test
+    // that holds some of them and needs more would wait for other tests.
     let pool = PgPoolOptions::new()
         .max_connections(options.get_max_connections())
         .acquire_timeout(PATIENCE)

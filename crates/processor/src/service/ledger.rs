@@ -134,8 +134,8 @@ impl Ledger {
         self.finish(listing).await
     }
 
-    /// Runs work within the deadline, in a task that a disconnect can't cancel, and on the runtime of the
-    /// pooled connections: they end with the runtime that made them.
+    /// Runs work within the deadline, in a task that a disconnect can't cancel, and on the runtime
+    /// of the pooled connections: they end with the runtime that made them.
     async fn finish<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,

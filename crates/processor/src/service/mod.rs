@@ -39,8 +39,8 @@ use crate::{
     wire::{Message, NOT_AFTER, Status},
 };
 
-/// The schema of the processor's own database. A migration that the database has and this build doesn't
-/// is no error: it may be an earlier or a later release's.
+/// The schema of the processor's own database. A migration that the database has and this build
+/// doesn't is no error: it may be an earlier or a later release's.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrations = sqlx::migrate!();
     migrations.set_ignore_missing(true);
@@ -56,7 +56,8 @@ const BODY_LIMIT: usize = 16 * 1024;
 /// The longest reference, currency or card, in bytes.
 const TEXT_MAX: usize = 255;
 
-/// The largest amount of an instruction, in minor units: eight digits, as card networks accept them.
+/// The largest amount of an instruction, in minor units: eight digits, as card networks accept
+/// them.
 const AMOUNT_MAX: i64 = 99_999_999;
 
 /// How the simulator behaves.
@@ -116,8 +117,9 @@ async fn look_up(processor: Data<Processor>, key: web::Path<Uuid>) -> HttpRespon
 }
 
 impl Processor {
-    /// Keeps its ledger in the database of `pool`, which has the schema. Make it on the runtime of the pool,
-    /// which outlives the worker threads. Fails if PostgreSQL has no such interval as the window.
+    /// Keeps its ledger in the database of `pool`, which has the schema. Make it on the runtime of
+    /// the pool, which outlives the worker threads. Fails if PostgreSQL has no such interval as the
+    /// window.
     pub fn new(pool: Connections, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
         let Settings {
             key_window,
@@ -133,8 +135,8 @@ impl Processor {
         })
     }
 
-    /// Its routes. There is no sign-in: the server must keep out pages of other sites that come in by a name
-    /// of their own for this machine.
+    /// Its routes. There is no sign-in: the server must keep out pages of other sites that come in
+    /// by a name of their own for this machine.
     pub fn routes(&self, config: &mut ServiceConfig) {
         config
             .app_data(Data::new(self.clone()))
@@ -321,8 +323,8 @@ fn decode(body: &[u8]) -> Option<Instruction> {
     is_valid.then_some(instruction)
 }
 
-/// Until when the instruction may be executed; at any time, if the request doesn't say. `None` if what it
-/// says is no time.
+/// Until when the instruction may be executed; at any time, if the request doesn't say. `None` if
+/// what it says is no time.
 fn not_after(request: &HttpRequest) -> Option<DateTime<Utc>> {
     let Some(value) = request.headers().get(NOT_AFTER) else {
         return Some(DateTime::<Utc>::MAX_UTC);

@@ -35,8 +35,8 @@ pub(super) async fn show_faults(processor: Data<Processor>) -> HttpResponse {
     HttpResponse::Ok().json(json!({"faults": faults, "delaying": delaying}))
 }
 
-/// `POST /faults`: sets one. For JSON a browser asks first, and this server does not answer that: no page of
-/// another site can make it send this.
+/// `POST /faults`: sets one. For JSON a browser asks first, and this server does not answer that:
+/// no page of another site can make it send this.
 pub(super) async fn set_fault(
     processor: Data<Processor>,
     request: HttpRequest,

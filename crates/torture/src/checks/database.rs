@@ -18,11 +18,12 @@ use crate::{
     requests::{INITIAL_STOCK, SCARCE, STOCKED},
 };
 
-/// How far back the looks at the database go while the load goes on. The one at the end sees all of it.
+/// How far back the looks at the database go while the load goes on. The one at the end sees all of
+/// it.
 const RECENT: TimeDelta = TimeDelta::seconds(30);
 
-/// Queries that must find nothing at any moment. Each shows what is wrong in its first column, and what
-/// that is about in its second: keys, tags and ids, with a prefix before a UUID.
+/// Queries that must find nothing at any moment. Each shows what is wrong in its first column, and
+/// what that is about in its second: keys, tags and ids, with a prefix before a UUID.
 const ALWAYS: [(&str, &str, &str); 11] = [
     (
         "G1",
@@ -136,7 +137,8 @@ const ALWAYS: [(&str, &str, &str); 11] = [
     ),
 ];
 
-/// Checks that hold at any moment, in one snapshot. An error means that the database can't be asked.
+/// Checks that hold at any moment, in one snapshot. An error means that the database can't be
+/// asked.
 pub(crate) async fn at_any_moment(
     pool: &PgPool,
     history: &History,

@@ -49,8 +49,8 @@ const OBJECTS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Every object is as its newest event shows it: nothing changed without an event, and no event tells
-/// of a change that isn't there.
+/// Every object is as its newest event shows it: nothing changed without an event, and no event
+/// tells of a change that isn't there.
 pub(super) async fn newest_events(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
     for (prefix, events, rows) in OBJECTS {
         let events = format!(
@@ -132,8 +132,8 @@ struct LevelWrite {
 }
 
 impl LevelWrite {
-    /// What a key's executions have set, by sku. Of several answers from one execution, the first one
-    /// says when it was over.
+    /// What a key's executions have set, by sku. Of several answers from one execution, the first
+    /// one says when it was over.
     fn all(key: &KeyHistory) -> Vec<(String, Self)> {
         let Some(first) = key.attempts.first() else {
             return Vec::new();
@@ -162,8 +162,8 @@ impl LevelWrite {
             .collect()
     }
 
-    /// What attempts without an answer may have set. While a record of the key was alive, they were no
-    /// executions of their own.
+    /// What attempts without an answer may have set. While a record of the key was alive, they were
+    /// no executions of their own.
     fn unanswered(key: &KeyHistory) -> Vec<(String, Self)> {
         let writes = key.attempts.iter().filter_map(|attempt| {
             let Verdict::Unknown(_) = attempt.verdict else {

@@ -22,8 +22,8 @@ type Answered = Vec<(SharedKey, (Uuid, String), Vec<Stored>)>;
 
 /// Every answer that a client got is in the database: the same execution, status and bytes.
 ///
-/// `from` leaves out answers from before. Answers after `until`, which is when the snapshot was taken,
-/// may be of later transactions.
+/// `from` leaves out answers from before. Answers after `until`, which is when the snapshot was
+/// taken, may be of later transactions.
 pub(super) async fn are_what_was_answered(
     snapshot: &mut PgConnection,
     history: &History,

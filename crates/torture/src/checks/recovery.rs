@@ -79,15 +79,16 @@ const ABANDONED: u32 = 5;
 
 /// What came of the recovery.
 pub(crate) struct Recovered {
-    /// From the last fault until everything was back to normal. With a processor, the longer of two times.
+    /// From the last fault until everything was back to normal. With a processor, the longer of two
+    /// times.
     pub(crate) after: Duration,
     /// The 99th percentile of a charge's time then.
     pub(crate) probe: Duration,
 }
 
-/// Everything is back to normal within [`RECOVERY_LIMIT`] of the last fault. With a processor, it is so again
-/// when the answers to some charges were lost, which is one more fault. Then charges are fast, and requests at
-/// once leave nothing behind.
+/// Everything is back to normal within [`RECOVERY_LIMIT`] of the last fault. With a processor, it
+/// is so again when the answers to some charges were lost, which is one more fault. Then charges
+/// are fast, and requests at once leave nothing behind.
 pub(crate) async fn recover(
     world: &World,
     load: &Arc<Load>,
@@ -113,9 +114,9 @@ pub(crate) async fn recover(
     Recovered { after, probe }
 }
 
-/// Within [`RECOVERY_LIMIT`] of the last fault, all steps together: replicas are ready, what they began has ended
-/// without a retry, every request has an answer, no session holds a lock, and no request a connection. Returns
-/// how long it took.
+/// Within [`RECOVERY_LIMIT`] of the last fault, all steps together: replicas are ready, what they
+/// began has ended without a retry, every request has an answer, no session holds a lock, and no
+/// request a connection. Returns how long it took.
 async fn settle(
     world: &World,
     load: &Arc<Load>,
@@ -138,7 +139,8 @@ async fn settle(
     last_fault.elapsed()
 }
 
-/// The last fault: the processor's answers to some charges are lost, so that there is something to end.
+/// The last fault: the processor's answers to some charges are lost, so that there is something to
+/// end.
 async fn lose_answers(world: &World, load: &Arc<Load>, seed: u64) {
     let mut random = ChaCha12Rng::seed_from_u64(seed);
     let mut abandoned = Vec::new();
@@ -313,9 +315,11 @@ async fn sessions_are_free(world: &World, history: &History, until: Instant) {
     }
 }
 
-/// The replicas have no more sessions than their pools may have. `false`: they could not be counted.
+/// The replicas have no more sessions than their pools may have. `false`: they could not be
+/// counted.
 ///
-/// `factor` allows for sessions whose replica is gone: PostgreSQL sees that at their next statement.
+/// `factor` allows for sessions whose replica is gone: PostgreSQL sees that at their next
+/// statement.
 pub(crate) async fn sessions_are_bounded(world: &World, history: &History, factor: usize) -> bool {
     let most = factor * world.replicas.len() * (POOL_CONNECTIONS + OTHER_CONNECTIONS);
     let Some(sessions) = nemesis::sessions(world).await else {

@@ -1,6 +1,7 @@
 //! Charges, refunds, orders and checkouts, beside the requests that asked for them.
 //!
-//! Promise: a row is judged by the request whose tag it carries, and by those that may have changed it.
+//! Promise: a row is judged by the request whose tag it carries, and by those that may have changed
+//! it.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,8 @@ use crate::{
     requests::{Card, Expected, Verb, card_of},
 };
 
-/// The rows with a tag that were written since then, or all of them: whose, the tag, the id, and the
-/// columns that a request decides. A charge has none before the processor has answered.
+/// The rows with a tag that were written since then, or all of them: whose, the tag, the id, and
+/// the columns that a request decides. A charge has none before the processor has answered.
 const ROWS: [(&str, &str); 4] = [
     (
         "ch",
@@ -99,8 +100,8 @@ pub(super) async fn are_there(
     Ok(())
 }
 
-/// Every charge that pays an order is of a card that a request named, and came out as that card does. One whose
-/// answer was lost before its key expired is known by no answer, and is not judged.
+/// Every charge that pays an order is of a card that a request named, and came out as that card
+/// does. One whose answer was lost before its key expired is known by no answer, and is not judged.
 pub(super) async fn payments_are_of_the_cards(
     snapshot: &mut PgConnection,
     history: &History,
@@ -123,7 +124,8 @@ pub(super) async fn payments_are_of_the_cards(
     Ok(())
 }
 
-/// Last four digits and status of the charges that the key's requests asked for whose answers name this one.
+/// Last four digits and status of the charges that the key's requests asked for whose answers name
+/// this one.
 fn payments_of(key: &KeyHistory, id: &str) -> Vec<(&'static str, &'static str)> {
     let named = key.answers().filter_map(|(variant, _, stored)| {
         let request = key.variants.get(variant)?;
@@ -274,8 +276,8 @@ fn status_of(card: &Card) -> &'static str {
     }
 }
 
-/// The notes that updates may have added to an order or a refund. Whether an acknowledged update is among them
-/// is for `objects`, which compares the row with the newest event.
+/// The notes that updates may have added to an order or a refund. Whether an acknowledged update is
+/// among them is for `objects`, which compares the row with the newest event.
 fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
     let mut notes = vec![Value::Null];
     for key in keys {

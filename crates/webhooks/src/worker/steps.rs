@@ -78,7 +78,8 @@ pub(super) async fn look(
 }
 
 /// One short transaction: stores how attempts ended, and claims what these turns allow. In the
-/// order of the turns, and of the events. What is to be sent has its body, unless it can't be written.
+/// order of the turns, and of the events. What is to be sent has its body, unless it can't be
+/// written.
 pub(super) async fn mark_and_claim(
     connection: &mut PgConnection,
     ended: &[Ended],

@@ -35,8 +35,8 @@ async fn start_postgres() -> Throwaway {
     postgres
 }
 
-/// A database of one test's own, removed with the whole PostgreSQL at the end of the run. When the test lets
-/// go of it, every invariant of `charge-once check` must hold.
+/// A database of one test's own, removed with the whole PostgreSQL at the end of the run. When the
+/// test lets go of it, every invariant of `charge-once check` must hold.
 #[derive(Clone)]
 pub struct TestDatabase {
     /// For a second server, or a proxy in front of it.

@@ -33,15 +33,15 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Every request has a transaction of its own.
 pub const ALONE: (&str, &str) = ("BATCH", "off");
 
-/// Every replay comes from the database: for tests that change stored records by hand, or that are about
-/// reading them.
+/// Every replay comes from the database: for tests that change stored records by hand, or that are
+/// about reading them.
 pub const FORGETFUL: (&str, &str) = ("REPLAY_CACHE", "0");
 
 /// Clients may ask for faults.
 pub const FAULTS: (&str, &str) = ("FAULTS", "true");
 
-/// Whether requests share transactions, and replays come from memory, where a test doesn't say: `make
-/// test-alone` runs many tests without either.
+/// Whether requests share transactions, and replays come from memory, where a test doesn't say:
+/// `make test-alone` runs many tests without either.
 pub fn shortcuts() -> [(&'static str, &'static str); 2] {
     match std::env::var("TEST_SHORTCUTS").as_deref() {
         Ok("off") => [ALONE, FORGETFUL],
@@ -70,20 +70,22 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
     .unwrap()
 }
 
-/// Sessions of the test's database that wait for another one's row. Those of other tests are not among them, as
-/// they are in `pg_locks`, and neither are those at a [`PausePoint`](crate::support::pause_point::PausePoint).
+/// Sessions of the test's database that wait for another one's row. Those of other tests are not
+/// among them, as they are in `pg_locks`, and neither are those at a
+/// [`PausePoint`](crate::support::pause_point::PausePoint).
 pub const LOCK_WAITS: &str = "
     SELECT count(*) FROM pg_stat_activity
      WHERE datname = current_database() AND wait_event_type = 'Lock'
        AND wait_event IN ('transactionid', 'tuple')";
 
-/// For tests that open many connections at once: a stall of a second or two doesn't end a wait for one.
+/// For tests that open many connections at once: a stall of a second or two doesn't end a wait for
+/// one.
 pub const WAITS_FOR_CONNECTIONS: &[(&str, &str)] =
     &[("POOL_WAIT", "10s"), ("REQUEST_TIMEOUT", "17s")];
 
 /// Limits so long that a request at a [`PausePoint`](crate::support::pause_point::PausePoint) never
-/// reaches one, and a transaction of its own: a batch gives up a request that is paused, and a replay from
-/// memory passes no such point.
+/// reaches one, and a transaction of its own: a batch gives up a request that is paused, and a
+/// replay from memory passes no such point.
 pub const PATIENT: &[(&str, &str)] = &[
     ALONE,
     FORGETFUL,

@@ -172,7 +172,8 @@ impl ServerProcess {
         Self::of(client, child)
     }
 
-    /// By another command, and with `METRICS_ADDRESS` among the variables: the second client asks there.
+    /// By another command, and with `METRICS_ADDRESS` among the variables: the second client asks
+    /// there.
     pub fn start_with_metrics_by(
         command: Command,
         log: impl Into<Stdio>,
