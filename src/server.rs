@@ -3,7 +3,12 @@
 //! Promise: from the moment it is asked to stop, `/readyz` answers 503, and all waits for
 //! duplicates end. Requests that are executing finish within the drain limit.
 
-use std::{future::Future, net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix_web::{
     App as ActixApp,
@@ -12,7 +17,7 @@ use actix_web::{
     web,
 };
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
-use charge_once_supervisor::Supervisor;
+use charge_once_supervisor::{Failing, Supervisor};
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -51,7 +56,7 @@ use crate::{
     webhooks::{SENDS_MAX, TlsError, Worker},
     workers::{
         self,
-        request_log::Writing,
+        request_log::{RequestLog, Writing},
         webhooks::{body, worker_settings},
     },
 };
@@ -106,24 +111,10 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let listeners = listeners.into();
     let metrics = metrics(&listeners)?;
-    let observer = Arc::new(metrics.clone());
-    let database = database.admitting(config.in_progress, observer.clone());
     let (stopping, is_stopping) = watch::channel(false);
-    let supervisor = supervisor(metrics.clone(), is_stopping.clone());
-    let settings = Settings {
-        retention: config.idempotency_ttl,
-        database_deadline: config.timeouts.database_deadline,
-    };
-    let idempotency =
-        Idempotency::new(database.connections().clone(), settings).map_err(ServeError::Settings)?;
-    let phases = phases(&idempotency, config, observer.clone())?;
-    if phases.is_none() {
-        tell_of_unfinished_operations(&database).await;
-    }
-    let batches = batches(&idempotency, config, observer.clone());
-    let replay_cache = config
-        .replay_cache
-        .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer));
+    let supervisor = supervisor(metrics.clone(), is_stopping);
+    let database = database.admitting(config.in_progress, Arc::new(metrics.clone()));
+    let address = listeners.api.local_addr()?;
     let (request_log, logging) = config
         .console
         .then(|| {
@@ -131,46 +122,25 @@ pub async fn serve(
             workers::request_log::start(database.clone(), deadline, &supervisor)
         })
         .unzip();
-    let slow_lane = SlowLane::new(config.pool_connections);
-    let steps = CheckoutSteps {
-        idempotency: idempotency.clone(),
-        database: database.clone(),
-        slow_lane: slow_lane.clone(),
-        network: phases.clone(),
-        step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
-    };
-    let checkouts =
-        checkouts(&idempotency, steps, config, &metrics).map_err(ServeError::Settings)?;
-    let app = App {
-        idempotency: idempotency.clone(),
-        batches,
-        replay_cache,
-        api_keys: ApiKeys::of(database.clone(), config.rate_limit),
-        hosts: Hosts::of(listeners.api.local_addr()?, &config.allowed_hosts),
-        readiness: Readiness::of(database.clone()),
-        rate_limit: RateLimit::new(config.rate_limit),
-        database: database.clone(),
-        slow_lane,
-        phases,
-        checkouts,
-        timeouts: config.timeouts,
-        body_limit: config.body_limit,
-        in_flight_wait_v1: config.in_flight_wait_v1,
-        wake_webhooks: Arc::default(),
-        webhooks_allow_private: config.webhooks.allow_private,
-        faults: faults(&database, config).await?,
-        has_console: config.console,
+    let failing = supervisor.failing();
+    let app = app(
+        database,
+        config,
+        &metrics,
+        address,
         request_log,
-        stopping: is_stopping.clone(),
-        failing_workers: supervisor.failing(),
-    };
+        failing,
+        &stopping,
+    )
+    .await?;
     let reconcilers = reconcilers(&app, &supervisor);
     let scraped = listeners.metrics;
     let scraped =
         scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
     let scraped = scraped.transpose()?;
     let webhooks = deliver(&app, &metrics, &supervisor, config)?;
-    let sweep = sweep(&database, config, &metrics, &supervisor, &is_stopping);
+    let sweep = sweep(&app, config, &metrics, &supervisor);
+    let idempotency = app.idempotency.clone();
 
     let server = http_server(listeners.api, app, metrics, config)?;
     let handle = server.handle();
@@ -194,6 +164,64 @@ pub async fn serve(
         scraped.stop(false).await;
     }
     Ok(())
+}
+
+/// What requests work with.
+async fn app(
+    database: Database,
+    config: &Config,
+    metrics: &Metrics,
+    address: SocketAddr,
+    request_log: Option<RequestLog>,
+    failing_workers: Failing,
+    stopping: &watch::Sender<bool>,
+) -> Result<App, ServeError> {
+    let observer = Arc::new(metrics.clone());
+    let settings = Settings {
+        retention: config.idempotency_ttl,
+        database_deadline: config.timeouts.database_deadline,
+    };
+    let idempotency =
+        Idempotency::new(database.connections().clone(), settings).map_err(ServeError::Settings)?;
+    let phases = phases(&idempotency, config, observer.clone())?;
+    if phases.is_none() {
+        tell_of_unfinished_operations(&database).await;
+    }
+    let slow_lane = SlowLane::new(config.pool_connections);
+    let steps = CheckoutSteps {
+        idempotency: idempotency.clone(),
+        database: database.clone(),
+        slow_lane: slow_lane.clone(),
+        network: phases.clone(),
+        step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
+    };
+    let checkouts =
+        checkouts(&idempotency, steps, config, metrics).map_err(ServeError::Settings)?;
+    Ok(App {
+        batches: batches(&idempotency, config, observer.clone()),
+        replay_cache: config
+            .replay_cache
+            .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer)),
+        idempotency,
+        api_keys: ApiKeys::of(database.clone(), config.rate_limit),
+        hosts: Hosts::of(address, &config.allowed_hosts),
+        readiness: Readiness::of(database.clone()),
+        rate_limit: RateLimit::new(config.rate_limit),
+        slow_lane,
+        phases,
+        checkouts,
+        timeouts: config.timeouts,
+        body_limit: config.body_limit,
+        in_flight_wait_v1: config.in_flight_wait_v1,
+        wake_webhooks: Arc::default(),
+        webhooks_allow_private: config.webhooks.allow_private,
+        faults: faults(&database, config).await?,
+        has_console: config.console,
+        request_log,
+        stopping: stopping.subscribe(),
+        failing_workers,
+        database,
+    })
 }
 
 /// What runs until the requests are drained.
@@ -444,15 +472,9 @@ fn deliver(
     Ok(supervisor.spawn("webhooks", move || worker.clone().run(stopping.clone())))
 }
 
-fn sweep(
-    database: &Database,
-    config: &Config,
-    metrics: &Metrics,
-    supervisor: &Supervisor,
-    stopping: &watch::Receiver<bool>,
-) -> JoinHandle<()> {
-    let (database, config) = (database.clone(), config.clone());
-    let (metrics, stopping) = (metrics.clone(), stopping.clone());
+fn sweep(app: &App, config: &Config, metrics: &Metrics, supervisor: &Supervisor) -> JoinHandle<()> {
+    let (database, config) = (app.database.clone(), config.clone());
+    let (metrics, stopping) = (metrics.clone(), app.stopping.clone());
     supervisor.spawn("expiry_sweep", move || {
         let (database, config) = (database.clone(), config.clone());
         workers::expiry_sweep::run(database, config, metrics.clone(), stopping.clone())
