@@ -2,6 +2,7 @@
 
 pub mod amount;
 pub mod feed;
+pub mod listen;
 pub mod pay;
 pub mod seed;
 pub mod service;

@@ -59,7 +59,7 @@ pub struct Arguments {
 
 /// The types of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EventType {
+pub(crate) enum EventType {
     #[value(name = "charge.succeeded")]
     ChargeSucceeded,
     #[value(name = "charge.failed")]

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::{Answer, test_cards::Decline};
 
-/// Says until when an instruction may be executed. It is a header, so that the instruction stays
-/// the same for every attempt.
+/// Says until when an instruction may be executed. It is a header, so that every attempt sends the
+/// same instruction.
 pub(super) const NOT_AFTER: &str = "not-after";
 
 /// The code of an instruction that is not executed because it came after its time.

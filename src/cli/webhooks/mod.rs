@@ -1,9 +1,11 @@
 //! `charge-once webhooks`: events for a receiver that is being developed, and webhooks that failed.
 
-mod listen;
 mod retry;
 
+use charge_once_developer::listen;
+
 use super::BoxError;
+use crate::workers::webhooks::sender_settings;
 
 /// What is done with webhooks.
 #[derive(Debug, clap::Subcommand)]
@@ -16,7 +18,7 @@ pub enum Command {
 
 pub(super) fn run(command: Command) -> Result<(), BoxError> {
     match command {
-        Command::Listen(arguments) => listen::run(&arguments),
+        Command::Listen(arguments) => listen::run(&arguments, sender_settings()),
         Command::Retry(arguments) => retry::run(&arguments),
     }
 }

@@ -6,20 +6,18 @@
 use std::time::Duration;
 
 use charge_once_client::Error;
-use charge_once_developer::{
-    feed::{Feed, FeedError, NewEvent},
-    service::{self, AFTER_HELP, Service, api_key},
-};
+use charge_once_webhooks::{Attempt, Secret, Sender, Settings, UrlRefusal, check_url};
 use chrono::{DateTime, SecondsFormat, Utc};
-use clap::builder::PossibleValuesParser;
+use clap::{ValueEnum, builder::PossibleValuesParser};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::{
-    cli::{BoxError, print, say},
-    domain::event::EventType,
-    webhooks::{Attempt, Secret, Sender, Settings, UrlRefusal, check_url},
-    workers::webhooks::sender_settings,
+    BoxError,
+    feed::{Feed, FeedError, NewEvent},
+    print, say,
+    service::{self, AFTER_HELP, Service, api_key},
+    trigger::EventType,
 };
 
 /// How often new events are asked for.
@@ -60,17 +58,19 @@ pub struct Arguments {
 }
 
 fn event_types() -> PossibleValuesParser {
-    PossibleValuesParser::new(EventType::ALL.iter().map(|known| known.as_str()))
+    let known = EventType::value_variants().iter();
+    PossibleValuesParser::new(known.filter_map(ValueEnum::to_possible_value))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+/// Forwards events until Ctrl-C. `settings` say what the receiver sees of the sender.
+pub fn run(arguments: &Arguments, settings: Settings) -> Result<(), BoxError> {
     check_url(&arguments.forward_to, true)
         .map_err(|refusal| format!("--forward-to {}", explain(refusal)))?;
     if arguments.timeout.is_zero() || arguments.timeout > TIMEOUT_MAX {
         return Err("--timeout must be longer than nothing and at most 60s".into());
     }
     // Ctrl-C is how it ends, so a requested stop is a success.
-    service::block_on(listen(arguments), || Ok(()))
+    service::block_on(listen(arguments, settings), || Ok(()))
 }
 
 fn explain(refusal: UrlRefusal) -> &'static str {
@@ -88,14 +88,14 @@ fn explain(refusal: UrlRefusal) -> &'static str {
     }
 }
 
-async fn listen(arguments: &Arguments) -> Result<(), BoxError> {
+async fn listen(arguments: &Arguments, settings: Settings) -> Result<(), BoxError> {
     let service = &arguments.service;
     let secret = secret_of(&api_key()?);
     // The receiver is on this machine or wherever its developer wants.
     let settings = Settings {
         allow_private: true,
         timeout: arguments.timeout,
-        ..sender_settings()
+        ..settings
     };
     let receiver = Receiver {
         sender: Sender::new(&settings)?,
