@@ -27,9 +27,9 @@ use crate::domain::{
     money::{AMOUNT_MAX, Currency},
 };
 
-/// Declares the parameters of a request: a name, a [`Parameter`], and what it
-/// means. From it come a struct of their values, which [`ParameterSet`] fills,
-/// and what the OpenAPI document says of them in a body (`as` names its schema) or in a query.
+/// Declares the parameters of a request: a name, a [`Parameter`], and what it means. From it come a
+/// struct of their values, which [`ParameterSet`] fills, and what the OpenAPI document says of them
+/// in a body (`as` names its schema) or in a query.
 ///
 /// They are checked in the order in which they are declared. Where a field has no comment, the
 /// document says what the type says of itself.
@@ -162,16 +162,18 @@ pub trait Parameter {
     type Value;
     /// Whether a request must have it.
     const REQUIRED: bool = false;
+    /// Whether a body may say `null`, which means that there is none. In a query, nothing is `null`.
+    const NULLABLE: bool = false;
 
     /// Checks it.
     fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, ApiError>;
 
-    /// Its schema. `about` is what it means in this request, or empty.
+    /// Its schema, without `null`. `about` is what it means in this request, or empty.
     fn schema(about: String) -> RefOr<Schema>;
 
-    /// How it is named and described in a query, where nothing is `null`.
+    /// How it is named and described in a query.
     fn in_query(name: &str, about: String) -> Vec<QueryParameter> {
-        let mut schema = not_null(Self::schema(about));
+        let mut schema = Self::schema(about);
         let (brackets, about) = match &mut schema {
             RefOr::T(Schema::Array(list)) => ("[]", list.description.take()),
             RefOr::T(Schema::Object(object)) => ("", object.description.take()),
@@ -220,19 +222,21 @@ impl<K: ValueKind> Parameter for K {
 /// A request may leave it out.
 impl<K: ValueKind> Parameter for Option<K> {
     type Value = Option<K::Value>;
+    const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, ApiError> {
         K::read(field)
     }
 
     fn schema(about: String) -> RefOr<Schema> {
-        nullable(described(K::schema(), about))
+        described(K::schema(), about)
     }
 }
 
 /// On an update, `null` and the empty string unset it.
 impl<K: ValueKind> Parameter for Change<K> {
     type Value = Change<K::Value>;
+    const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, ApiError> {
         if field.fields.given(field.name).is_some_and(is_empty) {
@@ -242,7 +246,7 @@ impl<K: ValueKind> Parameter for Change<K> {
     }
 
     fn schema(about: String) -> RefOr<Schema> {
-        <Option<K> as Parameter>::schema(about)
+        described(K::schema(), about)
     }
 }
 
@@ -460,6 +464,7 @@ pub struct Expand<E>(PhantomData<E>);
 
 impl<E: ExpandName> Parameter for Expand<E> {
     type Value = bool;
+    const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<bool, ApiError> {
         Ok(field.fields.expands(E::NAME)?)
@@ -469,7 +474,7 @@ impl<E: ExpandName> Parameter for Expand<E> {
         let list = list_of::<E>()
             .description(Some("References to expand in the reply."))
             .max_items(Some(EXPAND_MAX));
-        nullable(described(list.into(), about))
+        described(list.into(), about)
     }
 }
 
@@ -487,7 +492,13 @@ pub fn with_property<P: Parameter>(
     name: &str,
     about: &[&str],
 ) -> ObjectBuilder {
-    let object = object.property(name, P::schema(text_of(about)));
+    let schema = P::schema(text_of(about));
+    let schema = if P::NULLABLE {
+        nullable(schema)
+    } else {
+        schema
+    };
+    let object = object.property(name, schema);
     if P::REQUIRED {
         object.required(name)
     } else {
@@ -554,22 +565,4 @@ pub fn nullable(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     }
     let null = ObjectBuilder::new().schema_type(Type::Null);
     OneOfBuilder::new().item(schema).item(null).into()
-}
-
-/// What a schema allows but `null`.
-fn not_null(mut schema: RefOr<Schema>) -> RefOr<Schema> {
-    if let RefOr::T(Schema::OneOf(either)) = &schema
-        && let [value, _null] = either.items.as_slice()
-    {
-        return value.clone();
-    }
-    if let RefOr::T(
-        Schema::Object(Object { schema_type, .. }) | Schema::Array(Array { schema_type, .. }),
-    ) = &mut schema
-        && let SchemaType::Array(types) = schema_type
-        && let [only, Type::Null] = types.as_slice()
-    {
-        *schema_type = SchemaType::Type(only.clone());
-    }
-    schema
 }

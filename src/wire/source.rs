@@ -11,8 +11,7 @@ use utoipa::{
 use super::{
     error::ApiError,
     parameter::{
-        Field, Integer, Parameter, ParameterSet, TextKind, described, nullable, parameters,
-        reference, text,
+        Field, Integer, Parameter, ParameterSet, TextKind, described, parameters, reference, text,
     },
 };
 use crate::domain::{
@@ -31,6 +30,7 @@ pub struct SourceParam;
 
 impl Parameter for SourceParam {
     type Value = Card;
+    const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Card, ApiError> {
         let unknown = field.invalid("Must be a test token such as tok_visa.");
@@ -57,7 +57,7 @@ impl Parameter for SourceParam {
 
     fn schema(about: String) -> RefOr<Schema> {
         let default = format!("A test token, or a test card. Default: {DEFAULT_SOURCE}.");
-        nullable(described(described(reference::<Self>(), default), about))
+        described(described(reference::<Self>(), default), about)
     }
 }
 
