@@ -392,12 +392,6 @@ fn happened(event: store::events::Happened) -> Happened {
 }
 
 fn delivery(delivery: WebhookDelivery) -> Delivery {
-    let last = delivery.attempts.last();
-    let last_answer = last.map(|attempt| match (attempt.response_status, &attempt.error) {
-        (Some(status), None) => status.to_string(),
-        (Some(status), Some(error)) => format!("{status}, {error}"),
-        (None, error) => error.clone().unwrap_or_default(),
-    });
     Delivery {
         id: delivery.id.to_string(),
         created_at: delivery.created_at,
@@ -406,7 +400,7 @@ fn delivery(delivery: WebhookDelivery) -> Delivery {
         endpoint: delivery.endpoint.to_string(),
         status: delivery.status.as_str(),
         attempts: delivery.attempts.len(),
-        last_answer,
+        last_answer: delivery.attempts.last().map(ToString::to_string),
         next_attempt_at: delivery.next_attempt_at,
     }
 }

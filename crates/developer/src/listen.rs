@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use charge_once_client::Error;
-use charge_once_webhooks::{Attempt, Secret, Sender, Settings, UrlRefusal, check_url};
+use charge_once_webhooks::{Secret, Sender, Settings, UrlRefusal, check_url};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use hmac::{Hmac, KeyInit, Mac};
@@ -169,22 +169,17 @@ impl Receiver<'_> {
         let body = event.text.get().as_bytes().to_vec();
         let now = Utc::now().timestamp();
         let attempt = self.sender.send(self.url, &self.secret, now, body).await;
+        let answer = match attempt.response_status {
+            Some(_) => attempt.to_string(),
+            None => format!("not delivered: {attempt}"),
+        };
         let time = DateTime::from_timestamp(attempt.at, 0).unwrap_or_default();
         print(&format!(
             "{}  {}  {}  {}",
             time.to_rfc3339_opts(SecondsFormat::Secs, true),
             event.event_type,
             event.id,
-            answer(&attempt)
+            answer
         ))
-    }
-}
-
-/// `200`, or what happened in place of an answer.
-fn answer(attempt: &Attempt) -> String {
-    match (attempt.response_status, attempt.error.as_deref()) {
-        (Some(status), None) => status.to_string(),
-        (Some(status), Some(error)) => format!("{status}, {error}"),
-        (None, error) => format!("not delivered: {}", error.unwrap_or("no answer")),
     }
 }

@@ -1,6 +1,6 @@
 //! Attempts to deliver an event, and the pauses between them.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,17 @@ impl Attempt {
     pub fn succeeded(&self) -> bool {
         self.response_status
             .is_some_and(|status| (200..300).contains(&status))
+    }
+}
+
+/// `200`, or `500, …`, or what happened in place of an answer.
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.response_status, self.error.as_deref()) {
+            (Some(status), None) => write!(f, "{status}"),
+            (Some(status), Some(error)) => write!(f, "{status}, {error}"),
+            (None, error) => f.write_str(error.unwrap_or("no answer")),
+        }
     }
 }
 
