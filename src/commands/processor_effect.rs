@@ -21,7 +21,7 @@ use super::{
 use crate::{
     domain::{
         ids::AccountId,
-        operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest, Resolution},
+        operation::{Answer, Ask, Operation, Resolution, Verb},
     },
     idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
@@ -85,7 +85,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             return CallOutcome::NotExecuted(Failure::unavailable(cause));
         }
         let asked = if operation.age < self.send_again_within {
-            let instruction = Instruction::from(&operation.effect);
+            let instruction = Instruction::from(&operation.effect.ask);
             let key = operation.id;
             self.processor.execute(key, &instruction, not_after).await
         } else {
@@ -118,7 +118,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             traceparent: traces::traceparent(),
         };
         // Before its steps: the same order of locks as in a step that is one transaction.
-        if let Some(checkout) = operation.effect.checkout() {
+        if let Some(checkout) = operation.effect.checkout {
             store::checkouts::lock(tx, operation.account, checkout).await?;
         }
         let resolution = match answer {
@@ -143,17 +143,13 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         self.keep_resolution(tx, operation, Resolution::NotExecuted)
             .await?;
         store::operations::delete(tx, account, operation.id).await?;
-        match &operation.effect {
-            Effect::CreateCharge { authorization, .. }
-            | Effect::PayOrder { authorization, .. }
-            | Effect::ChargeCheckout { authorization, .. } => {
+        match &operation.effect.ask {
+            Ask::Authorize(authorization) => {
                 create_charge::release(tx, account, authorization).await?;
             }
-            Effect::CreateRefund { request, .. } | Effect::RefundCheckout { request, .. } => {
-                create_refund::release(tx, account, request).await?;
-            }
+            Ask::Refund(request) => create_refund::release(tx, account, request).await?,
             // A capture reserves nothing.
-            Effect::CaptureCharge { .. } => {}
+            Ask::Capture(_) => {}
         }
         Ok(())
     }
@@ -166,80 +162,55 @@ async fn complete(
     operation: &Operation,
     answer: Answer,
 ) -> Result<Reply, Rejection> {
-    match &operation.effect {
-        Effect::CreateCharge {
-            authorization,
-            expand_refunds,
-        } => {
-            let expand = *expand_refunds;
+    let effect = &operation.effect;
+    let expand = effect.expand;
+    match (effect.verb, &effect.ask, effect.order, effect.checkout) {
+        (Verb::CreateCharge, Ask::Authorize(authorization), None, None) => {
             create_charge::complete(origin, tx, operation, authorization, answer, expand).await
         }
-        Effect::CaptureCharge {
-            charge,
-            amount,
-            expand_refunds,
-        } => capture::complete(origin, tx, *charge, *amount, answer, *expand_refunds).await,
-        Effect::CreateRefund {
-            request,
-            expand_charge,
-        } => create_refund::complete(origin, tx, request, answer, *expand_charge).await,
-        Effect::PayOrder {
-            order,
-            authorization,
-            expand_charge,
-        } => {
-            let (order, expand) = (*order, *expand_charge);
+        (Verb::CaptureCharge, Ask::Capture(request), None, None) => {
+            capture::complete(origin, tx, request, answer, expand).await
+        }
+        (Verb::CreateRefund, Ask::Refund(request), None, None) => {
+            create_refund::complete(origin, tx, request, answer, expand).await
+        }
+        (Verb::PayOrder, Ask::Authorize(authorization), Some(order), None) => {
             pay_order::complete(origin, tx, operation, order, authorization, answer, expand).await
         }
-        Effect::ChargeCheckout {
-            checkout,
-            order,
-            authorization,
-        } => {
-            let of = (*checkout, *order);
+        (Verb::CreateCharge, Ask::Authorize(authorization), Some(order), Some(checkout)) => {
+            let of = (checkout, order);
             steps::complete_charge(origin, tx, operation, of, authorization, answer).await
         }
-        Effect::RefundCheckout { checkout, request } => {
-            steps::complete_refund(origin, tx, *checkout, request, answer).await
+        (Verb::CreateRefund, Ask::Refund(request), None, Some(checkout)) => {
+            steps::complete_refund(origin, tx, checkout, request, answer).await
+        }
+        (verb, ..) => {
+            let cause = format!("an operation {} that no command begins", verb.as_str());
+            Err(Rejection::Failed(Failure::internal(cause)))
         }
     }
 }
 
-impl From<&Effect> for Instruction {
-    fn from(effect: &Effect) -> Self {
-        match effect {
-            Effect::CreateCharge { authorization, .. }
-            | Effect::PayOrder { authorization, .. }
-            | Effect::ChargeCheckout { authorization, .. } => authorization.into(),
-            Effect::CaptureCharge { charge, amount, .. } => Self::Capture {
-                charge: charge.to_string(),
-                amount: *amount,
+impl From<&Ask> for Instruction {
+    fn from(ask: &Ask) -> Self {
+        let charge = ask.charge().to_string();
+        match ask {
+            Ask::Authorize(authorization) => Self::Authorize {
+                charge,
+                amount: authorization.amount.minor_units,
+                currency: authorization.amount.currency.to_string(),
+                card: authorization.card_token.clone(),
+                capture: authorization.capture,
             },
-            Effect::CreateRefund { request, .. } | Effect::RefundCheckout { request, .. } => {
-                request.into()
-            }
-        }
-    }
-}
-
-impl From<&CardAuthorization> for Instruction {
-    fn from(authorization: &CardAuthorization) -> Self {
-        Self::Authorize {
-            charge: authorization.charge.to_string(),
-            amount: authorization.amount.minor_units,
-            currency: authorization.amount.currency.to_string(),
-            card: authorization.card_token.clone(),
-            capture: authorization.capture,
-        }
-    }
-}
-
-impl From<&RefundRequest> for Instruction {
-    fn from(request: &RefundRequest) -> Self {
-        Self::Refund {
-            charge: request.charge.to_string(),
-            refund: request.refund.to_string(),
-            amount: request.amount,
+            Ask::Capture(request) => Self::Capture {
+                charge,
+                amount: request.amount,
+            },
+            Ask::Refund(request) => Self::Refund {
+                charge,
+                refund: request.refund.to_string(),
+                amount: request.amount,
+            },
         }
     }
 }

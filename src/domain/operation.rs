@@ -62,97 +62,86 @@ impl RefundRequest {
     }
 }
 
-/// An effect outside the database: what is asked for, and everything that its completion needs. One
-/// variant for each request that asks the processor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// `POST /charges`
-    CreateCharge {
-        /// What the card is asked for.
-        authorization: CardAuthorization,
-        /// Whether the reply lists the refunds.
-        expand_refunds: bool,
-    },
-    /// `POST /charges/{id}/capture`
-    CaptureCharge {
-        /// The charge that promised the money.
-        charge: ChargeId,
-        /// How much to take, in minor units; the rest is released.
-        amount: i64,
-        /// Whether the reply lists the refunds.
-        expand_refunds: bool,
-    },
-    /// `POST /refunds`
-    CreateRefund {
-        /// What goes back.
-        request: RefundRequest,
-        /// Whether the reply shows the whole charge.
-        expand_charge: bool,
-    },
-    /// `POST /orders/{id}/pay`
-    PayOrder {
-        /// The order that is paid.
-        order: OrderId,
-        /// What the card is asked for.
-        authorization: CardAuthorization,
-        /// Whether the reply shows the whole charge.
-        expand_charge: bool,
-    },
-    /// The step `create_charge` of a checkout.
-    ChargeCheckout {
-        /// The checkout.
-        checkout: CheckoutId,
-        /// The order that an earlier step made.
-        order: OrderId,
-        /// What the card is asked for.
-        authorization: CardAuthorization,
-    },
-    /// The step `create_refund` of a checkout.
-    RefundCheckout {
-        /// The checkout.
-        checkout: CheckoutId,
-        /// What goes back.
-        request: RefundRequest,
-    },
+/// Promised money that is to be taken. The rest is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaptureRequest {
+    /// The charge that promised the money.
+    pub charge: ChargeId,
+    /// How much, in minor units.
+    pub amount: i64,
 }
 
-impl Effect {
+/// What the processor is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// Promise money.
+    Authorize(CardAuthorization),
+    /// Take what was promised.
+    Capture(CaptureRequest),
+    /// Give back what was taken, or release what was promised.
+    Refund(RefundRequest),
+}
+
+impl Ask {
     /// The charge that it is about.
     pub fn charge(&self) -> ChargeId {
         match self {
-            Self::CreateCharge { authorization, .. }
-            | Self::PayOrder { authorization, .. }
-            | Self::ChargeCheckout { authorization, .. } => authorization.charge,
-            Self::CaptureCharge { charge, .. } => *charge,
-            Self::CreateRefund { request, .. } | Self::RefundCheckout { request, .. } => {
-                request.charge
-            }
+            Self::Authorize(authorization) => authorization.charge,
+            Self::Capture(capture) => capture.charge,
+            Self::Refund(refund) => refund.charge,
         }
     }
+}
 
+/// The verb that asks, and that gets the answer. Its name is in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Verb {
+    /// `POST /charges`, or that step of a checkout.
+    CreateCharge,
+    /// `POST /charges/{id}/capture`
+    CaptureCharge,
+    /// `POST /refunds`, or that step of a checkout.
+    CreateRefund,
+    /// `POST /orders/{id}/pay`
+    PayOrder,
+}
+
+named!(Verb);
+
+/// An effect outside the database: what is asked for, and everything that its completion needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Which verb asks.
+    pub verb: Verb,
+    /// What for.
+    pub ask: Ask,
+    /// The order that is paid.
+    pub order: Option<OrderId>,
     /// The checkout that it is a step of.
-    pub fn checkout(&self) -> Option<CheckoutId> {
-        match self {
-            Self::ChargeCheckout { checkout, .. } | Self::RefundCheckout { checkout, .. } => {
-                Some(*checkout)
-            }
-            Self::CreateCharge { .. }
-            | Self::CaptureCharge { .. }
-            | Self::CreateRefund { .. }
-            | Self::PayOrder { .. } => None,
+    pub checkout: Option<CheckoutId>,
+    /// Whether the reply shows the objects that belong to it whole.
+    pub expand: bool,
+}
+
+impl Effect {
+    /// An effect for no order and no checkout, with a reply that shows ids.
+    pub fn of(verb: Verb, ask: Ask) -> Self {
+        Self {
+            verb,
+            ask,
+            order: None,
+            checkout: None,
+            expand: false,
         }
     }
 
     /// The id of what the request is about, as its reply will have it unless a card is declined.
     pub fn resource(&self) -> String {
-        match self {
-            Self::CreateRefund { request, .. } | Self::RefundCheckout { request, .. } => {
-                request.refund.to_string()
-            }
-            Self::PayOrder { order, .. } => order.to_string(),
-            Self::CreateCharge { .. }
-            | Self::CaptureCharge { .. }
-            | Self::ChargeCheckout { .. } => self.charge().to_string(),
+        match (self.verb, self.order, &self.ask) {
+            (Verb::PayOrder, Some(order), _) => order.to_string(),
+            (_, _, Ask::Refund(request)) => request.refund.to_string(),
+            (_, _, ask) => ask.charge().to_string(),
         }
     }
 }

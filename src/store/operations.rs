@@ -14,7 +14,9 @@ use crate::domain::{
     dialect::Dialect,
     ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
     money::{Currency, Money},
-    operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest},
+    operation::{
+        Answer, Ask, CaptureRequest, CardAuthorization, Effect, Operation, RefundRequest, Verb,
+    },
 };
 
 /// What is unfinished about an object: no other request may decide about it meanwhile.
@@ -33,7 +35,16 @@ pub struct OpenWork {
 /// `a_charge_has_one_unfinished_operation` and `an_order_has_one_unfinished_operation` refuse a
 /// second one that a caller let through.
 pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
-    let columns = Columns::from(&operation.effect);
+    let effect = &operation.effect;
+    let card = match &effect.ask {
+        Ask::Authorize(authorization) => Some(authorization),
+        Ask::Capture(_) | Ask::Refund(_) => None,
+    };
+    let (amount, refund) = match &effect.ask {
+        Ask::Authorize(authorization) => (authorization.amount.minor_units, None),
+        Ask::Capture(capture) => (capture.amount, None),
+        Ask::Refund(request) => (request.amount, Some(request.refund.0)),
+    };
     sqlx::query!(
         "
         INSERT INTO operations
@@ -44,16 +55,16 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         ",
         operation.account.0,
         operation.id,
-        columns.verb,
-        columns.charge_id,
-        columns.refund_id,
-        columns.order_id,
-        columns.checkout_id,
-        columns.amount,
-        columns.currency,
-        columns.card_token,
-        columns.capture,
-        columns.expand,
+        effect.verb.as_str(),
+        effect.ask.charge().0,
+        refund,
+        effect.order.map(|order| order.0),
+        effect.checkout.map(|checkout| checkout.0),
+        amount,
+        card.map(|card| card.amount.currency.to_string()),
+        card.map(|card| &*card.card_token),
+        card.map(|card| card.capture),
+        effect.expand,
         operation.dialect.as_str(),
         operation.request_id,
         operation.idempotency_key,
@@ -89,190 +100,46 @@ pub async fn find(
     let Some(found) = found else {
         return Ok(None);
     };
-    let columns = Columns {
-        verb: &found.verb,
-        charge_id: found.charge_id,
-        refund_id: found.refund_id,
-        order_id: found.order_id,
-        checkout_id: found.checkout_id,
-        amount: found.amount,
-        currency: found.currency,
-        card_token: found.card_token,
-        capture: found.capture,
-        expand: found.expand,
+    let charge = ChargeId(found.charge_id);
+    let ask = match (found.card_token, found.refund_id) {
+        (Some(card_token), _) => {
+            let currency = found.currency.as_deref().and_then(Currency::of_stored);
+            Ask::Authorize(CardAuthorization {
+                charge,
+                amount: Money {
+                    minor_units: found.amount,
+                    currency: currency.ok_or_else(|| unknown("currency"))?,
+                },
+                card_token,
+                capture: found.capture.ok_or_else(|| unknown("capture"))?,
+            })
+        }
+        (None, Some(refund)) => Ask::Refund(RefundRequest {
+            charge,
+            refund: RefundId(refund),
+            amount: found.amount,
+        }),
+        (None, None) => Ask::Capture(CaptureRequest {
+            charge,
+            amount: found.amount,
+        }),
     };
     Ok(Some(Operation {
         id,
         account: account_id,
-        effect: columns.into_effect().ok_or_else(|| unknown("verb"))?,
+        effect: Effect {
+            verb: Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?,
+            ask,
+            order: found.order_id.map(OrderId),
+            checkout: found.checkout_id.map(CheckoutId),
+            expand: found.expand,
+        },
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
         request_id: found.request_id,
         idempotency_key: found.idempotency_key,
         processor: found.processor,
         age: Duration::from_secs(found.age_seconds.max(0).unsigned_abs()),
     }))
-}
-
-/// An effect as the table has it.
-struct Columns<'a> {
-    verb: &'a str,
-    charge_id: Uuid,
-    refund_id: Option<Uuid>,
-    order_id: Option<Uuid>,
-    checkout_id: Option<Uuid>,
-    amount: i64,
-    currency: Option<String>,
-    card_token: Option<String>,
-    capture: Option<bool>,
-    expand: bool,
-}
-
-const CREATE_CHARGE: &str = "create_charge";
-const CAPTURE_CHARGE: &str = "capture_charge";
-const CREATE_REFUND: &str = "create_refund";
-const PAY_ORDER: &str = "pay_order";
-
-impl Columns<'static> {
-    fn authorization(verb: &'static str, authorization: &CardAuthorization) -> Self {
-        Self {
-            verb,
-            charge_id: authorization.charge.0,
-            refund_id: None,
-            order_id: None,
-            checkout_id: None,
-            amount: authorization.amount.minor_units,
-            currency: Some(authorization.amount.currency.to_string()),
-            card_token: Some(authorization.card_token.clone()),
-            capture: Some(authorization.capture),
-            expand: false,
-        }
-    }
-
-    fn without_card(verb: &'static str, charge: ChargeId, amount: i64) -> Self {
-        Self {
-            verb,
-            charge_id: charge.0,
-            refund_id: None,
-            order_id: None,
-            checkout_id: None,
-            amount,
-            currency: None,
-            card_token: None,
-            capture: None,
-            expand: false,
-        }
-    }
-}
-
-impl From<&Effect> for Columns<'static> {
-    fn from(effect: &Effect) -> Self {
-        match effect {
-            Effect::CreateCharge {
-                authorization,
-                expand_refunds,
-            } => Self {
-                expand: *expand_refunds,
-                ..Self::authorization(CREATE_CHARGE, authorization)
-            },
-            Effect::CaptureCharge {
-                charge,
-                amount,
-                expand_refunds,
-            } => Self {
-                expand: *expand_refunds,
-                ..Self::without_card(CAPTURE_CHARGE, *charge, *amount)
-            },
-            Effect::CreateRefund {
-                request,
-                expand_charge,
-            } => Self {
-                refund_id: Some(request.refund.0),
-                expand: *expand_charge,
-                ..Self::without_card(CREATE_REFUND, request.charge, request.amount)
-            },
-            Effect::PayOrder {
-                order,
-                authorization,
-                expand_charge,
-            } => Self {
-                order_id: Some(order.0),
-                expand: *expand_charge,
-                ..Self::authorization(PAY_ORDER, authorization)
-            },
-            Effect::ChargeCheckout {
-                checkout,
-                order,
-                authorization,
-            } => Self {
-                order_id: Some(order.0),
-                checkout_id: Some(checkout.0),
-                ..Self::authorization(CREATE_CHARGE, authorization)
-            },
-            Effect::RefundCheckout { checkout, request } => Self {
-                refund_id: Some(request.refund.0),
-                checkout_id: Some(checkout.0),
-                ..Self::without_card(CREATE_REFUND, request.charge, request.amount)
-            },
-        }
-    }
-}
-
-impl Columns<'_> {
-    /// `None` for a row that the constraints don't allow.
-    fn into_effect(self) -> Option<Effect> {
-        let charge = ChargeId(self.charge_id);
-        let (order, checkout) = (self.order_id.map(OrderId), self.checkout_id.map(CheckoutId));
-        Some(match (self.verb, checkout) {
-            (CREATE_CHARGE, None) => Effect::CreateCharge {
-                expand_refunds: self.expand,
-                authorization: self.into_authorization()?,
-            },
-            (CREATE_CHARGE, Some(checkout)) => Effect::ChargeCheckout {
-                checkout,
-                order: order?,
-                authorization: self.into_authorization()?,
-            },
-            (CAPTURE_CHARGE, None) => Effect::CaptureCharge {
-                charge,
-                amount: self.amount,
-                expand_refunds: self.expand,
-            },
-            (CREATE_REFUND, None) => Effect::CreateRefund {
-                request: self.refund_request()?,
-                expand_charge: self.expand,
-            },
-            (CREATE_REFUND, Some(checkout)) => Effect::RefundCheckout {
-                checkout,
-                request: self.refund_request()?,
-            },
-            (PAY_ORDER, None) => Effect::PayOrder {
-                order: order?,
-                expand_charge: self.expand,
-                authorization: self.into_authorization()?,
-            },
-            _ => return None,
-        })
-    }
-
-    fn into_authorization(self) -> Option<CardAuthorization> {
-        Some(CardAuthorization {
-            charge: ChargeId(self.charge_id),
-            amount: Money {
-                minor_units: self.amount,
-                currency: Currency::of_stored(&self.currency?)?,
-            },
-            card_token: self.card_token?,
-            capture: self.capture?,
-        })
-    }
-
-    fn refund_request(&self) -> Option<RefundRequest> {
-        Some(RefundRequest {
-            charge: ChargeId(self.charge_id),
-            refund: RefundId(self.refund_id?),
-            amount: self.amount,
-        })
-    }
 }
 
 /// An operation without an answer, as an operator sees it.

@@ -20,7 +20,7 @@ use crate::{
         charge::ChargeRefusal,
         event::EventType,
         ids::ChargeId,
-        operation::{Answer, Effect},
+        operation::{Answer, Ask, CaptureRequest, Effect, Verb},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
@@ -43,8 +43,7 @@ pub struct CaptureCharge {
 
 /// A capture that may be made, of a charge that this transaction has locked.
 struct Decided {
-    charge: ChargeId,
-    amount: i64,
+    request: CaptureRequest,
     expand_refunds: bool,
 }
 
@@ -61,8 +60,7 @@ impl CaptureCharge {
             .capture(params.amount)
             .map_err(|refusal| refused(refusal, "id"))?;
         Ok(Decided {
-            charge: id,
-            amount,
+            request: CaptureRequest { charge: id, amount },
             expand_refunds: params.expand,
         })
     }
@@ -71,8 +69,7 @@ impl CaptureCharge {
 impl Command for CaptureCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let decided = self.decide(tx, Mode::OneTransaction).await?;
-        let Decided { charge, amount, .. } = decided;
-        capture(&self.origin, tx, charge, amount, decided.expand_refunds).await
+        capture(&self.origin, tx, decided.request, decided.expand_refunds).await
     }
 }
 
@@ -83,10 +80,10 @@ impl Begin for CaptureCharge {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         let decided = self.decide(tx, Mode::Phases).await?;
-        let effect = Effect::CaptureCharge {
-            charge: decided.charge,
-            amount: decided.amount,
-            expand_refunds: decided.expand_refunds,
+        let ask = Ask::Capture(decided.request);
+        let effect = Effect {
+            expand: decided.expand_refunds,
+            ..Effect::of(Verb::CaptureCharge, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
     }
@@ -96,14 +93,15 @@ impl Begin for CaptureCharge {
 pub(in crate::commands) async fn complete(
     origin: &Origin,
     tx: &mut PgConnection,
-    charge: ChargeId,
-    amount: i64,
+    request: &CaptureRequest,
     answer: Answer,
     expand_refunds: bool,
 ) -> Result<Reply, Rejection> {
     match answer {
-        Answer::Done => capture(origin, tx, charge, amount, expand_refunds).await,
-        Answer::Declined(decline) => declined_by_processor(origin, tx, charge, decline).await,
+        Answer::Done => capture(origin, tx, *request, expand_refunds).await,
+        Answer::Declined(decline) => {
+            declined_by_processor(origin, tx, request.charge, decline).await
+        }
     }
 }
 
@@ -111,11 +109,10 @@ pub(in crate::commands) async fn complete(
 async fn capture(
     origin: &Origin,
     tx: &mut PgConnection,
-    id: ChargeId,
-    amount: i64,
+    CaptureRequest { charge, amount }: CaptureRequest,
     expand_refunds: bool,
 ) -> Result<Reply, Rejection> {
-    let charge = store::charges::capture(tx, origin.account, id, amount)
+    let charge = store::charges::capture(tx, origin.account, charge, amount)
         .await?
         .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
     let view = ChargeView::from(&charge);

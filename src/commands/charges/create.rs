@@ -21,7 +21,7 @@ use crate::{
         charge::{Authorization, Charge, NewCharge},
         event::EventType,
         ids::{AccountId, ChargeId},
-        operation::{Answer, CardAuthorization, Effect, Operation},
+        operation::{Answer, Ask, CardAuthorization, Effect, Operation, Verb},
     },
     idempotency::{Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply},
     store,
@@ -100,9 +100,10 @@ impl Begin for CreateCharge {
         let (expand_refunds, new) = (params.expand, NewCharge::from(params));
         let id = ChargeId(Uuid::now_v7());
         store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
-        let effect = Effect::CreateCharge {
-            authorization: CardAuthorization::of(id, &new),
-            expand_refunds,
+        let ask = Ask::Authorize(CardAuthorization::of(id, &new));
+        let effect = Effect {
+            expand: expand_refunds,
+            ..Effect::of(Verb::CreateCharge, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
     }

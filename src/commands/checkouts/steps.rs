@@ -31,7 +31,9 @@ use crate::{
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
         inventory::allocate,
         metadata::Metadata,
-        operation::{Answer, CardAuthorization, Effect, Operation, RefundRequest, Resolution},
+        operation::{
+            Answer, Ask, CardAuthorization, Effect, Operation, RefundRequest, Resolution, Verb,
+        },
         refund::{NewRefund, Refund, RefundStatus},
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
@@ -92,18 +94,20 @@ impl Begin for RunStep {
             StepName::CreateCharge => {
                 let (id, order, new) = charge_for(tx, &run).await?;
                 store::charges::insert(tx, run.account, id, &new, Some(order), None).await?;
-                let effect = Effect::ChargeCheckout {
-                    checkout: run.checkout.id,
-                    order,
-                    authorization: CardAuthorization::of(id, &new),
+                let ask = Ask::Authorize(CardAuthorization::of(id, &new));
+                let effect = Effect {
+                    order: Some(order),
+                    checkout: Some(run.checkout.id),
+                    ..Effect::of(Verb::CreateCharge, ask)
                 };
                 origin.begin_effect(tx, operation, effect).await
             }
             StepName::CreateRefund => {
                 let refund = refund_of(tx, &run, Mode::Phases).await?;
-                let effect = Effect::RefundCheckout {
-                    checkout: run.checkout.id,
-                    request: RefundRequest::of(&refund),
+                let ask = Ask::Refund(RefundRequest::of(&refund));
+                let effect = Effect {
+                    checkout: Some(run.checkout.id),
+                    ..Effect::of(Verb::CreateRefund, ask)
                 };
                 origin.begin_effect(tx, operation, effect).await
             }

@@ -24,7 +24,7 @@ use crate::{
         charge::{Authorization, Charge, NewCharge},
         event::EventType,
         ids::{ChargeId, OrderId},
-        operation::{Answer, CardAuthorization, Effect, Operation},
+        operation::{Answer, Ask, CardAuthorization, Effect, Operation, Verb},
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
@@ -100,10 +100,11 @@ impl Begin for PayOrder {
         } = self.decide(tx, Mode::Phases).await?;
         let account = self.origin.account;
         store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
-        let effect = Effect::PayOrder {
-            order,
-            authorization: CardAuthorization::of(charge, &new),
-            expand_charge,
+        let ask = Ask::Authorize(CardAuthorization::of(charge, &new));
+        let effect = Effect {
+            order: Some(order),
+            expand: expand_charge,
+            ..Effect::of(Verb::PayOrder, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
     }

@@ -21,7 +21,7 @@ use crate::{
     domain::{
         event::EventType,
         ids::{AccountId, ChargeId, RefundId},
-        operation::{Answer, Effect, RefundRequest},
+        operation::{Answer, Ask, Effect, RefundRequest, Verb},
         refund::{NewRefund, Refund},
         test_cards::Decline,
     },
@@ -93,9 +93,10 @@ impl Begin for CreateRefund {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         let written = self.write(tx, Mode::Phases).await?;
-        let effect = Effect::CreateRefund {
-            request: RefundRequest::of(&written.refund),
-            expand_charge: written.expand_charge,
+        let ask = Ask::Refund(RefundRequest::of(&written.refund));
+        let effect = Effect {
+            expand: written.expand_charge,
+            ..Effect::of(Verb::CreateRefund, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
     }
