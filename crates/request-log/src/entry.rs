@@ -1,7 +1,7 @@
 //! What is known of a request while it is at work.
 //!
-//! Promise: a request is logged once, and only if it was authenticated: when it is answered, or when
-//! it is dropped without a reply.
+//! Promise: only an authenticated request is logged, and once: when it is answered, or when it is
+//! dropped without a reply.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -68,8 +68,8 @@ impl Writing {
     }
 }
 
-/// Starts the worker. `connect` makes its connection, and each transaction has the deadline. `spawn`
-/// spawns [`Worker::run`] of a clone, and may do so again if that panics.
+/// Starts the worker. `connect` makes its connection, and each transaction has the deadline.
+/// `spawn` spawns [`Worker::run`] of a clone, and may do so again if that panics.
 pub fn start(
     connect: PgConnectOptions,
     deadline: Duration,
