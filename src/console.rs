@@ -19,6 +19,7 @@ use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
     Refusal, Server, Story, routes,
 };
+use charge_once_request_log::{self as request_log, COUNTED_MAX, LoggedRequest, count_replays};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
@@ -27,7 +28,6 @@ use crate::{
     database::PgConnection,
     domain::{
         ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId, RequestId, WebhookDeliveryId},
-        logged_request::LoggedRequest,
         money::Money,
         test_cards::TEST_CARDS,
         webhook_delivery::WebhookDelivery,
@@ -42,7 +42,6 @@ use crate::{
         self,
         key_story::{self, KeyStory},
         page::{self, Cursor, Page},
-        request_log::COUNTED_MAX,
     },
     webhooks,
     wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
@@ -119,12 +118,11 @@ impl Server for App {
             let requests = self.snapshot(account, move |connection| {
                 Box::pin(async move {
                     let limit = rows(limit);
-                    let log = store::request_log::list(connection, account, below, limit).await?;
+                    let log = request_log::list(connection, account.0, below, limit).await?;
                     let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
                     let keys: HashSet<_> = keys.collect();
                     let keys: Vec<_> = keys.into_iter().collect();
-                    let replays =
-                        store::request_log::count_replays(connection, account, &keys).await?;
+                    let replays = count_replays(connection, account.0, &keys).await?;
                     let requests = log.into_iter().map(|one| {
                         let key = one.idempotency_key.as_ref();
                         let count = key.and_then(|key| replays.get(key)).copied();
@@ -367,10 +365,11 @@ fn json(view: &impl Serialize) -> Vec<u8> {
 
 /// Replays beyond the number that is counted are not counted.
 fn logged(request: LoggedRequest, replays: i64) -> Logged {
+    let id = RequestId(request.id);
     let more = if replays >= COUNTED_MAX { "+" } else { "" };
     Logged {
-        id: request.id.to_string(),
-        came_at: request.came_at(),
+        id: id.to_string(),
+        came_at: id.made_at(),
         method: request.method,
         path: request.path.unwrap_or(request.route),
         idempotency_key: request.idempotency_key,

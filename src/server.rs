@@ -17,6 +17,7 @@ use actix_web::{
     web,
 };
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
+use charge_once_request_log::{self as request_log, RequestLog, Writing};
 use charge_once_supervisor::{Failing, Supervisor};
 use tokio::{
     sync::watch,
@@ -56,7 +57,6 @@ use crate::{
     webhooks::{SENDS_MAX, TlsError, Worker},
     workers::{
         self,
-        request_log::{RequestLog, Writing},
         webhooks::{body, worker_settings},
     },
 };
@@ -119,7 +119,9 @@ pub async fn serve(
         .console
         .then(|| {
             let deadline = config.timeouts.database_deadline;
-            workers::request_log::start(database.clone(), deadline, &supervisor)
+            request_log::start(database.options().clone(), deadline, |worker| {
+                supervisor.spawn("request_log", move || worker.clone().run())
+            })
         })
         .unzip();
     let failing = supervisor.failing();

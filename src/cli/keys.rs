@@ -3,6 +3,7 @@
 //! Promise: looking changes nothing. Bodies are not shown, because they may hold secrets. What is
 //! said describes one moment: that nothing is stored never means that a new key is safe.
 
+use charge_once_request_log::LoggedRequest;
 use clap::ArgGroup;
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use super::{BoxError, api_key::account_named, aside, print, say, session};
 use crate::{
     config::Config,
     database::Database,
-    domain::{ids::AccountId, logged_request::LoggedRequest},
+    domain::ids::{AccountId, RequestId},
     idempotency::{
         Failure, Idempotency, IdempotencyKey, Inspected, KnownRequest, Record, Settings,
     },
@@ -266,11 +267,11 @@ impl Story {
             ))?;
         }
         for request in &self.requests {
+            let id = RequestId(request.id);
             let status = request.status.map_or("-".to_owned(), |it| it.to_string());
             print(&format!(
-                "log      {:.0}  {}  {status}  {}  {:.1?}",
-                request.came_at(),
-                request.id,
+                "log      {:.0}  {id}  {status}  {}  {:.1?}",
+                id.made_at(),
                 request.outcome.as_str(),
                 request.duration,
             ))?;
@@ -300,9 +301,10 @@ impl Story {
         });
         tell("events", events.collect());
         let requests = self.requests.iter().map(|request| {
+            let id = RequestId(request.id);
             json!({
-                "id": request.id.to_string(),
-                "came_at": request.came_at(),
+                "id": id.to_string(),
+                "came_at": id.made_at(),
                 "status": request.status,
                 "outcome": request.outcome.as_str(),
                 "microseconds": u64::try_from(request.duration.as_micros()).unwrap_or(u64::MAX),

@@ -33,7 +33,6 @@ pub mod dialect;
 pub mod event;
 pub mod ids;
 pub mod inventory;
-pub mod logged_request;
 pub mod metadata;
 pub mod money;
 pub mod operation;

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use charge_once_connections::Hosts;
+use charge_once_request_log::RequestLog;
 use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
@@ -18,7 +19,6 @@ use crate::{
     idempotency::{
         Batches, Begin, Command, FailureKind, Idempotency, Outcome, ReplayCache, Request,
     },
-    workers::request_log::RequestLog,
 };
 
 /// What handlers work with. Cheap to clone; one for all worker threads.

@@ -16,13 +16,14 @@ use actix_web::{
     middleware::Next,
     web,
 };
+use charge_once_request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::{app::App, error::HttpError, protective_headers, request_log};
 use crate::{
-    domain::{ids::RequestId, logged_request::LoggedOutcome},
+    domain::ids::RequestId,
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},
     wire::error::{ApiError, ErrorCode},
@@ -65,15 +66,14 @@ pub async fn outermost<B: MessageBody + 'static>(
         Ok(Ok(response)) => response.map_into_boxed_body(),
         Ok(Err(error)) => {
             if let Some(observation) = observation {
-                let status = error.as_response_error().status_code();
-                let outcome = request_log::outcome(method, status, false, None);
-                observation.answered(status.as_u16(), outcome.as_str());
+                let status = error.as_response_error().status_code().as_u16();
+                observation.answered(status, LoggedOutcome::of(method, status).as_str());
             }
             return Err(stamped(error, request_id, echoes));
         }
         Err(_) => {
             if let Some(entry) = entry {
-                entry.panicked();
+                entry.end(500, LoggedOutcome::Failed, None);
             }
             tracing::error!(%request_id, "a handler panicked");
             if let Some(observation) = observation {
@@ -88,7 +88,7 @@ pub async fn outermost<B: MessageBody + 'static>(
         observation.answered(response.status().as_u16(), outcome.as_str());
     }
     if let Some(entry) = entry {
-        entry.answered(response.response(), outcome);
+        request_log::answered(&entry, response.response(), outcome);
     }
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)

@@ -1,12 +1,10 @@
 //! What is kept of the requests with one key, beside its record.
 
+use charge_once_request_log::{LoggedRequest, list_of_key};
 use sqlx::PgConnection;
 
-use super::{events, events::Happened, request_log};
-use crate::domain::{
-    ids::{AccountId, RequestId},
-    logged_request::LoggedRequest,
-};
+use super::{events, events::Happened};
+use crate::domain::ids::{AccountId, RequestId};
 
 /// The requests with a key, and what they changed.
 pub struct KeyStory {
@@ -26,12 +24,11 @@ pub async fn read(
     executed: Option<&str>,
     requests_max: i64,
 ) -> Result<KeyStory, sqlx::Error> {
-    let logged = request_log::list_of_key(connection, account, key, requests_max);
-    let mut requests = logged.await?;
+    let mut requests = list_of_key(connection, account.0, key, requests_max).await?;
     requests.reverse();
     let began = executed
         .and_then(RequestId::parse)
-        .or_else(|| requests.first().map(|first| first.id));
+        .or_else(|| requests.first().map(|first| RequestId(first.id)));
     let events = match began {
         Some(id) => events::list_of_key(connection, account, id.0, key).await?,
         None => Vec::new(),

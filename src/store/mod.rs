@@ -26,7 +26,6 @@ pub mod operations;
 pub mod orders;
 pub mod page;
 pub mod refunds;
-pub mod request_log;
 pub mod slow_card;
 pub mod sweepable;
 pub mod test_accounts;

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use charge_once_request_log::old_requests;
 use chrono::Utc;
-use sqlx::{error::BoxDynError, postgres::types::PgInterval};
+use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use super::page::id_after;
+use crate::domain::ids::AccountId;
 
 /// Rows that one batch looks at. The statements have the number a second time, so that their plans
 /// are made for it.
@@ -41,6 +43,17 @@ pub struct OldRows {
 }
 
 impl OldRows {
+    /// Of the request log, from behind `after`. They are locked, but for what another replica has.
+    pub async fn of_request_log(
+        tx: &mut PgConnection,
+        account: AccountId,
+        after: Uuid,
+        age: &Age,
+    ) -> Result<Self, sqlx::Error> {
+        let found = old_requests(tx, account.0, after, age.below, &age.kept).await?;
+        Ok(Self::of(found.into_iter().map(|id| (id, true)).collect()))
+    }
+
     /// From ids in their order, and whether each is ready.
     pub(super) fn of(found: Vec<(Uuid, bool)>) -> Self {
         let is_whole = found.len() == BATCH_ROWS;

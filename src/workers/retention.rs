@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use charge_once_request_log::delete_requests;
 use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
@@ -19,7 +20,10 @@ use uuid::Uuid;
 use crate::{
     config,
     domain::ids::AccountId,
-    store::{self, old_rows::Age},
+    store::{
+        self,
+        old_rows::{Age, OldRows},
+    },
     webhooks,
 };
 
@@ -220,13 +224,13 @@ async fn remove_batch(
     let old = match table {
         Table::Events => store::events::find_old(&mut tx, account, after, age).await?,
         Table::Operations => store::operations::find_old(&mut tx, account, after, age).await?,
-        Table::RequestLog => store::request_log::find_old(&mut tx, account, after, age).await?,
+        Table::RequestLog => OldRows::of_request_log(&mut tx, account, after, age).await?,
     };
     let removed = match table {
         _ if old.ready.is_empty() => 0,
         Table::Events => webhooks::delete_events(&mut tx, account.0, &old.ready).await?,
         Table::Operations => store::operations::delete_all(&mut tx, account, &old.ready).await?,
-        Table::RequestLog => store::request_log::delete_all(&mut tx, account, &old.ready).await?,
+        Table::RequestLog => delete_requests(&mut tx, account.0, &old.ready).await?,
     };
     tx.commit().await?;
     Ok((removed, old.next))

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use charge_once::workers::{
-    expiry_sweep::Sweep,
-    request_log::{BATCH_ROWS, QUEUED_MAX},
-};
+use charge_once::workers::expiry_sweep::Sweep;
+use charge_once_request_log::{BATCH_ROWS, QUEUED_MAX};
 use reqwest::Method;
 use serde_json::json;
 use sqlx::Row;

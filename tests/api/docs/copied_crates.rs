@@ -118,11 +118,13 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_an_ed
 }
 
 #[tokio::test]
-async fn the_webhooks_crate_compiles_and_passes_its_tests_alone_without_an_edit_or_a_warning() {
+async fn crates_with_tables_compile_and_pass_their_tests_alone_without_an_edit_or_a_warning() {
     let database = TestDatabase::create_empty().await;
-    let workspace = workspace_of("webhooks");
-    cargo(&workspace, &["test", "--no-run"], NOWHERE);
-    cargo(&workspace, &["test"], &database.url);
+    for name in ["request-log", "webhooks"] {
+        let workspace = workspace_of(name);
+        cargo(&workspace, &["test", "--no-run"], NOWHERE);
+        cargo(&workspace, &["test"], &database.url);
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("domain", ""),
     (
         "http",
-        "commands config database domain idempotency store telemetry wire workers",
+        "commands config database domain idempotency store telemetry wire",
     ),
     (
         "server",

@@ -21,9 +21,10 @@ use crate::support::{
 /// The card processor's simulator has a database of its own.
 const PROCESSOR: &str = "crates/processor/.sqlx";
 
-const FOLDERS: [&str; 4] = [
+const FOLDERS: [&str; 5] = [
     ".sqlx",
     "crates/idempotency/.sqlx",
+    "crates/request-log/.sqlx",
     "crates/webhooks/.sqlx",
     PROCESSOR,
 ];

@@ -1,4 +1,4 @@
-//! The tables of `crates/webhooks`, which this program creates by its own migrations.
+//! The tables of `crates/webhooks` and `crates/request-log`, which this program creates by its own migrations.
 
 use charge_once::webhooks;
 use sqlx::PgPool;
@@ -6,10 +6,10 @@ use sqlx::PgPool;
 use crate::support::harness::TestDatabase;
 
 /// Columns, constraints, indexes and options of the tables, a line for each. The one key to a table
-/// that the crate doesn't have is left out.
+/// that no crate has is left out.
 const FACTS: &str = "
     WITH tables AS (
-        SELECT unnest(ARRAY['events', 'webhook_endpoints', 'webhook_deliveries']::regclass[]) AS id
+        SELECT unnest(ARRAY['events', 'webhook_endpoints', 'webhook_deliveries', 'request_log']::regclass[]) AS id
     )
     SELECT format('%s: %s %s %s %s, null: %s, default: %s', attrelid::regclass, attnum, attname,
                   format_type(atttypid, atttypmod), attcollation::regcollation, NOT attnotnull,
@@ -32,16 +32,20 @@ async fn facts(pool: &PgPool) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_migration_of_the_webhooks_crate_creates_the_tables_of_this_program() {
+async fn the_migrations_of_crates_create_the_tables_of_this_program() {
     let (own, empty) = (
         TestDatabase::create().await,
         TestDatabase::create_empty().await,
     );
     let pool = PgPool::connect(&empty.url).await.unwrap();
-    let migrated = webhooks::migrate(&mut pool.acquire().await.unwrap()).await;
-    migrated.unwrap();
-    let (own, of_the_crate) = (facts(&own.pool).await, facts(&pool).await);
-    assert!(own.len() > 50, "{own:#?}");
-    assert_eq!(own, of_the_crate);
+    let mut connection = pool.acquire().await.unwrap();
+    webhooks::migrate(&mut connection).await.unwrap();
+    charge_once_request_log::migrate(&mut connection)
+        .await
+        .unwrap();
+    drop(connection);
+    let (own, of_the_crates) = (facts(&own.pool).await, facts(&pool).await);
+    assert!(own.len() > 65, "{own:#?}");
+    assert_eq!(own, of_the_crates);
     pool.close().await;
 }

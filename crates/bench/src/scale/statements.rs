@@ -211,7 +211,12 @@ mod tests {
     fn a_pattern_finds_one_statement_of_the_program() -> anyhow::Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut queries = Vec::new();
-        for folder in [".sqlx", "crates/idempotency/.sqlx", "crates/webhooks/.sqlx"] {
+        for folder in [
+            ".sqlx",
+            "crates/idempotency/.sqlx",
+            "crates/request-log/.sqlx",
+            "crates/webhooks/.sqlx",
+        ] {
             for file in fs::read_dir(root.join(folder))? {
                 let noted: Noted = serde_json::from_slice(&fs::read(file?.path())?)?;
                 queries.push(noted.query);

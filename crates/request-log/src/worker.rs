@@ -1,4 +1,4 @@
-//! Writes the request log: many rows in one transaction, on a connection of its own.
+//! Writes the log: many rows in one transaction, on a connection of its own.
 //!
 //! Promise: no request waits for it, and none has it in its transaction. What comes while the queue
 //! is full is dropped and counted. A database that is down or silent costs rows of the log and
@@ -12,15 +12,14 @@ use std::{
     time::Duration,
 };
 
-use charge_once_supervisor::Supervisor;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::{
     sync::{Mutex, mpsc, watch},
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
 
-use crate::{database::Database, domain::logged_request::LoggedRequest, store};
+use crate::{LoggedRequest, table};
 
 /// Requests that may wait to be written: about a megabyte, and a second of a busy process.
 pub const QUEUED_MAX: usize = 4096;
@@ -28,7 +27,7 @@ pub const QUEUED_MAX: usize = 4096;
 /// Rows of one transaction.
 pub const BATCH_ROWS: usize = 500;
 
-/// Pause between two transactions, in which the next rows gather. A page of the console is as late.
+/// Pause between two transactions, in which the next rows gather. What is read is as late.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Shortest time between two warnings that rows were lost.
@@ -50,7 +49,7 @@ impl RequestLog {
     }
 }
 
-/// The worker.
+/// The worker at work. Dropping this ends it, too, without waiting.
 #[derive(Debug)]
 pub struct Writing {
     stop: watch::Sender<bool>,
@@ -69,47 +68,43 @@ impl Writing {
     }
 }
 
-/// Starts the worker. Each transaction has the deadline.
+/// Starts the worker. `connect` makes its connection, and each transaction has the deadline.
+/// `spawn` spawns [`Worker::run`] of a clone, and may do so again if that panics.
 pub fn start(
-    database: Database,
+    connect: PgConnectOptions,
     deadline: Duration,
-    supervisor: &Supervisor,
+    spawn: impl FnOnce(Worker) -> JoinHandle<()>,
 ) -> (RequestLog, Writing) {
     let (queue, queued) = mpsc::channel(QUEUED_MAX);
     let lost = Arc::new(AtomicU64::new(0));
     let (stop, stopped) = watch::channel(false);
-    // A worker that fails leaves the queue to the next one.
-    let queued = Arc::new(Mutex::new(queued));
-    let counted = Arc::clone(&lost);
-    let task = supervisor.spawn("request_log", move || {
-        let worker = Worker {
-            database: database.clone(),
-            deadline,
-            lost: Arc::clone(&counted),
-            connection: None,
-            warned: None,
-        };
-        worker.run(Arc::clone(&queued), stopped.clone())
+    let task = spawn(Worker {
+        connect,
+        deadline,
+        queued: Arc::new(Mutex::new(queued)),
+        lost: Arc::clone(&lost),
+        stopped,
     });
     (RequestLog { queue, lost }, Writing { stop, task })
 }
 
-struct Worker {
-    database: Database,
+/// Writes what is queued. A clone that fails leaves the queue to the next one.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    connect: PgConnectOptions,
     deadline: Duration,
+    queued: Arc<Mutex<mpsc::Receiver<LoggedRequest>>>,
     lost: Arc<AtomicU64>,
-    connection: Option<PgConnection>,
-    warned: Option<Instant>,
+    stopped: watch::Receiver<bool>,
 }
 
 impl Worker {
-    async fn run(
-        mut self,
-        queued: Arc<Mutex<mpsc::Receiver<LoggedRequest>>>,
-        mut stopped: watch::Receiver<bool>,
-    ) {
-        let mut queued = queued.lock().await;
+    /// Writes until [`Writing::end`], or until no [`RequestLog`] is left.
+    pub async fn run(self) {
+        let mut queued = self.queued.lock().await;
+        let mut stopped = self.stopped.clone();
         let mut batch = Vec::with_capacity(BATCH_ROWS);
+        let (mut connection, mut warned) = (None, None);
         let mut is_stopping = false;
         loop {
             // A closed queue still gives out what is in it.
@@ -125,63 +120,59 @@ impl Worker {
             if received == 0 {
                 break;
             }
-            self.write(&batch).await;
+            // Taken out, so that a connection in doubt is closed and not used again.
+            connection = self.write(connection.take(), &batch).await;
             batch.clear();
-            self.tell_of_lost_rows(is_stopping);
+            self.tell_of_lost_rows(&mut warned, is_stopping);
             tokio::select! {
                 () = tokio::time::sleep(GATHER), if !is_stopping => {}
                 else => {}
             }
         }
-        self.tell_of_lost_rows(true);
-        if let Some(connection) = self.connection.take() {
+        self.tell_of_lost_rows(&mut warned, true);
+        if let Some(connection) = connection {
             // The rows are committed, so a server that doesn't take leave changes nothing.
             let _ = timeout(self.deadline, connection.close()).await;
         }
     }
 
-    /// Writes a batch, or loses it: a log is not worth a queue that grows.
-    async fn write(&mut self, batch: &[LoggedRequest]) {
-        // Taken out, so that a connection in doubt is closed and not used again.
-        let kept = self.connection.take();
-        let database = &self.database;
+    /// Writes a batch, or loses it: a log is not worth a queue that grows. Returns the connection,
+    /// unless it is in doubt.
+    async fn write(
+        &self,
+        kept: Option<PgConnection>,
+        batch: &[LoggedRequest],
+    ) -> Option<PgConnection> {
         let writing = async {
             let mut connection = match kept {
                 Some(connection) => connection,
-                None => database.connect_aside().await?,
+                None => PgConnection::connect_with(&self.connect).await?,
             };
             let mut tx = connection.begin().await?;
-            store::request_log::insert(&mut tx, batch).await?;
+            table::insert(&mut tx, batch).await?;
             tx.commit().await?;
             Ok::<_, sqlx::Error>(connection)
         };
         match timeout(self.deadline, writing).await {
-            Ok(Ok(connection)) => self.connection = Some(connection),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "rows of the request log were not written");
-                self.lose(batch.len());
-            }
-            Err(_) => self.lose(batch.len()),
+            Ok(Ok(connection)) => return Some(connection),
+            Ok(Err(error)) => tracing::debug!(%error, "rows of the request log were not written"),
+            Err(_) => {}
         }
-    }
-
-    fn lose(&self, rows: usize) {
-        let rows = u64::try_from(rows).unwrap_or(u64::MAX);
+        let rows = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         self.lost.fetch_add(rows, Ordering::Relaxed);
+        None
     }
 
-    /// Warns of what was lost since the last warning, if that is long ago or `now` is the last
+    /// Tells of what was lost since the last warning, if that is long ago or `now` is the last
     /// moment.
-    fn tell_of_lost_rows(&mut self, now: bool) {
-        let is_due = self
-            .warned
-            .is_none_or(|warned| warned.elapsed() >= WARNING_PAUSE);
+    fn tell_of_lost_rows(&self, warned: &mut Option<Instant>, now: bool) {
+        let is_due = warned.is_none_or(|warned| warned.elapsed() >= WARNING_PAUSE);
         if !is_due && !now {
             return;
         }
         let rows = self.lost.swap(0, Ordering::Relaxed);
         if rows > 0 {
-            self.warned = Some(Instant::now());
+            *warned = Some(Instant::now());
             tracing::warn!(rows, "the request log lost rows; requests are not affected");
         }
     }
@@ -192,15 +183,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::domain::{
-        ids::{AccountId, RequestId},
-        logged_request::LoggedOutcome,
-    };
+    use crate::LoggedOutcome;
 
     fn request() -> LoggedRequest {
         LoggedRequest {
-            id: RequestId(Uuid::now_v7()),
-            account: AccountId(Uuid::nil()),
+            id: Uuid::now_v7(),
+            account: Uuid::nil(),
             method: "GET".to_owned(),
             route: "/charges".to_owned(),
             path: None,

@@ -1,20 +1,11 @@
-//! The table `request_log`: what came, for the console. Rows may be missing, so nothing is decided
-//! by it.
+//! The SQL of the table `request_log`. Rows may be missing, so decide nothing by it.
 
 use std::{collections::HashMap, time::Duration};
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use super::{
-    columns::column,
-    old_rows::{Age, OldRows},
-    unknown::unknown,
-};
-use crate::domain::{
-    ids::{AccountId, RequestId},
-    logged_request::{LoggedOutcome, LoggedRequest},
-};
+use crate::LoggedRequest;
 
 /// Requests of one key that its replays are counted among, the last ones. The statement has the
 /// number a second time.
@@ -38,18 +29,31 @@ impl TryFrom<Row> for LoggedRequest {
 
     fn try_from(row: Row) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            id: RequestId(row.id),
-            account: AccountId(row.account_id),
+            id: row.id,
+            account: row.account_id,
             method: row.method,
             route: row.route,
             path: row.path,
             idempotency_key: row.idempotency_key,
             status: row.status.and_then(|status| u16::try_from(status).ok()),
-            outcome: LoggedOutcome::parse(&row.outcome).ok_or_else(|| unknown("outcome"))?,
+            outcome: row.outcome.parse().map_err(|_| unknown_outcome())?,
             duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
             resource_id: row.resource_id,
         })
     }
+}
+
+/// A newer release may have written it.
+fn unknown_outcome() -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: "outcome".to_owned(),
+        source: "the row has a value that this release doesn't know".into(),
+    }
+}
+
+/// One column of `rows`, in their order.
+fn column<'a, T>(rows: &'a [LoggedRequest], value: impl Fn(&'a LoggedRequest) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
 }
 
 /// `query_as!` with the columns of [`Row`] before the rest of a statement.
@@ -67,7 +71,10 @@ macro_rules! rows {
 }
 
 /// Writes requests that ended. Locks nothing that exists.
-pub async fn insert(tx: &mut PgConnection, requests: &[LoggedRequest]) -> Result<(), sqlx::Error> {
+pub(crate) async fn insert(
+    tx: &mut PgConnection,
+    requests: &[LoggedRequest],
+) -> Result<(), sqlx::Error> {
     let status = |request: &LoggedRequest| request.status.and_then(|s| i16::try_from(s).ok());
     let micros = |request: &LoggedRequest| request.duration.as_micros().try_into();
     sqlx::query!(
@@ -81,8 +88,8 @@ pub async fn insert(tx: &mut PgConnection, requests: &[LoggedRequest]) -> Result
                AS new (account_id, id, method, route, path, idempotency_key, status, outcome, duration_us,
                        resource_id)
         ",
-        &column(requests, |request| request.account.0),
-        &column(requests, |request| request.id.0),
+        &column(requests, |request| request.account),
+        &column(requests, |request| request.id),
         &column(requests, |request| request.method.as_str()) as _,
         &column(requests, |request| request.route.as_str()) as _,
         &column(requests, |request| request.path.as_deref()) as _,
@@ -101,13 +108,13 @@ pub async fn insert(tx: &mut PgConnection, requests: &[LoggedRequest]) -> Result
 /// no lock.
 pub async fn list(
     connection: &mut PgConnection,
-    account_id: AccountId,
+    account_id: Uuid,
     below: Uuid,
     limit: i64,
 ) -> Result<Vec<LoggedRequest>, sqlx::Error> {
     let rows = rows!(
         "FROM request_log WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        account_id.0,
+        account_id,
         below,
         limit,
     );
@@ -118,7 +125,7 @@ pub async fn list(
 /// The last requests with a key, at most `limit`, newest first. Takes no lock.
 pub async fn list_of_key(
     connection: &mut PgConnection,
-    account_id: AccountId,
+    account_id: Uuid,
     key: &str,
     limit: i64,
 ) -> Result<Vec<LoggedRequest>, sqlx::Error> {
@@ -129,7 +136,7 @@ pub async fn list_of_key(
          ORDER BY id DESC
          LIMIT $3
         ",
-        account_id.0,
+        account_id,
         key,
         limit,
     );
@@ -141,7 +148,7 @@ pub async fn list_of_key(
 /// lock.
 pub async fn count_replays(
     connection: &mut PgConnection,
-    account_id: AccountId,
+    account_id: Uuid,
     keys: &[String],
 ) -> Result<HashMap<String, i64>, sqlx::Error> {
     let counted = sqlx::query!(
@@ -156,7 +163,7 @@ pub async fn count_replays(
                         ORDER BY id DESC
                         LIMIT 100) AS last) AS replays
         "#,
-        account_id.0,
+        account_id,
         keys,
     )
     .fetch_all(connection)
@@ -167,15 +174,18 @@ pub async fn count_replays(
         .collect())
 }
 
-/// The oldest rows of an account behind `after`. Locks what it returns, and passes over what
-/// another replica has.
-pub async fn find_old(
+/// At most 500 of the account's oldest requests behind the one with the id `after`, in the order of
+/// their ids: those that were written longer ago than `kept`, by the database's clock. The search
+/// ends at `below`, which must be greater than the id of each request that is so old. Locks them,
+/// and passes over what another replica has locked.
+pub async fn old_requests(
     tx: &mut PgConnection,
-    account_id: AccountId,
+    account_id: Uuid,
     after: Uuid,
-    age: &Age,
-) -> Result<OldRows, sqlx::Error> {
-    let found = sqlx::query_scalar!(
+    below: Uuid,
+    kept: &PgInterval,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
         r#"
         SELECT id
           FROM request_log
@@ -184,27 +194,24 @@ pub async fn find_old(
          LIMIT 500
            FOR UPDATE SKIP LOCKED
         "#,
-        account_id.0,
+        account_id,
         after,
-        age.below,
-        age.kept,
+        below,
+        kept,
     )
     .fetch_all(tx)
-    .await?;
-    Ok(OldRows::of(
-        found.into_iter().map(|id| (id, true)).collect(),
-    ))
+    .await
 }
 
-/// Deletes rows. Locks them.
-pub async fn delete_all(
+/// Deletes requests of an account, and returns how many went. Locks them.
+pub async fn delete_requests(
     tx: &mut PgConnection,
-    account_id: AccountId,
+    account_id: Uuid,
     ids: &[Uuid],
 ) -> Result<u64, sqlx::Error> {
     let deleted = sqlx::query!(
         "DELETE FROM request_log WHERE account_id = $1 AND id = ANY ($2)",
-        account_id.0,
+        account_id,
         ids,
     )
     .execute(tx)
