@@ -36,7 +36,6 @@ use crate::{
         faults::Faults,
         middleware::{allowed_host, outermost},
         openapi::ServedDocument,
-        rate_limit::RateLimit,
         readiness::Readiness,
     },
     idempotency::{
@@ -206,7 +205,6 @@ async fn app(
         api_keys: ApiKeys::of(database.clone(), config.rate_limit),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: Readiness::of(database.clone()),
-        rate_limit: RateLimit::new(config.rate_limit),
         slow_lane,
         phases,
         checkouts,
@@ -418,12 +416,12 @@ async fn faults(database: &Database, config: &Config) -> Result<Option<Faults>, 
     let Some(key) = &config.dev_api_key else {
         return Ok(Some(Faults::new(None)));
     };
-    let hash = store::api_keys::hash(key);
+    let key = key.clone();
     let found = database.read(move |connection| {
-        Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
+        Box::pin(async move { charge_once_api_keys::find_account(connection, &key).await })
     });
     let account = found.await.map_err(ServeError::Faults)?;
-    Ok(Some(Faults::new(account.map(|account| account.id))))
+    Ok(Some(Faults::new(account.map(Into::into))))
 }
 
 /// A run of a checkout may last as long as its lease, less the time to store its end.

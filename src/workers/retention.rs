@@ -126,7 +126,7 @@ impl Retention {
         until: Instant,
     ) -> Result<Stop, sqlx::Error> {
         loop {
-            let accounts = store::api_keys::list_accounts(connection, self.account);
+            let accounts = charge_once_api_keys::list_accounts(connection, self.account);
             let accounts = in_time(self.deadline, accounts).await?;
             if accounts.is_empty() {
                 return Ok(Stop::At(self.end_round()));

@@ -18,7 +18,7 @@ use super::retention::{BATCHES_PER_VISIT, in_time};
 use crate::{
     domain::ids::AccountId,
     idempotency,
-    store::test_accounts::{self, Place, Table},
+    store::test_accounts::{self, Place},
 };
 
 /// What was removed.
@@ -165,14 +165,11 @@ async fn remove_batch(
     };
     let account = AccountId(id);
     let mut rows = idempotency::forget(&mut tx, account.0, None).await?.rows;
-    for table in Table::IN_ORDER {
-        if rows > 0 {
-            break;
-        }
-        rows = test_accounts::delete_batch(&mut tx, account, table).await?;
+    if rows == 0 {
+        rows = test_accounts::delete_batch(&mut tx, account).await?;
     }
     if rows == 0 {
-        test_accounts::close(&mut tx, account).await?;
+        charge_once_api_keys::close_account(&mut tx, account.0).await?;
     }
     tx.commit().await?;
     Ok(match rows {

@@ -118,6 +118,14 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_an_ed
 }
 
 #[tokio::test]
+async fn the_api_keys_crate_compiles_and_passes_its_tests_alone_without_an_edit_or_a_warning() {
+    let database = TestDatabase::create_empty().await;
+    let workspace = workspace_of("api-keys");
+    cargo(&workspace, &["test", "--no-run"], NOWHERE);
+    cargo(&workspace, &["test"], &database.url);
+}
+
+#[tokio::test]
 async fn the_webhooks_crate_compiles_and_passes_its_tests_alone_without_an_edit_or_a_warning() {
     let database = TestDatabase::create_empty().await;
     let workspace = workspace_of("webhooks");

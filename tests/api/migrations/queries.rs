@@ -21,8 +21,9 @@ use crate::support::{
 /// The card processor's simulator has a database of its own.
 const PROCESSOR: &str = "crates/processor/.sqlx";
 
-const FOLDERS: [&str; 4] = [
+const FOLDERS: [&str; 5] = [
     ".sqlx",
+    "crates/api-keys/.sqlx",
     "crates/idempotency/.sqlx",
     "crates/webhooks/.sqlx",
     PROCESSOR,

@@ -32,7 +32,12 @@ pub enum Bound {
 /// database of its own, which no one runs in production.
 pub fn all() -> Vec<Statement> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = [".sqlx", "crates/idempotency/.sqlx", "crates/webhooks/.sqlx"];
+    let folders = [
+        ".sqlx",
+        "crates/api-keys/.sqlx",
+        "crates/idempotency/.sqlx",
+        "crates/webhooks/.sqlx",
+    ];
     let files = folders.map(|folder| fs::read_dir(root.join(folder)).unwrap());
     let mut statements: Vec<_> = files
         .into_iter()
