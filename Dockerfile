@@ -29,6 +29,7 @@ COPY crates/developer/Cargo.toml crates/developer/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
+COPY crates/retention/Cargo.toml crates/retention/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY crates/torture/Cargo.toml crates/torture/

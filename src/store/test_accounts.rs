@@ -9,60 +9,73 @@ use uuid::Uuid;
 
 use crate::domain::ids::AccountId;
 
-/// A test account's place among those that are to be closed, in the order in which they ended.
+/// A test account that is to be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Ended {
     /// When it ended.
-    pub ended_at: DateTime<Utc>,
+    pub at: DateTime<Utc>,
     /// The account.
-    pub id: Uuid,
+    pub id: AccountId,
 }
 
-impl Place {
+impl Ended {
     /// Before all of them.
     pub const FIRST: Self = Self {
-        ended_at: DateTime::UNIX_EPOCH,
-        id: Uuid::nil(),
+        at: DateTime::UNIX_EPOCH,
+        id: AccountId(Uuid::nil()),
     };
-
-    /// Behind it.
-    pub fn next(self) -> Self {
-        let id = Uuid::from_u128(self.id.as_u128().wrapping_add(1));
-        Self { id, ..self }
-    }
 }
 
-/// The first test account that is to be closed, from a place on, and locks it. An account that
-/// another replica works on is left to that one.
-///
-/// It ended ten minutes ago: what its last requests wrote is there. One with a key in flight waits
-/// until that has its outcome.
-pub async fn lock_ended(
+/// Test accounts that are to be closed, in the order in which they ended, behind one of them. They
+/// ended ten minutes ago: what their last requests wrote is there. Takes no lock.
+pub async fn list_ended(
     connection: &mut PgConnection,
-    from: Place,
-) -> Result<Option<Place>, sqlx::Error> {
-    sqlx::query_as!(
-        Place,
+    behind: Ended,
+) -> Result<Vec<Ended>, sqlx::Error> {
+    let listed = sqlx::query!(
         r#"
         SELECT account.id, account.test_until AS "ended_at!"
           FROM accounts AS account
          WHERE account.test_until <= now() - interval '10 minutes' AND account.closed_at IS NULL
-           AND (account.test_until, account.id) >= ($1, $2)
+           AND (account.test_until, account.id) > ($1, $2)
+         ORDER BY account.test_until, account.id
+         LIMIT 100
+        "#,
+        behind.at,
+        behind.id.0,
+    )
+    .fetch_all(connection)
+    .await?;
+    let listed = listed.into_iter().map(|row| Ended {
+        at: row.ended_at,
+        id: AccountId(row.id),
+    });
+    Ok(listed.collect())
+}
+
+/// Locks a test account that is to be closed. `false`: another replica works on it or has closed
+/// it, or it has a key in flight and waits until that has its outcome.
+pub async fn lock_ended(
+    connection: &mut PgConnection,
+    account: AccountId,
+) -> Result<bool, sqlx::Error> {
+    let locked = sqlx::query_scalar!(
+        r#"
+        SELECT account.id
+          FROM accounts AS account
+         WHERE account.id = $1
+           AND account.test_until <= now() - interval '10 minutes' AND account.closed_at IS NULL
            -- NOT EXISTS would be a join, which reads the leases of all accounts.
            AND (SELECT lease.key
                   FROM idempotency_leases AS lease
                  WHERE lease.account_id = account.id
                  ORDER BY lease.key
                  LIMIT 1) IS NULL
-         ORDER BY account.test_until, account.id
-         LIMIT 1
            FOR NO KEY UPDATE OF account SKIP LOCKED
         "#,
-        from.ended_at,
-        from.id,
-    )
-    .fetch_optional(connection)
-    .await
+        account.0,
+    );
+    Ok(locked.fetch_optional(connection).await?.is_some())
 }
 
 /// Deletes at most 500 rows of one account, the oldest first, from the first table that has any,
