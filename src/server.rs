@@ -441,19 +441,25 @@ fn checkouts(
 
 /// The workers that continue for clients that never retry.
 fn reconcilers(app: &App, supervisor: &Supervisor) -> Vec<JoinHandle<()>> {
-    let mut reconcilers = Vec::new();
-    if let Some(phases) = app.phases.clone() {
-        let (wake, stopping) = (Arc::clone(&app.wake_webhooks), app.stopping.clone());
-        reconcilers.push(supervisor.spawn("processor_reconciler", move || {
-            workers::reconciler::run(phases.clone(), Arc::clone(&wake), stopping.clone())
-        }));
-    }
-    let (checkouts, stopping) = (app.checkouts.clone(), app.stopping.clone());
+    let processor = app.phases.iter();
+    let processor =
+        processor.map(|phases| reconciler(app, supervisor, "processor_reconciler", phases));
+    let checkouts = reconciler(app, supervisor, "checkout_reconciler", &app.checkouts);
+    processor.chain([checkouts]).collect()
+}
+
+fn reconciler<E: ExternalEffect>(
+    app: &App,
+    supervisor: &Supervisor,
+    name: &'static str,
+    phases: &Phases<E>,
+) -> JoinHandle<()> {
+    let (phases, stopping) = (phases.clone(), app.stopping.clone());
     let wake = Arc::clone(&app.wake_webhooks);
-    reconcilers.push(supervisor.spawn("checkout_reconciler", move || {
-        workers::reconciler::run(checkouts.clone(), Arc::clone(&wake), stopping.clone())
-    }));
-    reconcilers
+    supervisor.spawn(name, move || {
+        let (phases, wake) = (phases.clone(), Arc::clone(&wake));
+        phases.reconcile(move || wake.notify_one(), stopping.clone())
+    })
 }
 
 fn deliver(
