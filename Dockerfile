@@ -19,6 +19,7 @@ ENV SQLX_OFFLINE=true
 # their own, which stays as long as these files do. Cargo asks for the manifest of every member of
 # the workspace; the test `the_image_s_first_layer_has_every_manifest` compares the two lists.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/api-keys/Cargo.toml crates/api-keys/
 COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/connections/Cargo.toml crates/connections/
@@ -29,6 +30,7 @@ COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/request-log/Cargo.toml crates/request-log/
+COPY crates/retention/Cargo.toml crates/retention/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY crates/torture/Cargo.toml crates/torture/

@@ -37,7 +37,6 @@ use crate::{
         faults::Faults,
         middleware::{allowed_host, outermost},
         openapi::ServedDocument,
-        rate_limit::RateLimit,
         readiness::Readiness,
     },
     idempotency::{
@@ -208,7 +207,6 @@ async fn app(
         api_keys: ApiKeys::of(database.clone(), config.rate_limit),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: Readiness::of(database.clone()),
-        rate_limit: RateLimit::new(config.rate_limit),
         slow_lane,
         phases,
         checkouts,
@@ -420,12 +418,12 @@ async fn faults(database: &Database, config: &Config) -> Result<Option<Faults>, 
     let Some(key) = &config.dev_api_key else {
         return Ok(Some(Faults::new(None)));
     };
-    let hash = store::api_keys::hash(key);
+    let key = key.clone();
     let found = database.read(move |connection| {
-        Box::pin(async move { store::api_keys::find_account(connection, &hash).await })
+        Box::pin(async move { charge_once_api_keys::find_account(connection, &key).await })
     });
     let account = found.await.map_err(ServeError::Faults)?;
-    Ok(Some(Faults::new(account.map(|account| account.id))))
+    Ok(Some(Faults::new(account.map(Into::into))))
 }
 
 /// A run of a checkout may last as long as its lease, less the time to store its end.
@@ -445,19 +443,25 @@ fn checkouts(
 
 /// The workers that continue for clients that never retry.
 fn reconcilers(app: &App, supervisor: &Supervisor) -> Vec<JoinHandle<()>> {
-    let mut reconcilers = Vec::new();
-    if let Some(phases) = app.phases.clone() {
-        let (wake, stopping) = (Arc::clone(&app.wake_webhooks), app.stopping.clone());
-        reconcilers.push(supervisor.spawn("processor_reconciler", move || {
-            workers::reconciler::run(phases.clone(), Arc::clone(&wake), stopping.clone())
-        }));
-    }
-    let (checkouts, stopping) = (app.checkouts.clone(), app.stopping.clone());
+    let processor = app.phases.iter();
+    let processor =
+        processor.map(|phases| reconciler(app, supervisor, "processor_reconciler", phases));
+    let checkouts = reconciler(app, supervisor, "checkout_reconciler", &app.checkouts);
+    processor.chain([checkouts]).collect()
+}
+
+fn reconciler<E: ExternalEffect>(
+    app: &App,
+    supervisor: &Supervisor,
+    name: &'static str,
+    phases: &Phases<E>,
+) -> JoinHandle<()> {
+    let (phases, stopping) = (phases.clone(), app.stopping.clone());
     let wake = Arc::clone(&app.wake_webhooks);
-    reconcilers.push(supervisor.spawn("checkout_reconciler", move || {
-        workers::reconciler::run(checkouts.clone(), Arc::clone(&wake), stopping.clone())
-    }));
-    reconcilers
+    supervisor.spawn(name, move || {
+        let (phases, wake) = (phases.clone(), Arc::clone(&wake));
+        phases.reconcile(move || wake.notify_one(), stopping.clone())
+    })
 }
 
 fn deliver(

@@ -4,20 +4,15 @@
 
 use std::io::IsTerminal;
 
-use serde_json::{Value, json};
-use sqlx::{Connection, PgConnection};
-use uuid::Uuid;
+use charge_once_api_keys::{self as api_keys, ListedKey};
+use serde_json::json;
+use sqlx::Connection;
 
 use super::{BoxError, print, say, session};
 use crate::{
-    commands::new_api_key,
     config::{Config, DEFAULT_DEV_API_KEY},
     database::Database,
-    domain::{api_key::last4, ids::AccountId},
-    store::{
-        self,
-        api_keys::{ApiKey, hash},
-    },
+    domain::{api_key::API_KEY, ids::AccountId},
 };
 
 /// The account of the embedded mode.
@@ -88,31 +83,12 @@ fn read_key() -> Result<String, BoxError> {
 async fn list(database: &Database, json: bool) -> Result<(), BoxError> {
     let keys = list_keys(database).await?;
     if json {
-        let keys: Value = keys.iter().map(as_json).collect();
         return print(&json!({"api_keys": keys}).to_string());
     }
     if keys.is_empty() {
         say("there are no API keys; make one with: charge-once api-key create --account NAME");
     }
-    for key in keys {
-        let state = key
-            .revoked_at
-            .map_or("active".to_owned(), |at| format!("revoked {at:.0}"));
-        print(&format!(
-            "…{}  {}  made {}  {state}",
-            key.last4, key.account, key.created_at
-        ))?;
-    }
-    Ok(())
-}
-
-fn as_json(key: &ApiKey) -> Value {
-    json!({
-        "last4": key.last4,
-        "account": key.account,
-        "created_at": key.created_at,
-        "revoked_at": key.revoked_at,
-    })
+    keys.iter().try_for_each(|key| print(&key.to_string()))
 }
 
 /// A key could not be made, listed or revoked.
@@ -132,13 +108,8 @@ pub enum AccountsError {
 /// Makes a key for the account `name`, and the account if there is none. Returns the key: it can't
 /// be shown again.
 pub async fn create_key(database: &Database, name: &str) -> Result<String, AccountsError> {
-    let key = new_api_key();
     let mut connection = database.connect_aside().await?;
-    let mut tx = connection.begin().await?;
-    let account = ensure_account(&mut tx, name).await?;
-    // A random key is new.
-    store::api_keys::insert(&mut tx, &hash(&key), account, last4(&key)).await?;
-    tx.commit().await?;
+    let key = api_keys::create_key(&mut connection, name, API_KEY).await?;
     connection.close().await?;
     Ok(key)
 }
@@ -146,16 +117,10 @@ pub async fn create_key(database: &Database, name: &str) -> Result<String, Accou
 /// Makes sure that `key`, and no other that came from `DEV_API_KEY`, is valid for the account
 /// `dev`.
 pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
-    let (current, public) = (hash(key), hash(DEFAULT_DEV_API_KEY));
     let mut connection = database.connect_aside().await?;
-    let mut tx = connection.begin().await?;
-    let account = ensure_account(&mut tx, DEV_ACCOUNT).await?;
-    if !store::api_keys::take_up_dev_key(&mut tx, &current, account, last4(key)).await? {
-        return Err(AccountsError::KeyTaken);
-    }
-    let revoked =
-        store::api_keys::revoke_former_dev_keys(&mut tx, account, &current, &public).await?;
-    tx.commit().await?;
+    let public = DEFAULT_DEV_API_KEY;
+    let taken_up = api_keys::take_up_dev_key(&mut connection, DEV_ACCOUNT, key, public).await?;
+    let revoked = taken_up.ok_or(AccountsError::KeyTaken)?;
     if revoked > 0 {
         tracing::warn!(
             revoked,
@@ -168,29 +133,21 @@ pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), Accoun
 /// Whether a request with `key` would be served.
 pub(super) async fn is_valid(database: &Database, key: &str) -> Result<bool, AccountsError> {
     let mut connection = database.connect_aside().await?;
-    let found = store::api_keys::find_account(&mut connection, &hash(key)).await?;
+    let found = api_keys::find_account(&mut connection, key).await?;
     connection.close().await?;
     Ok(found.is_some())
-}
-
-async fn ensure_account(tx: &mut PgConnection, name: &str) -> Result<Uuid, sqlx::Error> {
-    store::api_keys::insert_account(tx, Uuid::now_v7(), name).await?;
-    store::api_keys::find_account_by_name(tx, name).await
 }
 
 /// The account with this name, or else with this id, for the option `--account`.
 pub(super) async fn account_named(database: &Database, name: &str) -> Result<AccountId, BoxError> {
     let wanted = name.to_owned();
     let find = database.read(move |connection| {
-        Box::pin(async move {
-            match store::api_keys::find_account_by_name(connection, &wanted).await {
-                Ok(id) => Ok(Some(AccountId(id))),
-                Err(sqlx::Error::RowNotFound) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
+        Box::pin(async move { api_keys::find_account_by_name(connection, &wanted).await })
     });
-    let found = find.await?.or_else(|| AccountId::parse(name));
+    let found = find
+        .await?
+        .map(AccountId)
+        .or_else(|| AccountId::parse(name));
     found.ok_or_else(|| {
         let names = "`charge-once api-key list` shows the names";
         format!("--account: there is no account {name:?}; {names}").into()
@@ -198,13 +155,13 @@ pub(super) async fn account_named(database: &Database, name: &str) -> Result<Acc
 }
 
 /// Every key with its account. Only hashes of the keys are stored.
-pub async fn list_keys(database: &Database) -> Result<Vec<ApiKey>, AccountsError> {
+pub async fn list_keys(database: &Database) -> Result<Vec<ListedKey>, AccountsError> {
     let mut connection = database.connect_aside().await?;
-    Ok(store::api_keys::list(&mut connection).await?)
+    Ok(api_keys::list_keys(&mut connection).await?)
 }
 
 /// Revokes a key. `false` if there is none, or if it was revoked before.
 pub async fn revoke_key(database: &Database, key: &str) -> Result<bool, AccountsError> {
     let mut connection = database.connect_aside().await?;
-    Ok(store::api_keys::revoke(&mut connection, &hash(key)).await?)
+    Ok(api_keys::revoke_key(&mut connection, key).await?)
 }

@@ -16,7 +16,6 @@
 //! for a request that must read first. `decide_alone` has what such a verb does with SQL before it
 //! decides. `processor_effect.rs` finds the verb that an operation belongs to.
 
-mod api_keys;
 mod card_answers;
 pub mod charges;
 pub mod checkouts;
@@ -32,7 +31,6 @@ mod replies;
 pub mod test_accounts;
 pub mod webhook_endpoints;
 
-pub use api_keys::new_api_key;
 pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};

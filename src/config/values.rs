@@ -15,7 +15,7 @@ use reqwest::{
 };
 use tracing_subscriber::EnvFilter;
 
-use crate::domain::api_key;
+use crate::domain::api_key::API_KEY;
 
 type Parsed<T> = Result<T, String>;
 
@@ -146,7 +146,7 @@ pub(super) fn postgres_url(text: &str) -> Parsed<String> {
 }
 
 pub(super) fn api_key(text: &str) -> Parsed<String> {
-    if api_key::has_shape(text) {
+    if API_KEY.fits(text) {
         return Ok(text.to_owned());
     }
     Err("sk_test_ followed by 8 to 200 letters, digits and underscores".to_owned())

@@ -10,3 +10,12 @@ pub struct Account {
     /// Whether it was made for a test, and ends by itself.
     pub is_test: bool,
 }
+
+impl From<charge_once_api_keys::Account> for Account {
+    fn from(found: charge_once_api_keys::Account) -> Self {
+        Self {
+            id: AccountId(found.id),
+            is_test: found.is_test,
+        }
+    }
+}

@@ -7,10 +7,7 @@ use charge_once_request_log::RequestLog;
 use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
-use super::{
-    api_keys::ApiKeys, error::HttpError, faults::Faults, rate_limit::RateLimit,
-    readiness::Readiness,
-};
+use super::{api_keys::ApiKeys, error::HttpError, faults::Faults, readiness::Readiness};
 use crate::{
     commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
     config::Timeouts,
@@ -32,14 +29,12 @@ pub struct App {
     pub replay_cache: Option<ReplayCache>,
     /// The way to read, and to delete.
     pub database: Database,
-    /// Finds the account of an API key.
+    /// Finds the account of an API key, and limits how often it may call.
     pub api_keys: ApiKeys,
     /// By which names clients may call this server.
     pub hosts: Hosts,
     /// What is known of the database, for probes.
     pub readiness: Readiness,
-    /// Limits how often an account may call.
-    pub rate_limit: RateLimit,
     /// For `tok_slow`, where the processor is simulated in this process.
     pub slow_lane: SlowLane,
     /// The way to ask a card processor across a network, if there is one.

@@ -142,9 +142,9 @@ struct Asked {
 
 impl Faults {
     /// They act on test accounts, and on `dev_account`.
-    pub fn new(dev_account: Option<AccountId>) -> Self {
+    pub fn new(dev_account: Option<Account>) -> Self {
         Self {
-            dev_account,
+            dev_account: dev_account.map(|account| account.id),
             asked: Cache::builder()
                 .max_capacity(COUNTED_MAX)
                 .time_to_idle(COUNTED_FOR)

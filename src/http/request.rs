@@ -66,7 +66,7 @@ async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Acco
         .map_err(|_| too_slow())??;
     tracing::Span::current().record("account", tracing::field::display(account.id));
     request_log::authenticated(request, account.id);
-    app.rate_limit.check(account.id)?;
+    app.api_keys.check_rate(account.id)?;
     if request.headers().contains_key("stripe-account") {
         return Err(ApiError::new(
             ErrorCode::ParameterInvalid,
@@ -246,7 +246,7 @@ pub async fn authenticate(
     let account = tokio::time::timeout_at(before_work(app), look_up)
         .await
         .map_err(|_| too_slow())??;
-    app.rate_limit.check(account.id)?;
+    app.api_keys.check_rate(account.id)?;
     Ok(account)
 }
 

@@ -2,7 +2,6 @@
 
 pub mod database_metrics;
 pub mod expiry_sweep;
-pub mod reconciler;
 pub mod retention;
 pub mod test_accounts;
 pub mod webhooks;

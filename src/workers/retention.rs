@@ -6,30 +6,28 @@
 //! holds up another one: neither one with more old rows than time, nor one whose rows can't be
 //! removed.
 //!
-//! It walks from account to account, and removes some batches at each visit. Ids carry their time,
-//! so an account's oldest rows are the first ones of its primary key, and no further index is
-//! needed. Many replicas may walk at once.
+//! Ids carry their time, so an account's oldest rows are the first ones of its primary key, and no
+//! further index is needed. Many replicas may walk at once.
 
 use std::time::Duration;
 
 use charge_once_request_log::delete_requests;
+pub use charge_once_retention::Round;
+use charge_once_retention::{Batch, Rows, Walk};
 use sqlx::{Connection, PgConnection};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
     config,
     domain::ids::AccountId,
     store::{
-        self,
+        events,
         old_rows::{Age, OldRows},
+        operations,
     },
     webhooks,
 };
-
-/// How many batches of a table one visit removes at most: ten seconds or so, with their rests. What
-/// is left then is for the next round.
-pub(super) const BATCHES_PER_VISIT: u32 = 25;
 
 /// What was removed.
 #[derive(Debug, Default)]
@@ -49,64 +47,20 @@ pub struct Removed {
     pub last_failure: Option<(AccountId, sqlx::Error)>,
 }
 
-/// A walk through all accounts.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Round {
-    /// It goes on where it stopped.
-    #[default]
-    GoesOn,
-    /// It is over, and some accounts may have more to remove.
-    Over,
-    /// It is over, and nothing is left that is older than it is kept.
-    Whole,
-    /// It is over, and the rows of some accounts could not be removed.
-    Failed,
-}
-
 /// Why a walk stopped.
-pub enum Stop {
-    /// The time was up, or the round is over.
-    At(Round),
-    /// The rows of this account can't be removed, and the connection is in doubt. The next call
-    /// goes on with the next account.
-    Failed(AccountId, sqlx::Error),
-}
-
-/// The tables that are walked through.
-#[derive(Clone, Copy)]
-enum Table {
-    Events,
-    Operations,
-    RequestLog,
-}
+pub type Stop = charge_once_retention::Stop<AccountId, sqlx::Error>;
 
 /// Walks through all accounts, again and again.
 pub struct Retention {
     kept: config::Retention,
-    deadline: Duration,
-    rest: u32,
-    /// The last account that this round has visited.
-    account: Uuid,
-    /// Accounts that failed in this round.
-    failed: u64,
-    /// Accounts that failed in the round before.
-    failed_before: u64,
-    /// Whether an account of this round may have more to remove.
-    is_more_left: bool,
+    walk: Walk<AccountId>,
 }
 
 impl Retention {
     /// Each batch has a deadline, and is followed by a rest of so many times what it took.
     pub fn new(kept: config::Retention, deadline: Duration, rest: u32) -> Self {
-        Self {
-            kept,
-            deadline,
-            rest,
-            account: Uuid::nil(),
-            failed: 0,
-            failed_before: 0,
-            is_more_left: false,
-        }
+        let walk = Walk::new(deadline, rest);
+        Self { kept, walk }
     }
 
     /// Goes on with the account after the last one, until `until`, the end of the round, or an
@@ -118,130 +72,86 @@ impl Retention {
         removed: &mut Removed,
         until: Instant,
     ) -> Result<Stop, sqlx::Error> {
-        let stop = self.walk(connection, removed, until).await?;
-        removed.failed_accounts = self.failed.max(self.failed_before);
+        let kept = self.kept;
+        let mut old = AgedRows {
+            connection,
+            kept,
+            removed,
+        };
+        let stop = self.walk.go_on(&mut old, until).await?;
+        removed.failed_accounts = self.walk.failed_accounts();
         Ok(stop)
     }
+}
 
-    async fn walk(
+/// A table that is walked through.
+#[derive(Clone, Copy)]
+enum Table {
+    Events,
+    Operations,
+    RequestLog,
+}
+
+/// Rows of all accounts that are older than they are kept.
+struct AgedRows<'a> {
+    connection: &'a mut PgConnection,
+    kept: config::Retention,
+    removed: &'a mut Removed,
+}
+
+impl Rows for AgedRows<'_> {
+    type Account = AccountId;
+    type Part = (Table, Age);
+    type Cursor = Uuid;
+    type Error = sqlx::Error;
+    const TIMED_OUT: fn() -> sqlx::Error = || sqlx::Error::PoolTimedOut;
+
+    async fn accounts(&mut self, behind: Option<AccountId>) -> Result<Vec<AccountId>, sqlx::Error> {
+        let behind = behind.map_or(Uuid::nil(), |account| account.0);
+        let accounts = charge_once_api_keys::list_accounts(self.connection, behind).await?;
+        Ok(accounts.into_iter().map(AccountId).collect())
+    }
+
+    fn parts(&self) -> Result<Vec<(Table, Age)>, sqlx::Error> {
+        let kept = [
+            (Table::Events, self.kept.events),
+            (Table::Operations, self.kept.operations),
+            (Table::RequestLog, self.kept.request_log),
+        ];
+        let kept = kept
+            .into_iter()
+            .filter_map(|(table, kept)| Some((table, kept?)));
+        kept.map(|(table, kept)| Ok((table, Age::above(kept).map_err(sqlx::Error::Encode)?)))
+            .collect()
+    }
+
+    async fn remove_batch(
         &mut self,
-        connection: &mut PgConnection,
-        removed: &mut Removed,
-        until: Instant,
-    ) -> Result<Stop, sqlx::Error> {
-        loop {
-            let accounts = store::api_keys::list_accounts(connection, self.account);
-            let accounts = in_time(self.deadline, accounts).await?;
-            if accounts.is_empty() {
-                return Ok(Stop::At(self.end_round()));
-            }
-            for account in accounts {
-                if Instant::now() >= until {
-                    return Ok(Stop::At(Round::GoesOn));
-                }
-                self.account = account;
-                let visit = self.visit(connection, removed, AccountId(account), until);
-                match visit.await {
-                    Ok(is_more_left) => self.is_more_left |= is_more_left,
-                    Err(error) => {
-                        self.failed += 1;
-                        return Ok(Stop::Failed(AccountId(account), error));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The next call begins a new round.
-    fn end_round(&mut self) -> Round {
-        let ended = match (self.failed, self.is_more_left) {
-            (_, true) => Round::Over,
-            (0, false) => Round::Whole,
-            (_, false) => Round::Failed,
-        };
-        self.account = Uuid::nil();
-        self.failed_before = std::mem::take(&mut self.failed);
-        self.is_more_left = false;
-        ended
-    }
-
-    /// Removes the oldest rows of one account, until `until`. Returns whether it may have more to
-    /// remove.
-    async fn visit(
-        &self,
-        connection: &mut PgConnection,
-        removed: &mut Removed,
         account: AccountId,
-        until: Instant,
-    ) -> Result<bool, sqlx::Error> {
-        let kept = self.kept;
-        let mut is_more_left = false;
-        for (table, kept, count) in [
-            (Table::Events, kept.events, &mut removed.events),
-            (Table::Operations, kept.operations, &mut removed.operations),
-            (Table::RequestLog, kept.request_log, &mut removed.requests),
-        ] {
-            let Some(kept) = kept else { continue };
-            let age = Age::above(kept).map_err(sqlx::Error::Encode)?;
-            let mut after = Some(Uuid::nil());
-            // Those that only pass over rows that are still at work don't count.
-            let mut batches = 0;
-            while batches < BATCHES_PER_VISIT
-                && let Some(from) = after
-            {
-                let began = Instant::now();
-                if began >= until {
-                    break;
-                }
-                let batch = remove_batch(connection, table, account, from, &age);
-                let (rows, next) = in_time(self.deadline, batch).await?;
-                *count += rows;
-                after = next;
-                if rows > 0 {
-                    batches += 1;
-                }
-                // What only reads and locks costs others as much. An account that has nothing needs
-                // no rest.
-                if rows > 0 || after.is_some() {
-                    sleep(began.elapsed() * self.rest).await;
-                }
-            }
-            is_more_left |= batches > 0 && after.is_some();
-        }
-        Ok(is_more_left)
+        (table, age): &(Table, Age),
+        from: Option<Uuid>,
+    ) -> Result<Batch<Uuid>, sqlx::Error> {
+        let after = from.unwrap_or_default();
+        let mut tx = self.connection.begin().await?;
+        let old = match table {
+            Table::Events => events::find_old(&mut tx, account, after, age).await?,
+            Table::Operations => operations::find_old(&mut tx, account, after, age).await?,
+            Table::RequestLog => OldRows::of_request_log(&mut tx, account, after, age).await?,
+        };
+        let (ready, removed) = (&old.ready, &mut *self.removed);
+        let rows = match table {
+            _ if ready.is_empty() => 0,
+            Table::Events => webhooks::delete_events(&mut tx, account.0, ready).await?,
+            Table::Operations => operations::delete_all(&mut tx, account, ready).await?,
+            Table::RequestLog => delete_requests(&mut tx, account.0, ready).await?,
+        };
+        tx.commit().await?;
+        *match table {
+            Table::Events => &mut removed.events,
+            Table::Operations => &mut removed.operations,
+            Table::RequestLog => &mut removed.requests,
+        } += rows;
+        let next = old.next;
+        Ok(Batch { rows, next })
     }
-}
-
-/// One transaction: how many rows it removed, and where the next batch begins.
-async fn remove_batch(
-    connection: &mut PgConnection,
-    table: Table,
-    account: AccountId,
-    after: Uuid,
-    age: &Age,
-) -> Result<(u64, Option<Uuid>), sqlx::Error> {
-    let mut tx = connection.begin().await?;
-    let old = match table {
-        Table::Events => store::events::find_old(&mut tx, account, after, age).await?,
-        Table::Operations => store::operations::find_old(&mut tx, account, after, age).await?,
-        Table::RequestLog => OldRows::of_request_log(&mut tx, account, after, age).await?,
-    };
-    let removed = match table {
-        _ if old.ready.is_empty() => 0,
-        Table::Events => webhooks::delete_events(&mut tx, account.0, &old.ready).await?,
-        Table::Operations => store::operations::delete_all(&mut tx, account, &old.ready).await?,
-        Table::RequestLog => delete_requests(&mut tx, account.0, &old.ready).await?,
-    };
-    tx.commit().await?;
-    Ok((removed, old.next))
-}
-
-/// Bounds one exchange with the database: a server that is silent must not stop the worker.
-pub(super) async fn in_time<T>(
-    deadline: Duration,
-    exchange: impl Future<Output = Result<T, sqlx::Error>>,
-) -> Result<T, sqlx::Error> {
-    timeout(deadline, exchange)
-        .await
-        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }

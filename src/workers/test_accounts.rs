@@ -11,14 +11,14 @@
 
 use std::time::Duration;
 
+use charge_once_retention::{Batch, Round, Rows, Stop, Walk};
 use sqlx::{Connection, PgConnection};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::retention::{BATCHES_PER_VISIT, in_time};
 use crate::{
     domain::ids::AccountId,
     idempotency,
-    store::test_accounts::{self, Place, Table},
+    store::test_accounts::{self, Ended},
 };
 
 /// What was removed.
@@ -36,32 +36,12 @@ pub struct Closed {
 }
 
 /// Walks through the accounts that have ended, again and again.
-pub struct Closing {
-    deadline: Duration,
-    rest: u32,
-    /// Where the next batch looks for an account.
-    from: Place,
-    /// Batches of the visit so far.
-    batches: u32,
-    /// Whether an account of this round may have more to remove.
-    is_more_left: bool,
-    /// Accounts that failed in this round, and in the round before.
-    failed: u64,
-    failed_before: u64,
-}
+pub struct Closing(Walk<Ended>);
 
 impl Closing {
     /// Each batch has a deadline, and is followed by a rest of so many times what it took.
     pub fn new(deadline: Duration, rest: u32) -> Self {
-        Self {
-            deadline,
-            rest,
-            from: Place::FIRST,
-            batches: 0,
-            is_more_left: false,
-            failed: 0,
-            failed_before: 0,
-        }
+        Self(Walk::new(deadline, rest))
     }
 
     /// Removes batches until `until`, until nothing is left to do, or until an account fails, which
@@ -73,110 +53,72 @@ impl Closing {
         closed: &mut Closed,
         until: Instant,
     ) -> Result<Option<(AccountId, sqlx::Error)>, sqlx::Error> {
-        let failed = self.walk(connection, closed, until).await?;
-        closed.failed_accounts = self.failed.max(self.failed_before);
-        Ok(failed)
-    }
-
-    async fn walk(
-        &mut self,
-        connection: &mut PgConnection,
-        closed: &mut Closed,
-        until: Instant,
-    ) -> Result<Option<(AccountId, sqlx::Error)>, sqlx::Error> {
-        while Instant::now() < until {
-            let began = Instant::now();
-            let mut chosen = None;
-            let removing = remove_batch(connection, self.from, &mut chosen);
-            let removed = in_time(self.deadline, removing).await;
-            let Some(account) = chosen else {
-                removed?;
-                if self.end_round() {
-                    continue;
-                }
-                break;
-            };
-            match removed {
-                Ok(Batch::Removed(rows)) => {
-                    closed.rows += rows;
-                    self.stay_with(account);
-                }
-                Ok(Batch::Closed) => {
-                    closed.accounts += 1;
-                    self.pass(account);
-                }
-                Err(error) => {
-                    self.failed += 1;
-                    self.pass(account);
-                    sleep(began.elapsed() * self.rest).await;
-                    return Ok(Some((AccountId(account.id), error)));
-                }
+        loop {
+            let mut left = Left { connection, closed };
+            let stop = self.0.go_on(&mut left, until).await?;
+            closed.failed_accounts = self.0.failed_accounts();
+            match stop {
+                Stop::At(Round::Over) => {}
+                Stop::At(_) => return Ok(None),
+                Stop::Failed(account, error) => return Ok(Some((account.id, error))),
             }
-            sleep(began.elapsed() * self.rest).await;
         }
-        Ok(None)
-    }
-
-    /// The next batch is of the same account, unless its visit has lasted long enough.
-    fn stay_with(&mut self, account: Place) {
-        if self.from != account {
-            self.batches = 0;
-            self.from = account;
-        }
-        self.batches += 1;
-        if self.batches >= BATCHES_PER_VISIT {
-            self.is_more_left = true;
-            self.pass(account);
-        }
-    }
-
-    fn pass(&mut self, account: Place) {
-        self.from = account.next();
-        self.batches = 0;
-    }
-
-    /// The next batch begins a new round. Whether there is something left for it.
-    fn end_round(&mut self) -> bool {
-        self.from = Place::FIRST;
-        self.failed_before = std::mem::take(&mut self.failed);
-        std::mem::take(&mut self.is_more_left)
     }
 }
 
-enum Batch {
-    /// So many rows of an account went.
-    Removed(u64),
-    /// An account had nothing left, or there was none: other replicas may work on all that are
-    /// left.
-    Closed,
+/// What accounts that have ended have left.
+struct Left<'a> {
+    connection: &'a mut PgConnection,
+    closed: &'a mut Closed,
 }
 
-/// One transaction. Tells which account it has chosen, if any is to be closed from a place on.
-async fn remove_batch(
-    connection: &mut PgConnection,
-    from: Place,
-    chosen: &mut Option<Place>,
-) -> Result<Batch, sqlx::Error> {
-    let mut tx = connection.begin().await?;
-    *chosen = test_accounts::lock_ended(&mut tx, from).await?;
-    let Some(Place { id, .. }) = *chosen else {
-        tx.rollback().await?;
-        return Ok(Batch::Closed);
-    };
-    let account = AccountId(id);
-    let mut rows = idempotency::forget(&mut tx, account.0, None).await?.rows;
-    for table in Table::IN_ORDER {
-        if rows > 0 {
-            break;
+impl Rows for Left<'_> {
+    type Account = Ended;
+    type Part = ();
+    type Cursor = ();
+    type Error = sqlx::Error;
+    const TIMED_OUT: fn() -> sqlx::Error = || sqlx::Error::PoolTimedOut;
+
+    async fn accounts(&mut self, behind: Option<Ended>) -> Result<Vec<Ended>, sqlx::Error> {
+        test_accounts::list_ended(self.connection, behind.unwrap_or(Ended::FIRST)).await
+    }
+
+    fn parts(&self) -> Result<Vec<()>, sqlx::Error> {
+        Ok(vec![()])
+    }
+
+    async fn remove_batch(
+        &mut self,
+        Ended { id: account, .. }: Ended,
+        (): &(),
+        _: Option<()>,
+    ) -> Result<Batch<()>, sqlx::Error> {
+        let mut tx = self.connection.begin().await?;
+        if !test_accounts::lock_ended(&mut tx, account).await? {
+            tx.rollback().await?;
+            return Ok(Batch {
+                rows: 0,
+                next: None,
+            });
         }
-        rows = test_accounts::delete_batch(&mut tx, account, table).await?;
+        let mut rows = idempotency::forget(&mut tx, account.0, None).await?.rows;
+        if rows == 0 {
+            rows = test_accounts::delete_batch(&mut tx, account).await?;
+        }
+        if rows == 0 {
+            charge_once_api_keys::close_account(&mut tx, account.0).await?;
+        }
+        tx.commit().await?;
+        if rows == 0 {
+            self.closed.accounts += 1;
+            // The account's own row was changed.
+            return Ok(Batch {
+                rows: 1,
+                next: None,
+            });
+        }
+        self.closed.rows += rows;
+        let next = Some(());
+        Ok(Batch { rows, next })
     }
-    if rows == 0 {
-        test_accounts::close(&mut tx, account).await?;
-    }
-    tx.commit().await?;
-    Ok(match rows {
-        0 => Batch::Closed,
-        rows => Batch::Removed(rows),
-    })
 }

@@ -5,14 +5,14 @@
 //! Emits    nothing
 //! Refuses  any parameter; an account too many
 
+use charge_once_api_keys::{count_test_accounts, insert_key, insert_test_account};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::commands::{Origin, new_api_key, replies::CREATED};
 use crate::{
-    domain::{api_key::last4, ids::AccountId},
+    commands::{Origin, replies::CREATED},
+    domain::{api_key::API_KEY, ids::AccountId},
     idempotency::{Command, Rejection, Reply},
-    store,
     wire::{
         params::Params,
         test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},
@@ -31,14 +31,13 @@ impl Command for CreateTestAccount {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         self.params.refuse_any()?;
         // Two that race may make one account too many, which does no harm.
-        if store::test_accounts::count_open(tx, OPEN_MAX).await? >= OPEN_MAX {
+        if count_test_accounts(tx, OPEN_MAX).await? >= OPEN_MAX {
             return Err(too_many_test_accounts().into());
         }
         let id = AccountId(Uuid::now_v7());
-        let api_key = new_api_key();
-        let ends_at = store::test_accounts::insert(tx, id).await?;
-        let hash = store::api_keys::hash(&api_key);
-        store::api_keys::insert(tx, &hash, id.0, last4(&api_key)).await?;
+        let api_key = API_KEY.new_key();
+        let ends_at = insert_test_account(tx, id.0, &id.to_string()).await?;
+        insert_key(tx, id.0, &api_key).await?;
         // The key is shown here only. The stored reply holds it too, so that a client that lost the
         // reply gets it by retrying, for as long as its idempotency key lives.
         let view = TestAccountView::new(id, api_key, ends_at);

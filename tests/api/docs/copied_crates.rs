@@ -16,7 +16,7 @@ use crate::support::harness::TestDatabase;
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
 /// Crates that ask no database.
-const WITHOUT_DATABASE: &[&str] = &["connections", "strict-params", "supervisor"];
+const WITHOUT_DATABASE: &[&str] = &["connections", "retention", "strict-params", "supervisor"];
 
 /// The files below a folder, by their names relative to it.
 fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -120,7 +120,7 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_an_ed
 #[tokio::test]
 async fn crates_with_tables_compile_and_pass_their_tests_alone_without_an_edit_or_a_warning() {
     let database = TestDatabase::create_empty().await;
-    for name in ["request-log", "webhooks"] {
+    for name in ["api-keys", "request-log", "webhooks"] {
         let workspace = workspace_of(name);
         cargo(&workspace, &["test", "--no-run"], NOWHERE);
         cargo(&workspace, &["test"], &database.url);

@@ -2,6 +2,7 @@
 //! release 0.2.
 
 mod adoption;
+mod api_keys;
 mod documented;
 mod linter;
 mod queries;

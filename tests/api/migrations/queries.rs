@@ -23,6 +23,7 @@ const PROCESSOR: &str = "crates/processor/.sqlx";
 
 const FOLDERS: [&str; 5] = [
     ".sqlx",
+    "crates/api-keys/.sqlx",
     "crates/idempotency/.sqlx",
     "crates/request-log/.sqlx",
     "crates/webhooks/.sqlx",

@@ -3,9 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use charge_once::{
-    idempotency::{CallOutcome, Failure, Inspected, Outcome, Phases, SweepPace, sweep},
-    workers::reconciler,
+use charge_once::idempotency::{
+    CallOutcome, Failure, Inspected, Outcome, Phases, SweepPace, sweep,
 };
 use tokio::{sync::watch, task::JoinSet};
 use uuid::Uuid;
@@ -372,7 +371,7 @@ async fn the_reconciler_waits_for_no_operation_before_it_takes_over_the_next() {
     leave_in_doubt("silent").await;
     world.network.will(&[Far::ExecutesLater]);
     let (stop, stopping) = watch::channel(false);
-    let reconciler = tokio::spawn(reconciler::run(world.replica(), Arc::default(), stopping));
+    let reconciler = tokio::spawn(world.replica().reconcile(|| {}, stopping));
     world.network.is_asked(2).await;
     leave_in_doubt("answered").await;
     eventually("the second operation is completed", || async {

@@ -34,6 +34,7 @@ pub fn all() -> Vec<Statement> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [
         ".sqlx",
+        "crates/api-keys/.sqlx",
         "crates/idempotency/.sqlx",
         "crates/request-log/.sqlx",
         "crates/webhooks/.sqlx",

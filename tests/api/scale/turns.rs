@@ -1,15 +1,8 @@
 //! The reconciler gives every account its turn, and no client waits for it.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Mutex, time::Duration};
 
-use charge_once::{
-    idempotency::{IdempotencyKey, Request},
-    workers::reconciler,
-};
+use charge_once::idempotency::{IdempotencyKey, Request};
 use chrono::{DateTime, Utc};
 use tokio::{sync::watch, task::JoinSet};
 use uuid::Uuid;
@@ -119,7 +112,7 @@ async fn a_reconciler_that_finds_nothing_tries_to_take_nothing_over() {
         .await
         .unwrap();
     let (_stop, stopping) = watch::channel(false);
-    let running = tokio::spawn(reconciler::run(world.replica(), Arc::default(), stopping));
+    let running = tokio::spawn(world.replica().reconcile(|| {}, stopping));
     let looks = Mutex::new(HashSet::new());
     eventually("it looks again and again", || async {
         let seen = sqlx::query_as::<_, (DateTime<Utc>, bool)>(LOOKS).fetch_all(pool);

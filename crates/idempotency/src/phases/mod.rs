@@ -15,6 +15,7 @@ mod completion;
 mod first_phase;
 mod lease;
 mod observer;
+mod reconciler;
 mod recovery;
 mod steps;
 

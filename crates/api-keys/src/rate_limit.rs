@@ -1,7 +1,4 @@
 //! How often an account may ask, or a client that is known by another key, such as its address.
-//!
-//! Promise: one account's flood is answered with 429 before it costs more than the look-up of its
-//! API key, and no other account meets its limit. Memory and counting are the process's own.
 
 use std::{
     hash::Hash,
@@ -14,21 +11,18 @@ use std::{
 
 use governor::{DefaultKeyedRateLimiter, Quota};
 
-use super::error::HttpError;
-use crate::{
-    domain::ids::AccountId,
-    wire::error::{ApiError, ErrorCode},
-};
-
 /// After this many requests those who are back at their whole limit are forgotten. So no more than
 /// these, and those that asked within the last second, are ever remembered: some tens of bytes
 /// each.
 const FORGET_EVERY: usize = 10_000;
 
-/// Counts the requests of each account, or of each `K`. Cheap to clone; all clones share the
-/// counts.
+/// Counts the requests of each `K`, such as an account, in this process. Cheap to clone; all clones
+/// share the counts.
+///
+/// Promise: one account's flood is refused for the price of a look into memory, and no other
+/// account meets its limit.
 #[derive(Clone)]
-pub struct RateLimit<K: Hash + Eq + Clone = AccountId>(Option<Arc<Counts<K>>>);
+pub struct RateLimit<K: Hash + Eq + Clone>(Option<Arc<Counts<K>>>);
 
 struct Counts<K: Hash + Eq + Clone> {
     limiter: DefaultKeyedRateLimiter<K>,
@@ -48,7 +42,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
 
     /// Counts a request of `key`, unless it is beyond the limit. Requests beyond the limit are not
     /// counted, so a client that keeps asking is served again as soon as one that waits.
-    pub(super) fn has_room(&self, key: K) -> bool {
+    pub fn has_room(&self, key: K) -> bool {
         let Some(counts) = &self.0 else {
             return true;
         };
@@ -59,27 +53,15 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
     }
 }
 
-impl RateLimit {
-    /// Counts a request of `account`, or refuses it.
-    pub fn check(&self, account: AccountId) -> Result<(), HttpError> {
-        if self.has_room(account) {
-            return Ok(());
-        }
-        Err(ApiError::explained(ErrorCode::RateLimited).into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]
     fn accounts_that_stopped_asking_are_forgotten() {
         let limit = RateLimit::new(NonZeroU32::new(1_000_000));
-        for account in 0..5 * FORGET_EVERY as u128 {
-            assert!(limit.check(AccountId(Uuid::from_u128(account))).is_ok());
+        for account in 0..5 * FORGET_EVERY {
+            assert!(limit.has_room(account));
         }
         let remembered = limit.0.map(|counts| counts.limiter.len());
         assert!(remembered < Some(2 * FORGET_EVERY), "{remembered:?}");

@@ -1,18 +1,30 @@
-//! Accounts and the API keys that speak for them. Keys are stored as hashes only.
+//! The SQL of API keys. What takes a key stores its hash.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use chrono::{DateTime, Utc};
-use sha2::{Digest, Sha256};
-use sqlx::PgConnection;
+use serde::Serialize;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::domain::{account::Account, ids::AccountId};
+use crate::{
+    accounts::ensure_account,
+    shape::{KeyHash, KeyShape, hash, last4},
+};
 
-/// An API key as it is listed.
-#[derive(Debug)]
-pub struct ApiKey {
-    /// The account it speaks for.
+/// An account that a key speaks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    /// Of the table `accounts`.
+    pub id: Uuid,
+    /// Whether it was made for a test, and ends by itself.
+    pub is_test: bool,
+}
+
+/// An API key as it is listed: its text is a line for people, and its JSON is for programs.
+#[derive(Debug, Serialize)]
+pub struct ListedKey {
+    /// The name of the account that it speaks for.
     pub account: String,
     /// The key's last four characters.
     pub last4: String,
@@ -22,27 +34,36 @@ pub struct ApiKey {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
-/// What is stored of an API key.
-pub fn hash(key: &str) -> [u8; 32] {
-    Sha256::digest(key.as_bytes()).into()
+impl fmt::Display for ListedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "…{}  {}  made {}  ",
+            self.last4, self.account, self.created_at
+        )?;
+        match self.revoked_at {
+            None => f.write_str("active"),
+            Some(at) => write!(f, "revoked {at:.0}"),
+        }
+    }
 }
 
 /// The account that an unrevoked key speaks for, unless it is a test account that has ended. Takes
 /// no lock.
 pub async fn find_account(
     connection: &mut PgConnection,
-    hash: &[u8; 32],
+    key: &str,
 ) -> Result<Option<Account>, sqlx::Error> {
-    let mut found = find_accounts(connection, &[*hash]).await?;
-    Ok(found.remove(hash))
+    let found = find_accounts(connection, &[hash(key)]).await?;
+    Ok(found.into_values().next())
 }
 
 /// The accounts that unrevoked keys speak for, of those with one of `hashes`. Test accounts that
 /// have ended, by the database's clock, are none. Takes no lock.
 pub async fn find_accounts(
     connection: &mut PgConnection,
-    hashes: &[[u8; 32]],
-) -> Result<HashMap<[u8; 32], Account>, sqlx::Error> {
+    hashes: &[KeyHash],
+) -> Result<HashMap<KeyHash, Account>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
         SELECT key.hash AS "hash: [u8; 32]", account.id,
@@ -58,7 +79,7 @@ pub async fn find_accounts(
     .await?;
     let found = rows.into_iter().map(|row| {
         let account = Account {
-            id: AccountId(row.id),
+            id: row.id,
             is_test: row.is_test,
         };
         (row.hash, account)
@@ -66,78 +87,58 @@ pub async fn find_accounts(
     Ok(found.collect())
 }
 
-/// Adds an account, unless there is one with this name. Locks nothing that exists: charges in
-/// flight hold their account's row.
-pub async fn insert_account(
-    connection: &mut PgConnection,
-    new_id: Uuid,
-    name: &str,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "INSERT INTO accounts (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
-        new_id,
-        name,
-    )
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// The account with this name. Takes no lock.
-pub async fn find_account_by_name(
+/// Makes a key for the account `name`, and the account if there is none, in a transaction of its
+/// own. Returns the key: it can't be shown again.
+pub async fn create_key(
     connection: &mut PgConnection,
     name: &str,
-) -> Result<Uuid, sqlx::Error> {
-    sqlx::query_scalar!("SELECT id FROM accounts WHERE name = $1", name)
-        .fetch_one(connection)
-        .await
-}
-
-/// The next accounts behind `after` that are not closed, in the order of their ids, at most 100.
-/// Takes no lock.
-pub async fn list_accounts(
-    connection: &mut PgConnection,
-    after: Uuid,
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar!(
-        "SELECT id FROM accounts WHERE id > $1 AND closed_at IS NULL ORDER BY id LIMIT 100",
-        after,
-    )
-    .fetch_all(connection)
-    .await
+    shape: KeyShape,
+) -> Result<String, sqlx::Error> {
+    let key = shape.new_key();
+    let mut tx = connection.begin().await?;
+    let account = ensure_account(&mut tx, name).await?;
+    // A random key is new.
+    insert_key(&mut tx, account, &key).await?;
+    tx.commit().await?;
+    Ok(key)
 }
 
 /// Adds a key. `false`: it exists already, perhaps revoked, perhaps another account's. Locks
 /// nothing that exists but the account, against its deletion.
-pub async fn insert(
+pub async fn insert_key(
     connection: &mut PgConnection,
-    hash: &[u8],
     account_id: Uuid,
-    last4: &str,
+    key: &str,
 ) -> Result<bool, sqlx::Error> {
+    let hash = hash(key);
     let inserted = sqlx::query!(
         r#"
         INSERT INTO api_keys (hash, account_id, last4)
         VALUES ($1, $2, $3)
         ON CONFLICT (hash) DO NOTHING
         "#,
-        hash,
+        hash.as_slice(),
         account_id,
-        last4,
+        last4(key),
     )
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() == 1)
 }
 
-/// Makes a key the one of DEV_API_KEY: adds it, or takes up the account's own again. `false`: it is
-/// another account's, or a person revoked it. Locks its row.
+/// Makes sure that `key`, and no other one of the variable that it comes from, is valid for the
+/// account `name`, in a transaction of its own. Returns how many were revoked; `None`: the key is
+/// another account's, or a person revoked it, and nothing was done. `public` came from there even
+/// if no mark says so. Locks their rows.
 pub async fn take_up_dev_key(
     connection: &mut PgConnection,
-    hash: &[u8],
-    account_id: Uuid,
-    last4: &str,
-) -> Result<bool, sqlx::Error> {
+    name: &str,
+    key: &str,
+    public: &str,
+) -> Result<Option<u64>, sqlx::Error> {
+    let (current, public) = (hash(key), hash(public));
+    let mut tx = connection.begin().await?;
+    let account_id = ensure_account(&mut tx, name).await?;
     let taken_up = sqlx::query!(
         r#"
         INSERT INTO api_keys (hash, account_id, last4, from_dev_api_key)
@@ -147,23 +148,16 @@ pub async fn take_up_dev_key(
          WHERE api_keys.account_id = EXCLUDED.account_id
            AND (api_keys.from_dev_api_key OR api_keys.revoked_at IS NULL)
         "#,
-        hash,
+        current.as_slice(),
         account_id,
-        last4,
+        last4(key),
     )
-    .execute(connection)
+    .execute(&mut *tx)
     .await?;
-    Ok(taken_up.rows_affected() == 1)
-}
-
-/// Revokes the account's keys that came from DEV_API_KEY, but the `current` one. `public` came from
-/// there even if no mark says so. Returns how many. Locks their rows.
-pub async fn revoke_former_dev_keys(
-    connection: &mut PgConnection,
-    account_id: Uuid,
-    current: &[u8],
-    public: &[u8],
-) -> Result<u64, sqlx::Error> {
+    if taken_up.rows_affected() == 0 {
+        tx.rollback().await?;
+        return Ok(None);
+    }
     let revoked = sqlx::query!(
         r#"
         UPDATE api_keys SET revoked_at = now(), from_dev_api_key = true
@@ -171,18 +165,19 @@ pub async fn revoke_former_dev_keys(
            AND (from_dev_api_key OR hash = $3)
         "#,
         account_id,
-        current,
-        public,
+        current.as_slice(),
+        public.as_slice(),
     )
-    .execute(connection)
+    .execute(&mut *tx)
     .await?;
-    Ok(revoked.rows_affected())
+    tx.commit().await?;
+    Ok(Some(revoked.rows_affected()))
 }
 
 /// All keys, oldest first, but those of closed test accounts. Takes no lock.
-pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Error> {
+pub async fn list_keys(connection: &mut PgConnection) -> Result<Vec<ListedKey>, sqlx::Error> {
     sqlx::query_as!(
-        ApiKey,
+        ListedKey,
         r#"
         SELECT accounts.name AS account, api_keys.last4, api_keys.created_at, api_keys.revoked_at
           FROM api_keys
@@ -195,15 +190,16 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Er
     .await
 }
 
-/// Revokes a key for good: one, too, that the next value of `DEV_API_KEY` had revoked until it is
-/// set again. `false`: there is none, or it was revoked before. Locks its row.
-pub async fn revoke(connection: &mut PgConnection, hash: &[u8]) -> Result<bool, sqlx::Error> {
+/// Revokes a key for good: one, too, that [`take_up_dev_key`] had revoked until it is taken up
+/// again. `false`: there is none, or it was revoked before. Locks its row.
+pub async fn revoke_key(connection: &mut PgConnection, key: &str) -> Result<bool, sqlx::Error> {
+    let hash = hash(key);
     let revoked = sqlx::query!(
         r#"
         UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()), from_dev_api_key = false
          WHERE hash = $1 AND (revoked_at IS NULL OR from_dev_api_key)
         "#,
-        hash,
+        hash.as_slice(),
     )
     .execute(connection)
     .await?;

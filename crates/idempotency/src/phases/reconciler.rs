@@ -1,18 +1,19 @@
-//! Continues abandoned operations and checkouts: their process died, or their outcome was unknown,
-//! and the client did not retry.
+//! Continues abandoned operations: their process died, or their outcome was unknown, and the client
+//! did not retry.
 //!
 //! Promise: it runs on every replica without a leader. It does what a client's retry would do, with
 //! the same keys, so it can't cause a second effect.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     task::{JoinError, JoinSet},
     time::MissedTickBehavior,
 };
 
-use crate::idempotency::{ExternalEffect, Failure, Phases};
+use super::{ExternalEffect, Phases};
+use crate::Failure;
 
 /// Pause between two looks for abandoned operations: short against a lease, cheap by its index.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,28 +22,31 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// connection.
 const AT_A_TIME_MAX: usize = 4;
 
-/// Takes operations over until `stopping`. After each, `wake_webhooks` is notified.
-pub async fn run<E: ExternalEffect>(
-    phases: Phases<E>,
-    wake_webhooks: Arc<Notify>,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut recovering = JoinSet::new();
-    loop {
-        // What is cut off at the end is in doubt, like after a crash, and taken over later.
-        tokio::select! {
-            _ = ticks.tick() => {}
-            Some(ended) = recovering.join_next() => {
-                log_panic(ended);
-                continue;
+impl<E: ExternalEffect> Phases<E> {
+    /// Takes operations over until `stopping`: a worker for every replica. After each, `taken_over`
+    /// is called.
+    pub async fn reconcile(
+        self,
+        taken_over: impl Fn() + Clone + Send + 'static,
+        mut stopping: watch::Receiver<bool>,
+    ) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut recovering = JoinSet::new();
+        loop {
+            // What is cut off at the end is in doubt, like after a crash, and taken over later.
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Some(ended) = recovering.join_next() => {
+                    log_panic(ended);
+                    continue;
+                }
+                _ = stopping.wait_for(|stopping| *stopping) => return,
             }
-            _ = stopping.wait_for(|stopping| *stopping) => return,
-        }
-        tokio::select! {
-            () = look(&phases, &wake_webhooks, &mut recovering) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+            tokio::select! {
+                () = look(&self, &taken_over, &mut recovering) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+            }
         }
     }
 }
@@ -52,7 +56,7 @@ pub async fn run<E: ExternalEffect>(
 /// up no other.
 async fn look<E: ExternalEffect>(
     phases: &Phases<E>,
-    wake_webhooks: &Arc<Notify>,
+    taken_over: &(impl Fn() + Clone + Send + 'static),
     recovering: &mut JoinSet<()>,
 ) {
     while let Some(ended) = recovering.try_join_next() {
@@ -65,7 +69,7 @@ async fn look<E: ExternalEffect>(
     match phases.is_any_abandoned().await {
         Ok(true) => {
             for _ in 0..room {
-                recovering.spawn(recover(phases.clone(), Arc::clone(wake_webhooks)));
+                recovering.spawn(recover(phases.clone(), taken_over.clone()));
             }
         }
         Ok(false) => {}
@@ -74,10 +78,10 @@ async fn look<E: ExternalEffect>(
 }
 
 /// Takes over one operation after the other, until none is left.
-async fn recover<E: ExternalEffect>(phases: Phases<E>, wake_webhooks: Arc<Notify>) {
+async fn recover<E: ExternalEffect>(phases: Phases<E>, taken_over: impl Fn()) {
     loop {
         match phases.recover_one().await {
-            Ok(true) => wake_webhooks.notify_one(),
+            Ok(true) => taken_over(),
             Ok(false) => return,
             Err(failure) => return log(E::KIND, &failure),
         }

@@ -1,0 +1,102 @@
+//! The SQL of accounts. It neither begins nor commits.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// Makes sure that there is an account with this name, and returns its id. Locks nothing that
+/// exists: what is in flight may hold the account's row.
+pub async fn ensure_account(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Uuid, sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO accounts (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+        Uuid::now_v7(),
+        name,
+    )
+    .execute(&mut *connection)
+    .await?;
+    let found = find_account_by_name(connection, name).await?;
+    found.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// The account with this name. Takes no lock.
+pub async fn find_account_by_name(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT id FROM accounts WHERE name = $1", name)
+        .fetch_optional(connection)
+        .await
+}
+
+/// The next accounts behind `after` that are not closed, in the order of their ids, at most 100.
+/// Takes no lock.
+pub async fn list_accounts(
+    connection: &mut PgConnection,
+    after: Uuid,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "SELECT id FROM accounts WHERE id > $1 AND closed_at IS NULL ORDER BY id LIMIT 100",
+        after,
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// How many test accounts there are that are not closed, at most `up_to`. Takes no lock.
+pub async fn count_test_accounts(
+    connection: &mut PgConnection,
+    up_to: i64,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT count(*) AS "count!"
+          FROM (SELECT 1
+                  FROM accounts
+                 WHERE test_until IS NOT NULL AND closed_at IS NULL
+                 LIMIT $1) AS open
+        "#,
+        up_to,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Adds a test account, and returns when it ends: 24 hours from now. Locks nothing that exists.
+pub async fn insert_test_account(
+    connection: &mut PgConnection,
+    id: Uuid,
+    name: &str,
+) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        INSERT INTO accounts (id, name, test_until)
+        VALUES ($1, $2, now() + interval '24 hours')
+        RETURNING test_until AS "test_until!"
+        "#,
+        id,
+        name,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Revokes the API keys of an account that has nothing left, and marks it as closed. Locks both.
+pub async fn close_account(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        r#"
+        WITH revoked AS (
+            UPDATE api_keys SET revoked_at = now() WHERE account_id = $1 AND revoked_at IS NULL)
+        UPDATE accounts SET closed_at = now() WHERE id = $1
+        "#,
+        account_id,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! API keys and limits of those who use them, for services on Tokio, sqlx and PostgreSQL.
+//!
+#![doc = include_str!("../README.md")]
+
+mod accounts;
+mod keys;
+mod look_up;
+mod rate_limit;
+mod shape;
+mod unknown_keys;
+
+use std::sync::LazyLock;
+
+use sqlx::{
+    PgConnection,
+    migrate::{MigrateError, Migrator},
+};
+
+pub use accounts::{
+    close_account, count_test_accounts, ensure_account, find_account_by_name, insert_test_account,
+    list_accounts,
+};
+pub use keys::{
+    Account, ListedKey, create_key, find_account, find_accounts, insert_key, list_keys, revoke_key,
+    take_up_dev_key,
+};
+pub use look_up::{ApiKeys, Database, REMEMBERED_FOR, Refusal};
+pub use rate_limit::RateLimit;
+pub use shape::{KeyHash, KeyShape, hash, holds_secret};
+
+/// Where the migrations of this crate are counted, apart from the application's.
+pub const MIGRATIONS_TABLE: &str = "api_keys_migrations";
+
+/// The tables. An application that has them in its own migrations runs those instead.
+pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!();
+    migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
+    migrator.set_ignore_missing(true);
+    migrator
+});
+
+/// Creates what is missing of the tables. Replicas that start together take turns.
+pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    MIGRATIONS.run(connection).await
+}

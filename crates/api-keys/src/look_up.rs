@@ -1,0 +1,330 @@
+//! Finds the account that a request speaks for.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    num::NonZeroU32,
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use moka::sync::Cache;
+use sqlx::PgPool;
+
+use crate::{
+    Account, KeyHash, KeyShape, RateLimit, find_accounts, hash, unknown_keys::UnknownKeys,
+};
+
+/// How long a key that was found is believed without asking again.
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
+
+/// How long a key that was not found is refused without asking again: a client that keeps trying
+/// costs nothing, and a key that is made meanwhile works soon.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
+
+/// How long after its last use a key is still known to be an account's. It is looked up again all
+/// the same, but does not queue with those that are unknown.
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
+
+/// Keys in each of the three memories; a hash and an id each.
+const KEYS_MAX: u64 = 10_000;
+
+/// Failures in a second, and in a burst, of one address. A client with a wrong setting stays below
+/// it, and a program that guesses keys gets nowhere.
+const FAILURES: NonZeroU32 = NonZeroU32::new(20).unwrap();
+
+/// Where keys are looked up: a pool, or what an application has in its place.
+pub trait Database: Clone + Send + Sync + 'static {
+    /// Why a statement failed. Each request that waited for it is told.
+    type Error: Clone + Send + 'static;
+
+    /// Runs [`find_accounts`]. `known`: there is one key, and it was this account's a while ago.
+    /// Its share of the connections may be taken, and it needn't wait for those of strangers.
+    fn find(
+        &self,
+        hashes: Vec<KeyHash>,
+        known: Option<Account>,
+    ) -> impl Future<Output = Result<HashMap<KeyHash, Account>, Self::Error>> + Send;
+}
+
+impl Database for PgPool {
+    type Error = Arc<sqlx::Error>;
+
+    async fn find(
+        &self,
+        hashes: Vec<KeyHash>,
+        _: Option<Account>,
+    ) -> Result<HashMap<KeyHash, Account>, Self::Error> {
+        let mut connection = self.acquire().await?;
+        Ok(find_accounts(&mut connection, &hashes).await?)
+    }
+}
+
+/// Why a request speaks for no account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal<E> {
+    /// It has no API key. 401.
+    Missing,
+    /// Its key can't be read, doesn't exist, or was revoked. 401.
+    Invalid,
+    /// So many keys that are no one's came from its address. 429.
+    TooMany,
+    /// The key could not be looked up: nothing is known of it. 503.
+    LookUp(E),
+    /// The task that looks keys up has ended, with its runtime or by a panic. 500.
+    Ended,
+}
+
+/// Looks API keys up. Cheap to clone; all clones share the memory.
+#[derive(Clone)]
+pub struct ApiKeys<D: Database> {
+    database: D,
+    shape: KeyShape,
+    remembered: Cache<KeyHash, Account>,
+    refused: Cache<KeyHash, ()>,
+    known: Cache<KeyHash, Account>,
+    unknown: UnknownKeys<D::Error>,
+    failed: RateLimit<IpAddr>,
+}
+
+impl<D: Database> ApiKeys<D> {
+    /// Looks keys of this shape up in `database`. With `limits_failures`, 20 keys in a second that
+    /// are no one's may come from one address. Panics outside a Tokio runtime.
+    pub fn of(database: D, shape: KeyShape, limits_failures: bool) -> Self {
+        Self {
+            failed: RateLimit::new(limits_failures.then_some(FAILURES)),
+            unknown: UnknownKeys::of(database.clone()),
+            database,
+            shape,
+            remembered: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_live(REMEMBERED_FOR)
+                .build(),
+            refused: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_live(REFUSED_FOR)
+                .build(),
+            known: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_idle(KNOWN_FOR)
+                .build(),
+        }
+    }
+
+    /// The account that a request speaks for, by `Authorization: Bearer` (RFC 6750) or Basic (RFC
+    /// 7617) with the key as the user name and an empty password. `authorization`: the values of
+    /// all such headers, where one that is no text is empty. `client` is who sent it.
+    pub async fn authenticate<'a>(
+        &self,
+        authorization: impl IntoIterator<Item = &'a str>,
+        client: Option<IpAddr>,
+    ) -> Result<Account, Refusal<D::Error>> {
+        let mut values = authorization.into_iter();
+        let value = values.next().ok_or(Refusal::Missing)?;
+        let key = match values.next() {
+            None => key_of(value),
+            Some(_) => None,
+        };
+        self.account_of(&key.ok_or(Refusal::Invalid)?, client).await
+    }
+
+    /// The account that an API key speaks for, wherever it was given. `client` is who sent it.
+    pub async fn account_of(
+        &self,
+        key: &str,
+        client: Option<IpAddr>,
+    ) -> Result<Account, Refusal<D::Error>> {
+        let found = self.find(key).await?;
+        // Only now: an account's key is never refused for what its address did before.
+        found.ok_or_else(|| match client.map(network) {
+            Some(client) if !self.failed.has_room(client) => Refusal::TooMany,
+            Some(_) | None => Refusal::Invalid,
+        })
+    }
+
+    async fn find(&self, key: &str) -> Result<Option<Account>, Refusal<D::Error>> {
+        if !self.shape.fits(key) {
+            return Ok(None);
+        }
+        let hash = hash(key);
+        if let Some(account) = self.remembered.get(&hash) {
+            return Ok(Some(account));
+        }
+        if self.refused.contains_key(&hash) {
+            return Ok(None);
+        }
+        let found = match self.known.get(&hash) {
+            Some(account) => {
+                let found = self.database.find(vec![hash], Some(account)).await;
+                found.map_err(Refusal::LookUp)?.remove(&hash)
+            }
+            None => self.unknown.find_account(hash).await?,
+        };
+        if let Some(account) = found {
+            self.remembered.insert(hash, account);
+            self.known.insert(hash, account);
+        } else {
+            self.known.invalidate(&hash);
+            self.refused.insert(hash, ());
+        }
+        Ok(found)
+    }
+}
+
+/// The key in the value of an `Authorization` header.
+fn key_of(value: &str) -> Option<String> {
+    let (scheme, credentials) = value.split_once(' ')?;
+    let credentials = credentials.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(credentials.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(BASE64_STANDARD.decode(credentials).ok()?).ok()?;
+    match decoded.split_once(':') {
+        Some((key, "")) => Some(key.to_owned()),
+        Some(_) | None => None,
+    }
+}
+
+/// All addresses that one client may take: an IPv6 network of 64 bits, and a single IPv4 address.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::unknown_keys::{BATCH_KEYS, PAUSE};
+
+    const SHAPE: KeyShape = KeyShape::with_prefix("sk_test_");
+    const KEY: &str = "sk_test_12345678";
+    const ACCOUNT: Account = Account {
+        id: Uuid::from_u128(7),
+        is_test: false,
+    };
+
+    /// Knows one key, and how many each statement asked for.
+    #[derive(Clone, Default)]
+    struct Asked(Arc<Mutex<Vec<usize>>>);
+
+    impl Asked {
+        fn statements(&self) -> Vec<usize> {
+            self.0.lock().map(|asked| asked.clone()).unwrap_or_default()
+        }
+    }
+
+    impl Database for Asked {
+        type Error = &'static str;
+
+        async fn find(
+            &self,
+            hashes: Vec<KeyHash>,
+            _: Option<Account>,
+        ) -> Result<HashMap<KeyHash, Account>, Self::Error> {
+            let mut asked = self.0.lock().map_err(|_| "it panicked")?;
+            asked.push(hashes.len());
+            let found = hashes.into_iter().filter(|found| *found == hash(KEY));
+            Ok(found.map(|hash| (hash, ACCOUNT)).collect())
+        }
+    }
+
+    #[test]
+    fn an_address_stands_for_what_one_client_may_take() -> Result<(), std::net::AddrParseError> {
+        for (address, expected) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ] {
+            assert_eq!(network(address.parse()?).to_string(), expected);
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_key_is_given_as_a_bearer_or_as_a_user_without_a_password() {
+        let keys = ApiKeys::of(Asked::default(), SHAPE, false);
+        let basic = |text: &str| format!("basic {}", BASE64_STANDARD.encode(text));
+        for good in [
+            format!("Bearer {KEY}"),
+            format!("bearer   {KEY} "),
+            basic(&format!("{KEY}:")),
+        ] {
+            assert_eq!(keys.authenticate([&*good], None).await, Ok(ACCOUNT));
+        }
+        let bad = [
+            String::new(),
+            KEY.to_owned(),
+            format!("Digest {KEY}"),
+            basic(KEY),
+            basic(&format!("{KEY}:password")),
+            "Basic ?".to_owned(),
+        ];
+        for bad in &bad {
+            let refused = keys.authenticate([&**bad], None).await;
+            assert_eq!(refused, Err(Refusal::Invalid), "{bad}");
+        }
+        assert_eq!(keys.authenticate([], None).await, Err(Refusal::Missing));
+        let twice = format!("Bearer {KEY}");
+        let refused = keys.authenticate([&*twice, &*twice], None).await;
+        assert_eq!(refused, Err(Refusal::Invalid));
+    }
+
+    #[tokio::test]
+    async fn strangers_share_statements_and_a_key_is_remembered() {
+        let database = Asked::default();
+        let keys = ApiKeys::of(database.clone(), SHAPE, false);
+        let began = std::time::Instant::now();
+        for _ in 0..3 {
+            assert_eq!(keys.account_of(KEY, None).await, Ok(ACCOUNT));
+            let refused = keys.account_of("sk_test_stranger", None).await;
+            assert_eq!(refused, Err(Refusal::Invalid));
+        }
+        if began.elapsed() < REFUSED_FOR {
+            assert_eq!(database.statements(), [1, 1]);
+        }
+
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..2 * BATCH_KEYS {
+            let keys = keys.clone();
+            let stranger = format!("sk_test_stranger_{number}");
+            waiting.spawn(async move { keys.account_of(&stranger, None).await });
+        }
+        while let Some(refused) = waiting.join_next().await {
+            assert!(matches!(refused, Ok(Err(Refusal::Invalid))), "{refused:?}");
+        }
+        let statements = database.statements().len() - 2;
+        let most = began.elapsed().as_millis() / PAUSE.as_millis() + 1;
+        assert!(statements < BATCH_KEYS, "{statements}");
+        assert!(statements as u128 <= most, "{statements}, {most}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_guesses_keys_is_limited_and_an_account_s_key_is_not() {
+        let client = Some(IpAddr::from([192, 0, 2, 7]));
+        for (limits_failures, expected) in [
+            (true, Err(Refusal::TooMany)),
+            (false, Err(Refusal::Invalid)),
+        ] {
+            let keys = ApiKeys::of(Asked::default(), SHAPE, limits_failures);
+            let mut last = Ok(ACCOUNT);
+            for _ in 0..1000 {
+                last = keys.account_of("guess", client).await;
+            }
+            assert_eq!(last, expected);
+            assert_eq!(keys.account_of(KEY, client).await, Ok(ACCOUNT));
+        }
+    }
+}
