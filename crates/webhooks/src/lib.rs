@@ -39,11 +39,14 @@ pub use turns::SENDS_MAX;
 pub use url::{UrlRefusal, check_url, literal_address};
 pub use worker::{Body, Worker};
 
-/// The tables, counted apart from the application's migrations. An application that has them in its
-/// own migrations runs those instead.
+/// Where applied migrations are counted; `sqlx.toml` says the same to sqlx's command line.
+pub const MIGRATIONS_TABLE: &str = "webhooks_migrations";
+
+/// The tables, counted apart from the application's migrations. One that the database has and this
+/// build doesn't is no error: an older release must be able to start beside a newer one.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!();
-    migrator.dangerous_set_table_name("webhooks_migrations");
+    migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
     migrator.set_ignore_missing(true);
     migrator
 });

@@ -7,4 +7,3 @@ mod linter;
 mod queries;
 mod rules;
 mod sequence;
-mod webhooks;

@@ -148,6 +148,7 @@ app refunds: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
 app webhook_deliveries: SELECT, INSERT, UPDATE, DELETE
 app webhook_endpoints: SELECT, INSERT, UPDATE, DELETE
+app webhooks_migrations: SELECT
 reader _sqlx_migrations: SELECT
 reader accounts: SELECT
 reader api_keys: SELECT (account_id last4 created_at revoked_at from_dev_api_key)
@@ -169,6 +170,7 @@ reader request_log: SELECT
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at)
+reader webhooks_migrations: SELECT
 sweeper _sqlx_migrations: SELECT
 sweeper accounts: SELECT (id closed_at)
 sweeper checkouts: SELECT (account_id id status)
@@ -177,7 +179,8 @@ sweeper idempotency_keys: SELECT (ctid account_id key expires_at status), UPDATE
 sweeper idempotency_migrations: SELECT
 sweeper operations: SELECT (account_id id checkout_id created_at completed_at), UPDATE (request_id), DELETE
 sweeper request_log: SELECT (account_id id created_at), UPDATE (path), DELETE
-sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE";
+sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE
+sweeper webhooks_migrations: SELECT";
 
 #[tokio::test]
 async fn each_role_has_these_rights_to_each_table_and_no_other() {
