@@ -26,11 +26,13 @@ use uuid::Uuid;
 use crate::{
     database::PgConnection,
     domain::{
-        ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId, RequestId, WebhookDeliveryId},
+        ids::{
+            AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, RequestId,
+            WebhookDeliveryId, WebhookEndpointId,
+        },
         logged_request::LoggedRequest,
         money::Money,
         test_cards::TEST_CARDS,
-        webhook_delivery::WebhookDelivery,
     },
     http::{
         App, allow, body,
@@ -44,7 +46,7 @@ use crate::{
         page::{self, Cursor, Page},
         request_log::COUNTED_MAX,
     },
-    webhooks,
+    webhooks::{self, deliveries, events},
     wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
 };
 
@@ -212,7 +214,7 @@ impl Server for App {
                         return Ok(None);
                     };
                     let events =
-                        store::events::list_of_object(connection, account, id, &name).await?;
+                        events::list_of_object(connection, account.0, id, &name, "charge").await?;
                     let events = events.into_iter().map(happened).collect();
                     Ok(Some(Object { json, events }))
                 })
@@ -233,11 +235,9 @@ impl Server for App {
                 return Ok(None);
             };
             let reading = self.read(account, move |connection| {
-                Box::pin(store::webhook_deliveries::list_of_account(
-                    connection,
-                    account,
-                    below,
-                    rows(limit),
+                let limit = rows(limit);
+                Box::pin(deliveries::list_of_account(
+                    connection, account.0, below, limit,
                 ))
             });
             Ok(Some(reading.await?.into_iter().map(delivery).collect()))
@@ -381,9 +381,9 @@ fn logged(request: LoggedRequest, replays: i64) -> Logged {
     }
 }
 
-fn happened(event: store::events::Happened) -> Happened {
+fn happened(event: events::Happened) -> Happened {
     Happened {
-        id: event.id.to_string(),
+        id: EventId(event.id).to_string(),
         event_type: event.event_type,
         object_id: event.object_id,
         idempotency_key: event.idempotency_key,
@@ -391,13 +391,13 @@ fn happened(event: store::events::Happened) -> Happened {
     }
 }
 
-fn delivery(delivery: WebhookDelivery) -> Delivery {
+fn delivery(delivery: webhooks::Delivery) -> Delivery {
     Delivery {
-        id: delivery.id.to_string(),
+        id: WebhookDeliveryId(delivery.id).to_string(),
         created_at: delivery.created_at,
         event_type: delivery.event_type,
-        event: delivery.event.to_string(),
-        endpoint: delivery.endpoint.to_string(),
+        event: EventId(delivery.event_id).to_string(),
+        endpoint: WebhookEndpointId(delivery.endpoint_id).to_string(),
         status: delivery.status.as_str(),
         attempts: delivery.attempts.len(),
         last_answer: delivery.attempts.last().map(ToString::to_string),

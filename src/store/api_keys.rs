@@ -22,6 +22,21 @@ pub struct ApiKey {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
+/// Makes creations of webhook endpoints in one account take turns, until the transaction ends. Locks
+/// the account, but not against charges, which only need it to stay.
+pub async fn lock_creation_of_endpoints(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE",
+        account_id.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
 /// What is stored of an API key.
 pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()

@@ -2,10 +2,13 @@
 
 use sqlx::PgConnection;
 
-use super::{events, events::Happened, request_log};
-use crate::domain::{
-    ids::{AccountId, RequestId},
-    logged_request::LoggedRequest,
+use super::request_log;
+use crate::{
+    domain::{
+        ids::{AccountId, RequestId},
+        logged_request::LoggedRequest,
+    },
+    webhooks::events::{self, Happened},
 };
 
 /// The requests with a key, and what they changed.
@@ -33,7 +36,7 @@ pub async fn read(
         .and_then(RequestId::parse)
         .or_else(|| requests.first().map(|first| first.id));
     let events = match began {
-        Some(id) => events::list_of_key(connection, account, id.0, key).await?,
+        Some(id) => events::list_of_key(connection, account.0, id.0, key).await?,
         None => Vec::new(),
     };
     Ok(KeyStory { requests, events })

@@ -5,6 +5,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
+use crate::webhooks::Slice;
+
 /// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock,
 /// whose difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`].
 /// `created_at` is the beginning of the transaction, which has as long again at most:
@@ -127,13 +129,22 @@ impl Page {
         created.map_or(cursor, |created| created.min(cursor))
     }
 
+    /// The same for a list of `crates/webhooks`.
+    pub fn slice(&self) -> Slice {
+        Slice {
+            cursor: self.cursor.key().copied(),
+            below: self.below(),
+            above: self.above(),
+            created_from: self.created_from,
+            created_before: self.created_before,
+            newest_first: !self.cursor.is_turned(),
+            rows: self.rows(),
+        }
+    }
+
     /// Cuts the extra row off, and turns a page that was read towards newer objects around.
-    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
-        cut(
-            rows,
-            self.limit,
-            matches!(self.cursor, Cursor::EndingBefore(_)),
-        )
+    pub fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
+        cut(rows, self.limit, self.cursor.is_turned())
     }
 }
 

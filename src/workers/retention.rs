@@ -19,7 +19,10 @@ use uuid::Uuid;
 use crate::{
     config,
     domain::ids::AccountId,
-    store::{self, old_rows::Age},
+    store::{
+        self,
+        old_rows::{Age, OldRows},
+    },
     webhooks,
 };
 
@@ -218,7 +221,9 @@ async fn remove_batch(
 ) -> Result<(u64, Option<Uuid>), sqlx::Error> {
     let mut tx = connection.begin().await?;
     let old = match table {
-        Table::Events => store::events::find_old(&mut tx, account, after, age).await?,
+        Table::Events => OldRows::of(
+            webhooks::old_events(&mut tx, account.0, after, age.below, &age.kept).await?,
+        ),
         Table::Operations => store::operations::find_old(&mut tx, account, after, age).await?,
         Table::RequestLog => store::request_log::find_old(&mut tx, account, after, age).await?,
     };

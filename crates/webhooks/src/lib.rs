@@ -6,13 +6,16 @@
 // make attempts.
 
 mod attempt;
-mod events;
+pub mod deliveries;
+pub mod endpoints;
+pub mod events;
 mod observer;
 mod public_addresses;
 mod queue;
 mod secret;
 mod sender;
 mod settings;
+mod slice;
 mod turns;
 mod url;
 mod worker;
@@ -25,6 +28,8 @@ use sqlx::{
 };
 
 pub use attempt::{ATTEMPTS_MAX, Attempt, DeliveryStatus, Pauses};
+pub use deliveries::Delivery;
+pub use endpoints::{EVERY_EVENT, Endpoint, NewEndpoint};
 pub use events::{Event, NewEvent, delete_events, emit, old_events};
 pub use observer::Observer;
 pub use public_addresses::is_public;
@@ -35,6 +40,7 @@ pub use queue::{
 pub use secret::Secret;
 pub use sender::{Sender, TlsError};
 pub use settings::Settings;
+pub use slice::Slice;
 pub use turns::SENDS_MAX;
 pub use url::{UrlRefusal, check_url, literal_address};
 pub use worker::{Body, Worker};
