@@ -81,7 +81,7 @@ pub async fn list(
         .read(account, move |connection| {
             Box::pin(async move {
                 let event_type = query.r#type.map(EventType::as_str);
-                let slice = page.slice();
+                let slice = list::slice(&page);
                 let found = events::list(connection, account.0, &slice, event_type).await?;
                 Ok(found.map(|rows| page.cut(rows)))
             })

@@ -181,7 +181,7 @@ pub async fn list(
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
-                let found = endpoints::list(connection, account.0, &page.slice()).await?;
+                let found = endpoints::list(connection, account.0, &list::slice(&page)).await?;
                 Ok(found.map(|rows| page.cut(rows)))
             })
         })
@@ -233,7 +233,7 @@ pub async fn list_deliveries(
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
-                let slice = page.slice();
+                let slice = list::slice(&page);
                 let found = deliveries::list(connection, account.0, id.0, &slice).await?;
                 Ok(found.map(|rows| page.cut(rows)))
             })

@@ -5,8 +5,6 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use crate::webhooks::Slice;
-
 /// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock,
 /// whose difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`].
 /// `created_at` is the beginning of the transaction, which has as long again at most:
@@ -51,7 +49,7 @@ pub enum Cursor<K = Uuid> {
 
 impl<K> Cursor<K> {
     /// The object that the cursor names.
-    pub(super) fn key(&self) -> Option<&K> {
+    pub fn key(&self) -> Option<&K> {
         match self {
             Self::StartingAfter(key) | Self::EndingBefore(key) => Some(key),
             Self::Start => None,
@@ -99,7 +97,7 @@ impl<T> Listed<T> {
 
 impl Page {
     /// What to ask the database for: one row more than the page holds tells whether there are more.
-    pub(super) fn rows(&self) -> i64 {
+    pub fn rows(&self) -> i64 {
         self.limit + 1
     }
 
@@ -108,7 +106,7 @@ impl Page {
     /// Of objects that were created at a certain moment or after, too: an id begins with the time
     /// of a machine's clock, so an index finds where they begin. The filter on `created_at` stays
     /// the exact one.
-    pub(super) fn above(&self) -> Uuid {
+    pub fn above(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::EndingBefore(id) => id,
             Cursor::Start | Cursor::StartingAfter(_) => Uuid::nil(),
@@ -118,7 +116,7 @@ impl Page {
     }
 
     /// The objects' ids are less than this.
-    pub(super) fn below(&self) -> Uuid {
+    pub fn below(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::StartingAfter(id) => id,
             Cursor::Start | Cursor::EndingBefore(_) => Uuid::max(),
@@ -127,19 +125,6 @@ impl Page {
             .created_before
             .map(|before| first_id(before + ID_SLACK));
         created.map_or(cursor, |created| created.min(cursor))
-    }
-
-    /// The same for a list of `crates/webhooks`.
-    pub fn slice(&self) -> Slice {
-        Slice {
-            cursor: self.cursor.key().copied(),
-            below: self.below(),
-            above: self.above(),
-            created_from: self.created_from,
-            created_before: self.created_before,
-            newest_first: !self.cursor.is_turned(),
-            rows: self.rows(),
-        }
     }
 
     /// Cuts the extra row off, and turns a page that was read towards newer objects around.

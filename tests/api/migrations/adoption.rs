@@ -18,7 +18,7 @@ use crate::support::{
 /// What a set of migrations has left in its table, if there is one: versions and checksums, in
 /// order.
 async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
-    let is_there = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL");
+    let is_there = sqlx::query_scalar::<_, bool>("SELECT to_regclass($1) IS NOT NULL");
     if !is_there.bind(set.table).fetch_one(pool).await.unwrap() {
         return Vec::new();
     }
