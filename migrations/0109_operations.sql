@@ -52,6 +52,7 @@ CREATE TABLE operations (
     CONSTRAINT a_completed_operation_has_an_outcome
         CHECK ((completed_at IS NULL) = (outcome IS NULL))
 ) WITH (
+    -- For the reason that the migration of crates/webhooks gives at the table events.
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.02
 );

@@ -27,10 +27,12 @@ use uuid::Uuid;
 use crate::{
     database::PgConnection,
     domain::{
-        ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId, RequestId, WebhookDeliveryId},
+        ids::{
+            AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, RequestId,
+            WebhookDeliveryId, WebhookEndpointId,
+        },
         money::Money,
         test_cards::TEST_CARDS,
-        webhook_delivery::WebhookDelivery,
     },
     http::{
         App, allow, body,
@@ -43,7 +45,7 @@ use crate::{
         key_story::{self, KeyStory},
         page::{self, Cursor, Page},
     },
-    webhooks,
+    webhooks::{self, deliveries, events},
     wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
 };
 
@@ -210,7 +212,7 @@ impl Server for App {
                         return Ok(None);
                     };
                     let events =
-                        store::events::list_of_object(connection, account, id, &name).await?;
+                        events::list_of_object(connection, account.0, id, &name, "charge").await?;
                     let events = events.into_iter().map(happened).collect();
                     Ok(Some(Object { json, events }))
                 })
@@ -231,11 +233,9 @@ impl Server for App {
                 return Ok(None);
             };
             let reading = self.read(account, move |connection| {
-                Box::pin(store::webhook_deliveries::list_of_account(
-                    connection,
-                    account,
-                    below,
-                    rows(limit),
+                let limit = rows(limit);
+                Box::pin(deliveries::list_of_account(
+                    connection, account.0, below, limit,
                 ))
             });
             Ok(Some(reading.await?.into_iter().map(delivery).collect()))
@@ -380,9 +380,9 @@ fn logged(request: LoggedRequest, replays: i64) -> Logged {
     }
 }
 
-fn happened(event: store::events::Happened) -> Happened {
+fn happened(event: events::Happened) -> Happened {
     Happened {
-        id: event.id.to_string(),
+        id: EventId(event.id).to_string(),
         event_type: event.event_type,
         object_id: event.object_id,
         idempotency_key: event.idempotency_key,
@@ -390,13 +390,13 @@ fn happened(event: store::events::Happened) -> Happened {
     }
 }
 
-fn delivery(delivery: WebhookDelivery) -> Delivery {
+fn delivery(delivery: webhooks::Delivery) -> Delivery {
     Delivery {
-        id: delivery.id.to_string(),
+        id: WebhookDeliveryId(delivery.id).to_string(),
         created_at: delivery.created_at,
         event_type: delivery.event_type,
-        event: delivery.event.to_string(),
-        endpoint: delivery.endpoint.to_string(),
+        event: EventId(delivery.event_id).to_string(),
+        endpoint: WebhookEndpointId(delivery.endpoint_id).to_string(),
         status: delivery.status.as_str(),
         attempts: delivery.attempts.len(),
         last_answer: delivery.attempts.last().map(ToString::to_string),

@@ -86,9 +86,11 @@ WITH rights (role, tables, verb, columns, but) AS (
               webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,events,idempotency_keys,idempotency_leases,
               inventory,last_check,manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,
-              webhook_endpoints,_sqlx_migrations,idempotency_migrations}', 'SELECT', NULL, NULL),
+              webhook_endpoints,_sqlx_migrations,api_keys_migrations,idempotency_migrations,
+              request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
-    ('sweeper', '{_sqlx_migrations,idempotency_migrations}', 'SELECT', NULL, NULL),
+    ('sweeper', '{_sqlx_migrations,api_keys_migrations,idempotency_migrations,request_log_migrations,
+                  webhooks_migrations}', 'SELECT', NULL, NULL),
     ('sweeper', '{accounts}', 'SELECT', '{id,closed_at}', NULL),
     ('sweeper', '{idempotency_keys}', 'SELECT', '{ctid,account_id,key,status,expires_at}', NULL),
     ('sweeper', '{idempotency_keys}', 'UPDATE', '{expires_at}', NULL),
@@ -103,7 +105,8 @@ WITH rights (role, tables, verb, columns, but) AS (
 
     ('reader', '{accounts,charges,checkout_steps,checkouts,events,idempotency_leases,inventory,last_check,
                  manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,_sqlx_migrations,
-                 idempotency_migrations}', 'SELECT', NULL, NULL),
+                 api_keys_migrations,idempotency_migrations,request_log_migrations,
+                 webhooks_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),
     ('reader', '{idempotency_keys}', 'SELECT', NULL, '{headers,body}'),
     ('reader', '{webhook_endpoints}', 'SELECT', NULL, '{secret}'),

@@ -11,16 +11,16 @@ use super::{BoxError, api_key::account_named, aside, print, say, session};
 use crate::{
     config::Config,
     database::Database,
-    domain::ids::{AccountId, RequestId},
+    domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
         Failure, Idempotency, IdempotencyKey, Inspected, KnownRequest, Record, Settings,
     },
     store::{
         self,
-        events::Happened,
         key_story::{self, KeyStory},
         leases::{Lease, Wanted},
     },
+    webhooks::events::Happened,
 };
 
 /// Keys that are listed, the oldest ones.
@@ -263,7 +263,9 @@ impl Story {
             let object = event.object_id.as_deref().unwrap_or("-");
             print(&format!(
                 "event    {:.0}  {}  {}  {object}",
-                event.created_at, event.id, event.event_type
+                event.created_at,
+                EventId(event.id),
+                event.event_type
             ))?;
         }
         for request in &self.requests {
@@ -293,7 +295,7 @@ impl Story {
         tell("lease", self.lease.as_ref().map(lease_as_json).into());
         let events = self.events.iter().map(|event| {
             json!({
-                "id": event.id.to_string(),
+                "id": EventId(event.id).to_string(),
                 "type": event.event_type,
                 "object": event.object_id,
                 "created_at": event.created_at,

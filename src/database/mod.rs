@@ -13,7 +13,7 @@ use charge_once_processor::service;
 pub use sqlx::PgConnection;
 use sqlx::migrate::Migrator;
 
-use crate::{config::Config, idempotency};
+use crate::{config::Config, idempotency, webhooks};
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
 /// no error: an older release must be able to start beside a newer one, during a rollout or after a
@@ -27,26 +27,57 @@ static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
 /// Where sqlx counts the migrations of an application by default.
 pub const APPLICATION_MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 
-/// The last migration of a baseline, and what of release 0.2 it replaces.
-const fn of_release_0_2(last: i64, replaces: &'static str) -> Option<Baseline> {
+/// The last migration of a baseline, and what of release 0.2 it replaces, which is counted in
+/// `table`.
+const fn of_release_0_2(
+    last: i64,
+    table: &'static str,
+    replaces: &'static str,
+) -> Option<Baseline> {
     Some(Baseline {
         last,
         release: "0.2",
+        table,
         replaces,
     })
 }
 
-/// The tables of the API: those of the idempotency crate, and those of this program.
+/// The migrations of the API in release 0.2.
+const API_OF_RELEASE_0_2: &str = include_str!("release_0_2/api.txt");
+
+/// The tables of a crate, which its first migration makes, and those of the API in release 0.2 made.
+const fn of_crate(migrator: &'static LazyLock<Migrator>, table: &'static str) -> MigrationSet {
+    MigrationSet {
+        migrator,
+        table,
+        baseline: of_release_0_2(1, APPLICATION_MIGRATIONS_TABLE, API_OF_RELEASE_0_2),
+    }
+}
+
+/// The tables of the API: first those of its crates, then its own, whose keys may lead to them.
 pub const SCHEMA: Schema = &[
     MigrationSet {
         migrator: &idempotency::MIGRATIONS,
         table: idempotency::MIGRATIONS_TABLE,
-        baseline: of_release_0_2(103, include_str!("release_0_2/idempotency.txt")),
+        baseline: of_release_0_2(
+            103,
+            idempotency::MIGRATIONS_TABLE,
+            include_str!("release_0_2/idempotency.txt"),
+        ),
     },
+    of_crate(
+        &charge_once_api_keys::MIGRATIONS,
+        charge_once_api_keys::MIGRATIONS_TABLE,
+    ),
+    of_crate(&webhooks::MIGRATIONS, webhooks::MIGRATIONS_TABLE),
+    of_crate(
+        &charge_once_request_log::MIGRATIONS,
+        charge_once_request_log::MIGRATIONS_TABLE,
+    ),
     MigrationSet {
         migrator: &MIGRATIONS,
         table: APPLICATION_MIGRATIONS_TABLE,
-        baseline: of_release_0_2(111, include_str!("release_0_2/api.txt")),
+        baseline: of_release_0_2(111, APPLICATION_MIGRATIONS_TABLE, API_OF_RELEASE_0_2),
     },
 ];
 
@@ -54,7 +85,11 @@ pub const SCHEMA: Schema = &[
 pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
     migrator: &service::MIGRATIONS,
     table: APPLICATION_MIGRATIONS_TABLE,
-    baseline: of_release_0_2(101, include_str!("release_0_2/processor.txt")),
+    baseline: of_release_0_2(
+        101,
+        APPLICATION_MIGRATIONS_TABLE,
+        include_str!("release_0_2/processor.txt"),
+    ),
 }];
 
 impl Config {

@@ -38,8 +38,6 @@ pub mod money;
 pub mod operation;
 pub mod order;
 pub mod refund;
-pub mod webhook_delivery;
-pub mod webhook_endpoint;
 
 /// The cards that the simulated card processor knows, and its answers.
 pub use charge_once_processor::test_cards;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     domain::{event::EventType, ids::EventId},
-    store::{self, events::Filter},
+    webhooks::events,
     wire::{events::EventView, list::List, parameter::parameters},
 };
 
@@ -38,7 +38,7 @@ pub async fn retrieve(
     let account = caller.account;
     let event = app
         .read(account, move |connection| {
-            Box::pin(store::events::find(connection, account, id))
+            Box::pin(events::find(connection, account.0, id.0))
         })
         .await?
         .ok_or_else(|| HttpError::missing_id(EventId::PREFIX))?;
@@ -76,13 +76,15 @@ pub async fn list(
 ) -> Result<HttpResponse, HttpError> {
     let (page, query) =
         list::query::<ListEventsQuery>(&request, |text| EventId::parse(text).map(|id| id.0))?;
-    let filter = Filter {
-        event_type: query.r#type,
-    };
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
-            Box::pin(async move { store::events::list(connection, account, &page, &filter).await })
+            Box::pin(async move {
+                let event_type = query.r#type.map(EventType::as_str);
+                let slice = list::slice(&page);
+                let found = events::list(connection, account.0, &slice, event_type).await?;
+                Ok(found.map(|rows| page.cut(rows)))
+            })
         })
         .await?;
     let views = listed.map(|page| page.map(EventView::from));

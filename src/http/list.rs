@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::{error::HttpError, request::query_params};
 use crate::{
     store::page::{Cursor, Listed, Page},
+    webhooks::Slice,
     wire::{
         dialect::Dialect,
         error::ApiError,
@@ -75,6 +76,20 @@ pub(super) fn query<Q: ParameterSet>(
     let (page, query): (PageQuery, Q) = query_params(request)?;
     Ok((page.page(parse_id)?, query))
 }
+
+/// The page, as the lists of `crates/webhooks` are read.
+pub(super) fn slice(page: &Page) -> Slice {
+    Slice {
+        cursor: page.cursor.key().copied(),
+        below: page.below(),
+        above: page.above(),
+        created_from: page.created_from,
+        created_before: page.created_before,
+        newest_first: !matches!(page.cursor, Cursor::EndingBefore(_)),
+        rows: page.rows(),
+    }
+}
+
 /// The place that at most one of the two parameters names.
 pub(super) fn one_of<K>(after: Option<K>, before: Option<K>) -> Result<Cursor<K>, Error> {
     match (after, before) {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     commands::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
     domain::ids::{WebhookDeliveryId, WebhookEndpointId},
-    store,
+    webhooks::{deliveries, endpoints},
     wire::{
         list::List,
         webhook_deliveries::WebhookDeliveryView,
@@ -114,7 +114,7 @@ pub async fn delete(
     let (account, id) = (caller.account, endpoint_id(&request)?);
     let deleted = app
         .write(account, move |tx| {
-            Box::pin(store::webhook_endpoints::delete(tx, account, id))
+            Box::pin(endpoints::delete(tx, account.0, id.0))
         })
         .await?;
     if deleted {
@@ -149,7 +149,7 @@ pub async fn retrieve(
     let (account, id) = (caller.account, endpoint_id(&request)?);
     let endpoint = app
         .read(account, move |connection| {
-            Box::pin(store::webhook_endpoints::find(connection, account, id))
+            Box::pin(endpoints::find(connection, account.0, id.0))
         })
         .await?
         .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
@@ -180,9 +180,10 @@ pub async fn list(
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
-            Box::pin(
-                async move { store::webhook_endpoints::list(connection, account, &page).await },
-            )
+            Box::pin(async move {
+                let found = endpoints::list(connection, account.0, &list::slice(&page)).await?;
+                Ok(found.map(|rows| page.cut(rows)))
+            })
         })
         .await?;
     let views = listed.map(|page| page.map(|endpoint| WebhookEndpointView::from(&endpoint)));
@@ -221,7 +222,7 @@ pub async fn list_deliveries(
 ) -> Result<HttpResponse, HttpError> {
     let (account, id) = (caller.account, endpoint_id(&request)?);
     app.read(account, move |connection| {
-        Box::pin(store::webhook_endpoints::find(connection, account, id))
+        Box::pin(endpoints::find(connection, account.0, id.0))
     })
     .await?
     .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
@@ -232,7 +233,9 @@ pub async fn list_deliveries(
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
-                store::webhook_deliveries::list(connection, account, id, &page).await
+                let slice = list::slice(&page);
+                let found = deliveries::list(connection, account.0, id.0, &slice).await?;
+                Ok(found.map(|rows| page.cut(rows)))
             })
         })
         .await?;

@@ -3,8 +3,10 @@
 use charge_once_request_log::{LoggedRequest, list_of_key};
 use sqlx::PgConnection;
 
-use super::{events, events::Happened};
-use crate::domain::ids::{AccountId, RequestId};
+use crate::{
+    domain::ids::{AccountId, RequestId},
+    webhooks::events::{self, Happened},
+};
 
 /// The requests with a key, and what they changed.
 pub struct KeyStory {
@@ -30,7 +32,7 @@ pub async fn read(
         .and_then(RequestId::parse)
         .or_else(|| requests.first().map(|first| RequestId(first.id)));
     let events = match began {
-        Some(id) => events::list_of_key(connection, account, id.0, key).await?,
+        Some(id) => events::list_of_key(connection, account.0, id.0, key).await?,
         None => Vec::new(),
     };
     Ok(KeyStory { requests, events })

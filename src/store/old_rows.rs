@@ -18,9 +18,9 @@ pub(super) const BATCH_ROWS: usize = 500;
 #[derive(Debug)]
 pub struct Age {
     /// By the database's clock.
-    pub(super) kept: PgInterval,
+    pub kept: PgInterval,
     /// Greater than the id of every row that is so old: the part of an account's rows to look at.
-    pub(super) below: Uuid,
+    pub below: Uuid,
 }
 
 impl Age {
@@ -55,7 +55,7 @@ impl OldRows {
     }
 
     /// From ids in their order, and whether each is ready.
-    pub(super) fn of(found: Vec<(Uuid, bool)>) -> Self {
+    pub fn of(found: Vec<(Uuid, bool)>) -> Self {
         let is_whole = found.len() == BATCH_ROWS;
         let last = found.last().map(|(id, _)| *id);
         let ready = found.into_iter().filter(|(_, is_ready)| *is_ready);

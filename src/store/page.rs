@@ -49,7 +49,7 @@ pub enum Cursor<K = Uuid> {
 
 impl<K> Cursor<K> {
     /// The object that the cursor names.
-    pub(super) fn key(&self) -> Option<&K> {
+    pub fn key(&self) -> Option<&K> {
         match self {
             Self::StartingAfter(key) | Self::EndingBefore(key) => Some(key),
             Self::Start => None,
@@ -97,7 +97,7 @@ impl<T> Listed<T> {
 
 impl Page {
     /// What to ask the database for: one row more than the page holds tells whether there are more.
-    pub(super) fn rows(&self) -> i64 {
+    pub fn rows(&self) -> i64 {
         self.limit + 1
     }
 
@@ -106,7 +106,7 @@ impl Page {
     /// Of objects that were created at a certain moment or after, too: an id begins with the time
     /// of a machine's clock, so an index finds where they begin. The filter on `created_at` stays
     /// the exact one.
-    pub(super) fn above(&self) -> Uuid {
+    pub fn above(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::EndingBefore(id) => id,
             Cursor::Start | Cursor::StartingAfter(_) => Uuid::nil(),
@@ -116,7 +116,7 @@ impl Page {
     }
 
     /// The objects' ids are less than this.
-    pub(super) fn below(&self) -> Uuid {
+    pub fn below(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::StartingAfter(id) => id,
             Cursor::Start | Cursor::EndingBefore(_) => Uuid::max(),
@@ -128,12 +128,8 @@ impl Page {
     }
 
     /// Cuts the extra row off, and turns a page that was read towards newer objects around.
-    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
-        cut(
-            rows,
-            self.limit,
-            matches!(self.cursor, Cursor::EndingBefore(_)),
-        )
+    pub fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
+        cut(rows, self.limit, self.cursor.is_turned())
     }
 }
 

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::domain::webhook_delivery::{Attempt, WebhookDelivery};
+use crate::{
+    domain::ids::{EventId, WebhookDeliveryId, WebhookEndpointId},
+    webhooks::{Attempt, Delivery},
+};
 
 /// One attempt that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -68,16 +71,16 @@ pub struct WebhookDeliveryView {
     pub status: &'static str,
 }
 
-impl From<&WebhookDelivery> for WebhookDeliveryView {
-    fn from(delivery: &WebhookDelivery) -> Self {
+impl From<&Delivery> for WebhookDeliveryView {
+    fn from(delivery: &Delivery) -> Self {
         Self {
-            id: delivery.id.to_string(),
+            id: WebhookDeliveryId(delivery.id).to_string(),
             object: "webhook_delivery",
             attempts: delivery.attempts.iter().map(AttemptView::from).collect(),
             created: delivery.created_at.timestamp(),
             delivered: delivery.delivered_at.map(|at| at.timestamp()),
-            endpoint: delivery.endpoint.to_string(),
-            event: delivery.event.to_string(),
+            endpoint: WebhookEndpointId(delivery.endpoint_id).to_string(),
+            event: EventId(delivery.event_id).to_string(),
             event_type: delivery.event_type.clone(),
             next_attempt: delivery.next_attempt_at.map(|at| at.timestamp()),
             status: delivery.status.as_str(),

@@ -14,14 +14,20 @@ use crate::{
     domain::{
         change::Change,
         event::EventType,
+        ids::WebhookEndpointId,
         metadata::{Metadata, MetadataChange},
-        webhook_endpoint::{ENDPOINTS_MAX, EVERY_EVENT, NewWebhookEndpoint, WebhookEndpoint},
     },
-    webhooks::{UrlRefusal, check_url},
+    webhooks::{EVERY_EVENT, Endpoint, NewEndpoint, UrlRefusal, check_url},
 };
 
 /// The longest URL that proxies and servers commonly take.
 const URL_MAX_CHARS: usize = 2048;
+
+/// How many endpoints an account may have: each multiplies what an event costs to write.
+pub const ENDPOINTS_MAX: i64 = 16;
+
+const ALLOW_PRIVATE: &str =
+    " The server allows them with WEBHOOK_ALLOW_PRIVATE=true, for development.";
 
 const ENABLED_EVENTS_MAX: usize = 100;
 const EVENT_TYPE_MAX_CHARS: usize = 100;
@@ -44,7 +50,7 @@ parameters! {
     }
 }
 
-impl From<CreateWebhookEndpointParams> for NewWebhookEndpoint {
+impl From<CreateWebhookEndpointParams> for NewEndpoint {
     fn from(params: CreateWebhookEndpointParams) -> Self {
         Self {
             url: params.url,
@@ -80,8 +86,11 @@ impl ValueKind for EndpointUrl {
     fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, ApiError> {
         let url = field.fields.text(field.name, URL_MAX_CHARS)?;
         if let Some(url) = &url {
-            check_url(url, field.params.allows_private_url)
-                .map_err(|refusal| field.invalid(explain(refusal)))?;
+            check_url(url, field.params.allows_private_url).map_err(|refusal| {
+                let is_private = refusal == UrlRefusal::NotPublic;
+                let remedy = if is_private { ALLOW_PRIVATE } else { "" };
+                field.invalid(format!("{refusal}{remedy}"))
+            })?;
         }
         Ok(url)
     }
@@ -91,25 +100,6 @@ impl ValueKind for EndpointUrl {
             .max_length(Some(URL_MAX_CHARS))
             .format(Some(SchemaFormat::Custom("uri".to_owned())));
         with_example(url, "https://example.com/webhooks").into()
-    }
-}
-
-fn explain(refusal: UrlRefusal) -> &'static str {
-    match refusal {
-        UrlRefusal::NotAbsolute => "Must be an absolute URL.",
-        UrlRefusal::Scheme => "Must begin with https:// or http://.",
-        UrlRefusal::Credentials => "Must not hold a user name or a password.",
-        UrlRefusal::Fragment => "Must not have a fragment.",
-        UrlRefusal::PortZero => "Must not name port 0.",
-        UrlRefusal::NotPublic => {
-            "Must not name a private, local or reserved address, or localhost. The server allows them \
-             with WEBHOOK_ALLOW_PRIVATE=true, for development."
-        }
-        UrlRefusal::NotPlain => {
-            "Must be written in the form that is sent to: no space, // after the scheme, scheme \
-             and host in lower case, no default port, an address or a path in its shortest usual \
-             form, and what is not ASCII encoded."
-        }
     }
 }
 
@@ -232,10 +222,10 @@ impl DeletedWebhookEndpointView {
     }
 }
 
-impl From<&WebhookEndpoint> for WebhookEndpointView {
-    fn from(endpoint: &WebhookEndpoint) -> Self {
+impl From<&Endpoint> for WebhookEndpointView {
+    fn from(endpoint: &Endpoint) -> Self {
         Self {
-            id: endpoint.id.to_string(),
+            id: WebhookEndpointId(endpoint.id).to_string(),
             object: "webhook_endpoint",
             api_version: (),
             created: endpoint.created_at.timestamp(),
@@ -265,102 +255,32 @@ mod tests {
         *,
     };
 
-    fn parse(body: &Value, allow_private: bool) -> Result<NewWebhookEndpoint, ApiError> {
+    fn parse(body: &Value, allow_private: bool) -> Result<NewEndpoint, ApiError> {
         let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
         params.allows_private_url = allow_private;
-        CreateWebhookEndpointParams::parse(&params).map(NewWebhookEndpoint::from)
-    }
-
-    fn with_url(url: &str, allow_private: bool) -> Result<NewWebhookEndpoint, ApiError> {
-        parse(&json!({"url": url, "enabled_events": ["*"]}), allow_private)
+        CreateWebhookEndpointParams::parse(&params).map(NewEndpoint::from)
     }
 
     #[test]
-    fn a_url_is_http_or_https_without_a_user_and_a_fragment() {
-        for good in [
-            "https://example.com/webhooks",
-            "http://example.com:8080/?a=b",
-            "https://1.1.1.1/",
-            "https://[2606:4700::1111]/",
-            // Other names are checked when something is sent.
-            "http://localhost.example/",
-            "http://notlocalhost/",
-            "http://nowhere.invalid/",
-            // The slash of an empty path may be missing.
-            "https://example.com",
-            "https://example.com:8443",
-            "https://example.com?a=b",
-            "https://example.com/a//b/?a=/&b=%20",
-            "https://xn--bcher-kva.example/",
+    fn a_url_is_refused_by_what_is_wrong_with_it() {
+        for (url, allow_private, told) in [
+            ("https://example.com/webhooks", false, None),
+            ("http://10.1.2.3:8080/hook", true, None),
+            ("/webhooks", true, Some("Must be an absolute URL.")),
+            (
+                "http://localhost/",
+                false,
+                Some("WEBHOOK_ALLOW_PRIVATE=true"),
+            ),
         ] {
-            assert!(with_url(good, false).is_ok(), "{good}");
-        }
-        for bad in [
-            "example.com",
-            "/webhooks",
-            "https://",
-            "ftp://example.com/",
-            "file:///etc/passwd",
-            "https://user@example.com/",
-            "https://:password@example.com/",
-            "https://example.com/#part",
-            "https://example.com:0/",
-            // What a parser makes another text of.
-            " http://example.com/ ",
-            "http://example.com/\ta",
-            "http://exam\nple.com/",
-            "http:example.com",
-            "http:/example.com/",
-            "http:///example.com/",
-            "http:\\\\example.com\\",
-            "https://Example.com/",
-            "HTTPS://example.com/",
-            "https://example.com:443/",
-            "https://example.com:/",
-            "https://@example.com/",
-            "https://example.com/a/../b",
-            "https://example.com/a b",
-            "https://example.com/?a b",
-            "https://bücher.example/",
-        ] {
-            let refused = with_url(bad, true).unwrap_err();
-            assert_eq!(refused.param.as_deref(), Some("url"), "{bad}");
-            assert_eq!(refused.code, ErrorCode::ParameterInvalid, "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_private_address_is_refused_in_every_way_of_writing_it_unless_it_is_allowed() {
-        // Whether the way of writing it is accepted at all.
-        for (private, plain) in [
-            ("http://127.0.0.1/", true),
-            ("http://127.1/", false),
-            ("http://2130706433/", false),
-            ("http://0x7f000001/", false),
-            ("http://0177.0.0.1/", false),
-            ("http://127。0。0。1/", false),
-            ("http://169.254.169.254/latest/meta-data", true),
-            ("http://[::1]/", true),
-            ("http://[::ffff:10.0.0.1]/", false),
-            ("http://[::ffff:a00:1]/", true),
-            ("http://[fd00::1]/", true),
-            ("http://[::]/", true),
-            ("http://0.0.0.0/", true),
-            ("http://10.1.2.3:8080/hook", true),
-            ("http://localhost/", true),
-            ("https://localhost:8443/hook", true),
-            ("http://localhost./", true),
-            ("http://shop.localhost/", true),
-            ("http://LOCALHOST/", false),
-        ] {
-            let refused = with_url(private, false).unwrap_err();
-            assert_eq!(refused.param.as_deref(), Some("url"), "{private}");
-            assert!(refused.message.contains("private"), "{private}");
-            assert!(
-                refused.message.contains("WEBHOOK_ALLOW_PRIVATE"),
-                "{private}"
-            );
-            assert_eq!(with_url(private, true).is_ok(), plain, "{private}");
+            let body = json!({"url": url, "enabled_events": ["*"]});
+            let refused = parse(&body, allow_private).err();
+            assert_eq!(refused.is_some(), told.is_some(), "{url}");
+            if let (Some(refused), Some(told)) = (refused, told) {
+                assert_eq!(refused.param.as_deref(), Some("url"), "{url}");
+                assert_eq!(refused.code, ErrorCode::ParameterInvalid, "{url}");
+                assert!(refused.message.contains(told), "{}", refused.message);
+            }
         }
     }
 

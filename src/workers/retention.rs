@@ -22,7 +22,6 @@ use crate::{
     config,
     domain::ids::AccountId,
     store::{
-        events,
         old_rows::{Age, OldRows},
         operations,
     },
@@ -134,7 +133,9 @@ impl Rows for AgedRows<'_> {
         let after = from.unwrap_or_default();
         let mut tx = self.connection.begin().await?;
         let old = match table {
-            Table::Events => events::find_old(&mut tx, account, after, age).await?,
+            Table::Events => OldRows::of(
+                webhooks::old_events(&mut tx, account.0, after, age.below, &age.kept).await?,
+            ),
             Table::Operations => operations::find_old(&mut tx, account, after, age).await?,
             Table::RequestLog => OldRows::of_request_log(&mut tx, account, after, age).await?,
         };

@@ -46,6 +46,13 @@ CREATE TABLE api_keys (
 
 CREATE INDEX api_keys_by_account ON api_keys (account_id);
 
+-- Rows that are written with every request should have no foreign key to accounts. Such a key locks
+-- the row that it refers to, FOR KEY SHARE, in every transaction that inserts: all transactions of an
+-- account would meet at its one row. Two of them at a time make PostgreSQL write a multixact: one for
+-- each transaction, a second space of ids that runs out and has to be vacuumed like the first. What
+-- the key would keep true needs no lock: an account is never deleted, and a request has its account
+-- from its API key.
+
 COMMENT ON TABLE accounts IS 'Tenants. Everything a client creates belongs to one account.';
 COMMENT ON COLUMN accounts.test_until IS 'When a test account ends; NULL: it is no test account.';
 COMMENT ON COLUMN accounts.closed_at IS

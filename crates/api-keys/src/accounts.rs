@@ -45,6 +45,18 @@ pub async fn list_accounts(
     .await
 }
 
+/// Makes what an account may have a limited number of be created in turns, until the transaction
+/// ends. Locks the account, but not against rows that refer to it: those only need it to stay.
+pub async fn lock_account(tx: &mut PgConnection, id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE",
+        id,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
 /// How many test accounts there are that are not closed, at most `up_to`. Takes no lock.
 pub async fn count_test_accounts(
     connection: &mut PgConnection,

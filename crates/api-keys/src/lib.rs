@@ -18,7 +18,7 @@ use sqlx::{
 
 pub use accounts::{
     close_account, count_test_accounts, ensure_account, find_account_by_name, insert_test_account,
-    list_accounts,
+    list_accounts, lock_account,
 };
 pub use keys::{
     Account, ListedKey, create_key, find_account, find_accounts, insert_key, list_keys, revoke_key,
@@ -31,7 +31,7 @@ pub use shape::{KeyHash, KeyShape, hash, holds_secret};
 /// Where the migrations of this crate are counted, apart from the application's.
 pub const MIGRATIONS_TABLE: &str = "api_keys_migrations";
 
-/// The tables. An application that has them in its own migrations runs those instead.
+/// The tables.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!();
     migrator.dangerous_set_table_name(MIGRATIONS_TABLE);

@@ -50,6 +50,8 @@ pub struct Baseline {
     pub last: i64,
     /// The release that had others, for a message.
     pub release: &'static str,
+    /// Where that release counted them. It may be another set's table; then that set comes later.
+    pub table: &'static str,
     /// All that it had: a line for each, with its version and its SHA-384.
     pub replaces: &'static str,
 }
@@ -63,10 +65,10 @@ impl Baseline {
     }
 }
 
-/// Whether migrations of the set were applied, or none at all.
-fn goes_on(set: &MigrationSet, applied: &[AppliedMigration]) -> bool {
+/// Whether the first migration of the set is applied.
+fn has_begun(set: &MigrationSet, applied: &[AppliedMigration]) -> bool {
     let first = set.migrator.iter().map(|one| one.version).min();
-    applied.is_empty() || applied.iter().any(|one| Some(one.version) == first)
+    applied.iter().any(|one| Some(one.version) == first)
 }
 
 /// Marks the baseline as applied where all that it replaces is. [`apply`] can go on then. It can't
@@ -80,13 +82,19 @@ pub async fn adopt(set: &MigrationSet, connection: &mut PgConnection) -> Result<
         return Ok(());
     };
     take_turn(connection).await.map_err(MigrateError::from)?;
-    connection.ensure_migrations_table(set.table).await?;
-    let applied = connection.list_applied_migrations(set.table).await?;
-    if !baseline.fits(&applied) {
-        return match goes_on(set, &applied) {
+    for table in [set.table, baseline.table] {
+        connection.ensure_migrations_table(table).await?;
+        if let Some(version) = connection.dirty_version(table).await? {
+            return Err(MigrateError::Dirty(version).into());
+        }
+    }
+    let earlier = connection.list_applied_migrations(baseline.table).await?;
+    if !baseline.fits(&earlier) {
+        let applied = connection.list_applied_migrations(set.table).await?;
+        return match earlier.is_empty() || has_begun(set, &applied) {
             true => Ok(()),
             false => Err(StartError::AnotherSchema {
-                table: set.table,
+                table: baseline.table,
                 release: baseline.release,
             }),
         };

@@ -19,11 +19,13 @@ pub use logged::{LoggedOutcome, LoggedRequest};
 pub use table::{COUNTED_MAX, count_replays, delete_requests, list, list_of_key, old_requests};
 pub use worker::{BATCH_ROWS, QUEUED_MAX, RequestLog, Worker, Writing, start};
 
-/// The table, counted apart from the application's migrations. An application that has it in its
-/// own migrations runs those instead.
+/// Where the migrations of this crate are counted, apart from the application's.
+pub const MIGRATIONS_TABLE: &str = "request_log_migrations";
+
+/// The table.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!();
-    migrator.dangerous_set_table_name("request_log_migrations");
+    migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
     migrator.set_ignore_missing(true);
     migrator
 });

@@ -1,8 +1,11 @@
 //! The table `events`: what happened, written with its deliveries.
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, postgres::types::PgInterval};
+use serde_json::value::RawValue;
+use sqlx::{PgConnection, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
+
+use crate::{Slice, slice::in_order_of};
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +99,209 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
     } else {
         Err(sqlx::Error::RowNotFound)
     }
+}
+
+struct EventRow {
+    id: Uuid,
+    event_type: String,
+    object: Json<Box<RawValue>>,
+    request_id: String,
+    idempotency_key: String,
+    created_at: DateTime<Utc>,
+    pending_webhooks: i64,
+}
+
+impl From<EventRow> for Event {
+    fn from(row: EventRow) -> Self {
+        Self {
+            id: row.id,
+            event_type: row.event_type,
+            object: row.object.0.get().to_owned(),
+            pending_webhooks: row.pending_webhooks,
+            request_id: row.request_id,
+            idempotency_key: row.idempotency_key,
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// `query_as!` with the columns of [`EventRow`] before the rest of a statement.
+macro_rules! event_rows {
+    ($after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            EventRow,
+            r#"
+            SELECT id, type AS event_type, object AS "object: Json<Box<RawValue>>", request_id,
+                   idempotency_key, created_at,
+                   (SELECT count(*)
+                      FROM webhook_deliveries AS delivery
+                      JOIN webhook_endpoints AS endpoint
+                        ON endpoint.account_id = delivery.account_id
+                       AND endpoint.id = delivery.endpoint_id
+                     WHERE delivery.account_id = events.account_id
+                       AND delivery.event_id = events.id
+                       AND delivery.status = 'pending'
+                       AND endpoint.deleted_at IS NULL) AS "pending_webhooks!"
+            "# + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// One event of the account. Takes no lock.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    id: Uuid,
+) -> Result<Option<Event>, sqlx::Error> {
+    event_rows!(
+        "FROM events WHERE account_id = $1 AND id = $2",
+        account_id,
+        id,
+    )
+    .fetch_optional(connection)
+    .await
+    .map(|row| row.map(Event::from))
+}
+
+/// The account's events, of one type or of all; `None` if the cursor names none of the account's
+/// events. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    slice: &Slice,
+    event_type: Option<&str>,
+) -> Result<Option<Vec<Event>>, sqlx::Error> {
+    if let Some(cursor) = slice.cursor
+        && find(&mut *connection, account_id, cursor).await?.is_none()
+    {
+        return Ok(None);
+    }
+    // Statements that differ in their order and filter: each walks an index of its own and stops.
+    // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
+    // the primary key through everything that doesn't match.
+    macro_rules! rows {
+        ($order:tt, $filter:tt) => {
+            event_rows!(
+                "
+                  FROM events
+                 WHERE account_id = $1
+                   AND id < $2
+                   AND id > $3
+                   AND ($4::timestamptz IS NULL OR created_at >= $4)
+                   AND ($5::timestamptz IS NULL OR created_at < $5)
+                   "
+                    + $filter
+                    + " ORDER BY id "
+                    + $order
+                    + " LIMIT $7",
+                account_id,
+                slice.below,
+                slice.above,
+                slice.created_from,
+                slice.created_before,
+                event_type,
+                slice.rows,
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = match event_type {
+        None => in_order_of!(slice, rows, "AND $6::text IS NULL"),
+        Some(_) => in_order_of!(slice, rows, "AND type = $6"),
+    };
+    Ok(Some(rows.into_iter().map(Event::from).collect()))
+}
+
+/// An event, without its object.
+#[derive(Debug)]
+pub struct Happened {
+    /// Which one.
+    pub id: Uuid,
+    /// What happened.
+    pub event_type: String,
+    /// The id of what it happened to.
+    pub object_id: Option<String>,
+    /// The key of the request that made it happen.
+    pub idempotency_key: String,
+    /// When, by the database's clock.
+    pub created_at: DateTime<Utc>,
+}
+
+/// The events of one key among the thousand of the account that follow `after`, the oldest first,
+/// at most a hundred. Takes no lock.
+///
+/// An index by key would cost each change a write, for a page that few look at. With UUIDv7s, the
+/// id of the request that executed is less than those of its events, and not by much.
+pub async fn list_of_key(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    after: Uuid,
+    key: &str,
+) -> Result<Vec<Happened>, sqlx::Error> {
+    sqlx::query_as!(
+        Happened,
+        r#"
+        SELECT id, type AS event_type, object ->> 'id' AS object_id, idempotency_key, created_at
+          FROM (SELECT id, type, object, idempotency_key, created_at
+                  FROM events
+                 WHERE account_id = $1 AND id > $2
+                 ORDER BY id
+                 LIMIT 1000) AS next
+         WHERE idempotency_key = $3
+         ORDER BY id
+         LIMIT 100
+        "#,
+        account_id,
+        after,
+        key,
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// The events about one object, or about one that names it in its member `parent`, the oldest first,
+/// at most a hundred: among the five hundred that follow its creation, and among the newest five
+/// hundred. An object's own member `id` is its id. Takes no lock.
+pub async fn list_of_object(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    created: Uuid,
+    object_id: &str,
+    parent: &str,
+) -> Result<Vec<Happened>, sqlx::Error> {
+    sqlx::query_as!(
+        Happened,
+        r#"
+        WITH near AS (
+            (SELECT id, type, object ->> 'id' AS object_id, object ->> $4::text AS parent_id,
+                    idempotency_key, created_at
+               FROM events
+              WHERE account_id = $1 AND id > $2
+              ORDER BY id
+              LIMIT 500)
+            UNION
+            (SELECT id, type, object ->> 'id', object ->> $4::text, idempotency_key, created_at
+               FROM events
+              WHERE account_id = $1 AND id > $2
+              ORDER BY id DESC
+              LIMIT 500)
+        )
+        SELECT id AS "id!", type AS "event_type!", object_id, idempotency_key AS "idempotency_key!",
+               created_at AS "created_at!"
+          FROM near
+         WHERE object_id = $3 OR parent_id = $3
+         ORDER BY id
+         LIMIT 100
+        "#,
+        account_id,
+        created,
+        object_id,
+        parent,
+    )
+    .fetch_all(connection)
+    .await
 }
 
 /// The oldest 500 events of an account behind `after` and before `below` that are older than

@@ -6,13 +6,16 @@
 // make attempts.
 
 mod attempt;
-mod events;
+pub mod deliveries;
+pub mod endpoints;
+pub mod events;
 mod observer;
 mod public_addresses;
 mod queue;
 mod secret;
 mod sender;
 mod settings;
+mod slice;
 mod turns;
 mod url;
 mod worker;
@@ -25,6 +28,8 @@ use sqlx::{
 };
 
 pub use attempt::{ATTEMPTS_MAX, Attempt, DeliveryStatus, Pauses};
+pub use deliveries::Delivery;
+pub use endpoints::{EVERY_EVENT, Endpoint, NewEndpoint};
 pub use events::{Event, NewEvent, delete_events, emit, old_events};
 pub use observer::Observer;
 pub use public_addresses::is_public;
@@ -35,15 +40,19 @@ pub use queue::{
 pub use secret::Secret;
 pub use sender::{Sender, TlsError};
 pub use settings::Settings;
+pub use slice::Slice;
 pub use turns::SENDS_MAX;
 pub use url::{UrlRefusal, check_url, literal_address};
 pub use worker::{Body, Worker};
 
-/// The tables, counted apart from the application's migrations. An application that has them in its
-/// own migrations runs those instead.
+/// Where applied migrations are counted; `sqlx.toml` says the same to sqlx's command line.
+pub const MIGRATIONS_TABLE: &str = "webhooks_migrations";
+
+/// The tables, counted apart from the application's migrations. One that the database has and this
+/// build doesn't is no error: an older release must be able to start beside a newer one.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!();
-    migrator.dangerous_set_table_name("webhooks_migrations");
+    migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
     migrator.set_ignore_missing(true);
     migrator
 });

@@ -3,7 +3,11 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
+use rand::distr::{Alphanumeric, SampleString};
 use sha2::Sha256;
+
+/// Random characters in a secret: 32 of 62 letters and digits are 190 bits.
+const RANDOM_CHARS: usize = 32;
 
 /// What is signed with. It shows itself only where [`Secret::reveal`] is called, so that no log
 /// line can hold it by accident.
@@ -13,6 +17,12 @@ pub struct Secret(String);
 impl Secret {
     /// What every secret begins with, so that scanners and people know one.
     pub const PREFIX: &'static str = "whsec_";
+
+    /// A secret of a new endpoint.
+    pub fn random() -> Self {
+        let random = Alphanumeric.sample_string(&mut rand::rng(), RANDOM_CHARS);
+        Self(format!("{}{random}", Self::PREFIX))
+    }
 
     /// A secret that is known already.
     pub fn of(text: String) -> Self {

@@ -110,7 +110,7 @@ impl Worker {
             Ok(runtime) => runtime,
             Err(error) => return tracing::error!(%error, "webhooks have no runtime"),
         };
-        let mut delivery = Delivery {
+        let mut delivery = Delivering {
             next_look: Instant::now() + self.settings.poll_interval,
             next_wake: Instant::now(),
             worker: self,
@@ -134,7 +134,7 @@ impl Worker {
 }
 
 /// The work of a worker, and what it remembers.
-struct Delivery {
+struct Delivering {
     worker: Worker,
     sends: JoinSet<Ended>,
     // By task, not in the task's result: a task that panics has no result, and its place must be
@@ -198,7 +198,7 @@ impl Chores {
     }
 }
 
-impl Delivery {
+impl Delivering {
     async fn run(&mut self, mut stopping: watch::Receiver<bool>) {
         while let Err(error) = self.deliver(&mut stopping).await {
             tracing::warn!(%error, "the delivery of webhooks waits for the database");

@@ -2,9 +2,12 @@
 //! creates on the server that `DATABASE_URL` names.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use charge_once_webhooks::{Event, NewEvent, Pauses, Settings, Worker, emit, migrate};
+use charge_once_webhooks::{
+    EVERY_EVENT, Endpoint, Event, NewEndpoint, NewEvent, Pauses, Secret, Settings, Slice, Worker,
+    deliveries, emit, endpoints, events, migrate,
+};
 use sqlx::PgPool;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -28,17 +31,22 @@ fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
 async fn endpoint(pool: &PgPool) -> TcpListener {
     migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    sqlx::query(
-        "INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
-         VALUES ($1, $2, $3, '{*}', '{}', 'whsec_test')",
-    )
-    .bind(ACCOUNT)
-    .bind(Uuid::now_v7())
-    .bind(format!("http://{}/hook", listener.local_addr().unwrap()))
-    .execute(pool)
-    .await
-    .unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    insert(pool, url).await;
     listener
+}
+
+async fn insert(pool: &PgPool, url: String) -> Endpoint {
+    let new = NewEndpoint {
+        url,
+        enabled_events: vec![EVERY_EVENT.to_owned()],
+        description: None,
+        metadata: BTreeMap::new(),
+    };
+    let mut connection = pool.acquire().await.unwrap();
+    let id = Uuid::now_v7();
+    let inserted = endpoints::insert(&mut connection, ACCOUNT, id, &new, &Secret::random()).await;
+    inserted.unwrap()
 }
 
 /// Answers the next webhook with `status`, and returns the request.
@@ -191,4 +199,55 @@ async fn an_event_without_a_body_holds_up_no_other(pool: PgPool) {
     let request = receive(&listener, "200 OK").await;
     assert!(request.ends_with(r#"{"seat":"1B"}"#), "{request}");
     eventually(&pool, &[("pending", 1), ("succeeded", 1)]).await;
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_slice_of_a_list_ends_at_its_limits_and_needs_its_cursor(pool: PgPool) {
+    let mut connection = pool.acquire().await.unwrap();
+    migrate(&mut connection).await.unwrap();
+    let first = insert(&pool, "https://example.com/1".to_owned()).await;
+    let second = insert(&pool, "https://example.com/2".to_owned()).await;
+    let event = booked("1A");
+    let event_id = event.id;
+    commit(&pool, event).await;
+
+    let oldest = Slice {
+        newest_first: false,
+        ..Slice::newest(1)
+    };
+    let after_second = Slice {
+        cursor: Some(second.id),
+        below: second.id,
+        ..Slice::newest(9)
+    };
+    let unknown = Slice {
+        cursor: Some(event_id),
+        ..Slice::newest(9)
+    };
+    for (slice, expected) in [
+        (Slice::newest(9), Some(vec![second.clone(), first.clone()])),
+        (Slice::newest(1), Some(vec![second.clone()])),
+        (oldest, Some(vec![first.clone()])),
+        (after_second, Some(vec![first.clone()])),
+        (unknown, None),
+    ] {
+        let listed = endpoints::list(&mut connection, ACCOUNT, &slice).await;
+        assert_eq!(listed.unwrap(), expected, "{slice:?}");
+    }
+    let stranger = endpoints::list(&mut connection, Uuid::nil(), &Slice::newest(9)).await;
+    assert_eq!(stranger.unwrap(), Some(Vec::new()));
+
+    let all = Slice::newest(9);
+    let sent = deliveries::list(&mut connection, ACCOUNT, first.id, &all).await;
+    let carried: Vec<_> = sent
+        .unwrap()
+        .unwrap()
+        .iter()
+        .map(|one| one.event_id)
+        .collect();
+    assert_eq!(carried, [event_id]);
+    for (event_type, count) in [(None, 1), (Some("booking.created"), 1), (Some("a.b"), 0)] {
+        let listed = events::list(&mut connection, ACCOUNT, &all, event_type).await;
+        assert_eq!(listed.unwrap().unwrap().len(), count, "{event_type:?}");
+    }
 }

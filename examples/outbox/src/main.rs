@@ -1,9 +1,12 @@
 //! Seats that are booked, and webhooks that tell of each booking: neither without the other.
 
-use std::{env, sync::Arc};
+use std::{collections::BTreeMap, env, sync::Arc};
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
-use charge_once_webhooks::{Event, NewEvent, Secret, Settings, Worker, check_url, emit, migrate};
+use charge_once_webhooks::{
+    EVERY_EVENT, Event, NewEndpoint, NewEvent, Secret, Settings, Worker, check_url, emit,
+    endpoints, migrate,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::{PgPool, error::BoxDynError};
@@ -75,30 +78,30 @@ fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
 }
 
 #[derive(Deserialize)]
-struct NewEndpoint {
+struct Receiver {
     url: String,
 }
 
 /// The secret is shown here only. A receiver verifies with it.
 async fn create_endpoint(
     State(app): State<App>,
-    Json(new): Json<NewEndpoint>,
+    Json(receiver): Json<Receiver>,
 ) -> Result<Json<Value>, StatusCode> {
-    check_url(&new.url, app.allow_private).map_err(|_| StatusCode::BAD_REQUEST)?;
-    let random = (Uuid::new_v4().simple(), Uuid::new_v4().simple());
-    let secret = format!("{}{}{}", Secret::PREFIX, random.0, random.1);
-    sqlx::query(
-        "INSERT INTO webhook_endpoints (account_id, id, url, enabled_events, metadata, secret)
-         VALUES ($1, $2, $3, '{*}', '{}', $4)",
-    )
-    .bind(TENANT)
-    .bind(Uuid::now_v7())
-    .bind(new.url)
-    .bind(&secret)
-    .execute(&app.pool)
-    .await
-    .map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-    Ok(Json(json!({"secret": secret})))
+    check_url(&receiver.url, app.allow_private).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let new = NewEndpoint {
+        url: receiver.url,
+        enabled_events: vec![EVERY_EVENT.to_owned()],
+        description: None,
+        metadata: BTreeMap::new(),
+    };
+    let secret = Secret::random();
+    let inserting = async {
+        let mut connection = app.pool.acquire().await?;
+        endpoints::insert(&mut connection, TENANT, Uuid::now_v7(), &new, &secret).await
+    };
+    let inserted = inserting.await;
+    inserted.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    Ok(Json(json!({"secret": secret.reveal()})))
 }
 
 #[derive(Deserialize)]

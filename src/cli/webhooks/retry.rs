@@ -13,15 +13,8 @@ use crate::{
     },
     config::Config,
     database::Database,
-    domain::{
-        ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
-        webhook_delivery::{DeliveryStatus, WebhookDelivery},
-    },
-    store::{
-        self,
-        page::{Cursor, Page},
-    },
-    webhooks,
+    domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
+    webhooks::{self, Delivery, DeliveryStatus, Slice, deliveries, endpoints},
 };
 
 /// Deliveries that are read at a time.
@@ -111,11 +104,7 @@ async fn retry_endpoint(
     with_pending: bool,
 ) -> Result<(), BoxError> {
     let found = database
-        .read(move |connection| {
-            Box::pin(store::webhook_endpoints::find(
-                connection, account, endpoint,
-            ))
-        })
+        .read(move |connection| Box::pin(endpoints::find(connection, account.0, endpoint.0)))
         .await?
         .ok_or_else(|| {
             format!("--endpoint: the account has no webhook endpoint {endpoint}; set --account?")
@@ -127,39 +116,24 @@ async fn retry_endpoint(
         )
         .into());
     }
-    let (mut retried, mut cursor) = (0, Cursor::Start);
+    let (mut retried, mut slice) = (0, Slice::newest(PAGE_ROWS));
     while retried < RETRIED_MAX {
-        let page = Page {
-            limit: PAGE_ROWS,
-            cursor,
-            created_from: None,
-            created_before: None,
-        };
         let listed = database
             .read(move |connection| {
                 Box::pin(async move {
-                    store::webhook_deliveries::list(connection, account, endpoint, &page).await
+                    deliveries::list(connection, account.0, endpoint.0, &slice).await
                 })
             })
-            .await?;
-        // The row that the last page ended with may have been removed meanwhile, with all below it.
-        let Some(listed) = listed else { break };
-        for delivery in listed
-            .data
-            .iter()
-            .filter(|one| is_wanted(one, with_pending))
-        {
-            if make_due(database, account, delivery.id).await? == Some(true) {
+            .await?
+            .unwrap_or_default();
+        let Some(last) = listed.last() else { break };
+        slice.below = last.id;
+        for delivery in listed.iter().filter(|one| is_wanted(one, with_pending)) {
+            let id = WebhookDeliveryId(delivery.id);
+            if make_due(database, account, id).await? == Some(true) {
                 retried += 1;
-                print(&format!(
-                    "{}  {}  due now",
-                    delivery.id, delivery.event_type
-                ))?;
+                print(&format!("{id}  {}  due now", delivery.event_type))?;
             }
-        }
-        match listed.data.last() {
-            Some(last) if listed.has_more => cursor = Cursor::StartingAfter(last.id.0),
-            Some(_) | None => break,
         }
     }
     match retried {
@@ -172,7 +146,7 @@ async fn retry_endpoint(
     Ok(())
 }
 
-fn is_wanted(delivery: &WebhookDelivery, with_pending: bool) -> bool {
+fn is_wanted(delivery: &Delivery, with_pending: bool) -> bool {
     match delivery.status {
         DeliveryStatus::Failed => true,
         // What is due already needs no help.

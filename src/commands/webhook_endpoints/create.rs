@@ -5,28 +5,23 @@
 //! Emits    nothing
 //! Refuses  a URL that can't be sent to; an endpoint too many
 
-use rand::distr::{Alphanumeric, SampleString};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::commands::{Origin, replies::CREATED};
 use crate::{
-    domain::{
-        ids::WebhookEndpointId,
-        webhook_endpoint::{ENDPOINTS_MAX, NewWebhookEndpoint},
-    },
+    domain::ids::WebhookEndpointId,
     idempotency::{Command, Rejection, Reply},
     store,
-    webhooks::Secret,
+    webhooks::{NewEndpoint, Secret, endpoints},
     wire::{
         parameter::ParameterSet,
         params::Params,
-        webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
+        webhook_endpoints::{
+            CreateWebhookEndpointParams, ENDPOINTS_MAX, WebhookEndpointView, too_many_endpoints,
+        },
     },
 };
-
-/// Random characters in a secret: 32 of 62 letters and digits are 190 bits.
-const SECRET_RANDOM_CHARS: usize = 32;
 
 /// Creates a webhook endpoint.
 pub struct CreateWebhookEndpoint {
@@ -38,16 +33,15 @@ pub struct CreateWebhookEndpoint {
 
 impl Command for CreateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewWebhookEndpoint::from(CreateWebhookEndpointParams::parse(&self.params)?);
+        let new = NewEndpoint::from(CreateWebhookEndpointParams::parse(&self.params)?);
         let account = self.origin.account;
-        store::webhook_endpoints::lock_creation(tx, account).await?;
-        if store::webhook_endpoints::count(tx, account).await? >= ENDPOINTS_MAX {
+        charge_once_api_keys::lock_account(tx, account.0).await?;
+        if endpoints::count(tx, account.0).await? >= ENDPOINTS_MAX {
             return Err(too_many_endpoints().into());
         }
-        let random = Alphanumeric.sample_string(&mut rand::rng(), SECRET_RANDOM_CHARS);
-        let secret = Secret::of(format!("{}{random}", Secret::PREFIX));
+        let secret = Secret::random();
         let id = WebhookEndpointId(Uuid::now_v7());
-        let endpoint = store::webhook_endpoints::insert(tx, account, id, &new, &secret).await?;
+        let endpoint = endpoints::insert(tx, account.0, id.0, &new, &secret).await?;
         // Shown here only. The stored reply holds it too, so a client that lost the reply gets it
         // by retrying, for as long as the key lives.
         let mut view = WebhookEndpointView::from(&endpoint);

@@ -14,7 +14,7 @@ use crate::commands::{
 use crate::{
     domain::ids::WebhookEndpointId,
     idempotency::{Command, Rejection, Reply},
-    store,
+    webhooks::endpoints,
     wire::{
         error::ApiError,
         parameter::ParameterSet,
@@ -36,12 +36,10 @@ pub struct UpdateWebhookEndpoint {
 impl Command for UpdateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let update = UpdateWebhookEndpointParams::parse(&self.params)?;
-        let account = self.origin.account;
+        let account = self.origin.account.0;
         let gone = || missing("id", WebhookEndpointId::PREFIX);
         let id = WebhookEndpointId::parse(&self.id).ok_or_else(gone)?;
-        let before = store::webhook_endpoints::lock(tx, account, id)
-            .await?
-            .ok_or_else(gone)?;
+        let before = endpoints::lock(tx, account, id.0).await?.ok_or_else(gone)?;
         let mut endpoint = before.clone();
         endpoint.url = update.url.unwrap_or(endpoint.url);
         endpoint.enabled_events = update.enabled_events.unwrap_or(endpoint.enabled_events);
@@ -52,7 +50,7 @@ impl Command for UpdateWebhookEndpoint {
             .map_err(ApiError::from)?;
         endpoint.disabled = update.disabled.unwrap_or(endpoint.disabled);
         if endpoint != before {
-            endpoint = store::webhook_endpoints::update(tx, account, &endpoint).await?;
+            endpoint = endpoints::update(tx, account, &endpoint).await?;
         }
         let view = WebhookEndpointView::from(&endpoint);
         self.origin

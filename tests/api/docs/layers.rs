@@ -83,11 +83,11 @@ const ROOMS: &[(&str, &str)] = &[
         "console",
         "database domain http idempotency store webhooks wire",
     ),
-    ("database", "config idempotency"),
+    ("database", "config idempotency webhooks"),
     ("domain", ""),
     (
         "http",
-        "commands config database domain idempotency store telemetry wire",
+        "commands config database domain idempotency store telemetry webhooks wire",
     ),
     (
         "server",

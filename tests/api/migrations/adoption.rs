@@ -1,10 +1,11 @@
 //! A database of release 0.2 gets the baseline's rows instead of its tables; any other is left as
 //! it is.
 
-use std::process::Stdio;
+use std::{collections::BTreeSet, process::Stdio};
 
 use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
 use charge_once_embedded_postgres::EmbeddedPostgres;
+use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
@@ -14,8 +15,13 @@ use crate::support::{
     program::{data_dir, printed_by, program, run, scratch, start_embedded, text},
 };
 
-/// What a set of migrations has left in its table: versions and checksums, in order.
+/// What a set of migrations has left in its table, if there is one: versions and checksums, in
+/// order.
 async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
+    let is_there = sqlx::query_scalar::<_, bool>("SELECT to_regclass($1) IS NOT NULL");
+    if !is_there.bind(set.table).fetch_one(pool).await.unwrap() {
+        return Vec::new();
+    }
     let rows = format!(
         "SELECT version || ' ' || encode(checksum, 'hex') FROM {} WHERE success ORDER BY version",
         set.table
@@ -24,9 +30,16 @@ async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
     rows.await.unwrap()
 }
 
-/// The migrations of release 0.2, a line for each.
+/// What all sets have left.
+async fn all_applied(pool: &PgPool) -> Vec<Vec<String>> {
+    join_all(SCHEMA.iter().map(|set| applied(set, pool))).await
+}
+
+/// The migrations that release 0.2 counted in the set's table, a line for each.
 fn replaced(set: &MigrationSet) -> impl Iterator<Item = &'static str> + use<> {
-    set.baseline.as_ref().unwrap().replaces.lines()
+    let baseline = set.baseline.as_ref().unwrap();
+    let is_there = baseline.table == set.table;
+    baseline.replaces.lines().filter(move |_| is_there)
 }
 
 /// What a database of release 0.2 has there afterwards: the rows of that release, which finds them
@@ -38,18 +51,22 @@ fn taken_over(set: &MigrationSet) -> Vec<String> {
     before.chain(own).collect()
 }
 
-/// Makes a migrated database look as release 0.2 left it: the tables are the same.
+/// Makes a migrated database look as release 0.2 left it: the tables are the same. It had no table
+/// to count the migrations of a crate whose tables those of the API made.
 async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
     let rows = replaced(set).map(|line| {
         let (version, checksum) = line.split_once(' ').unwrap();
         format!(r"({version}, '', true, '\x{checksum}', 0)")
     });
-    let replace = format!(
-        "TRUNCATE {table};
-         INSERT INTO {table} (version, description, success, checksum, execution_time) VALUES {rows}",
-        table = set.table,
-        rows = rows.collect::<Vec<_>>().join(", ")
-    );
+    let table = set.table;
+    let replace = match rows.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => format!("DROP TABLE IF EXISTS {table}"),
+        rows => format!(
+            "TRUNCATE {table};
+             INSERT INTO {table} (version, description, success, checksum, execution_time)
+             VALUES {rows}"
+        ),
+    };
     sqlx::raw_sql(AssertSqlSafe(replace))
         .execute(pool)
         .await
@@ -112,22 +129,30 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
 #[tokio::test]
 async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
     let database = TestDatabase::create().await;
-    for set in SCHEMA {
-        make_release_0_2(set, &database.pool).await;
+    for taken_over_before in 0..SCHEMA.len() {
+        for set in &SCHEMA[taken_over_before..] {
+            make_release_0_2(set, &database.pool).await;
+        }
         printed_by(&["migrate"], &[("DATABASE_URL", &database.url)]);
-        assert_eq!(
-            applied(set, &database.pool).await,
-            taken_over(set),
-            "{}",
-            set.table
-        );
+        for set in SCHEMA {
+            assert_eq!(
+                applied(set, &database.pool).await,
+                taken_over(set),
+                "{}",
+                set.table
+            );
+        }
     }
 }
 
 #[tokio::test]
 async fn any_other_database_is_left_as_it_is_and_the_start_says_what_to_do() {
     let remedy = "let the last 0.2 migrate it";
-    for set in SCHEMA {
+    let tables: BTreeSet<_> = SCHEMA
+        .iter()
+        .map(|set| set.baseline.as_ref().unwrap().table)
+        .collect();
+    for table in tables {
         for (change, told) in [
             (
                 "DELETE FROM m WHERE version = (SELECT max(version) FROM m)",
@@ -143,20 +168,25 @@ async fn any_other_database_is_left_as_it_is_and_the_start_says_what_to_do() {
             ),
         ] {
             let database = TestDatabase::create().await;
-            make_release_0_2(set, &database.pool).await;
+            let of_table = SCHEMA
+                .iter()
+                .filter(|set| set.baseline.as_ref().unwrap().table == table);
+            for set in of_table {
+                make_release_0_2(set, &database.pool).await;
+            }
             let mut connection = database.pool.acquire().await.unwrap();
-            let view = format!("CREATE TEMPORARY VIEW m AS SELECT * FROM {}", set.table);
+            let view = format!("CREATE TEMPORARY VIEW m AS SELECT * FROM {table}");
             for statement in [&*view, change] {
                 let statement = sqlx::raw_sql(AssertSqlSafe(statement));
                 statement.execute(&mut *connection).await.unwrap();
             }
-            let before = applied(set, &database.pool).await;
+            let before = all_applied(&database.pool).await;
 
             let output = run(&["migrate"], &[("DATABASE_URL", &database.url)]);
             let complaint = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{change}: {complaint}");
             assert!(complaint.contains(told), "{change}: {complaint}");
-            assert_eq!(applied(set, &database.pool).await, before, "{change}");
+            assert_eq!(all_applied(&database.pool).await, before, "{change}");
         }
     }
 }

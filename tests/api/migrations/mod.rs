@@ -2,10 +2,8 @@
 //! release 0.2.
 
 mod adoption;
-mod api_keys;
 mod documented;
 mod linter;
 mod queries;
 mod rules;
 mod sequence;
-mod webhooks;

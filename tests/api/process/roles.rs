@@ -132,6 +132,7 @@ const RIGHTS: &str = "\
 app _sqlx_migrations: SELECT
 app accounts: SELECT, INSERT, UPDATE (closed_at)
 app api_keys: SELECT, INSERT, UPDATE (revoked_at from_dev_api_key)
+app api_keys_migrations: SELECT
 app charges: SELECT, INSERT, UPDATE, DELETE
 app checkout_steps: SELECT, INSERT, UPDATE
 app checkouts: SELECT, INSERT, UPDATE, DELETE
@@ -146,11 +147,14 @@ app operations: SELECT, INSERT, UPDATE, DELETE
 app orders: SELECT, INSERT, UPDATE, DELETE
 app refunds: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
+app request_log_migrations: SELECT
 app webhook_deliveries: SELECT, INSERT, UPDATE, DELETE
 app webhook_endpoints: SELECT, INSERT, UPDATE, DELETE
+app webhooks_migrations: SELECT
 reader _sqlx_migrations: SELECT
 reader accounts: SELECT
 reader api_keys: SELECT (account_id last4 created_at revoked_at from_dev_api_key)
+reader api_keys_migrations: SELECT
 reader charges: SELECT
 reader checkout_steps: SELECT
 reader checkouts: SELECT
@@ -166,18 +170,23 @@ reader operations: SELECT
 reader orders: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
+reader request_log_migrations: SELECT
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at)
+reader webhooks_migrations: SELECT
 sweeper _sqlx_migrations: SELECT
 sweeper accounts: SELECT (id closed_at)
+sweeper api_keys_migrations: SELECT
 sweeper checkouts: SELECT (account_id id status)
 sweeper events: SELECT (account_id id created_at), UPDATE (traceparent), DELETE
 sweeper idempotency_keys: SELECT (ctid account_id key expires_at status), UPDATE (expires_at), DELETE
 sweeper idempotency_migrations: SELECT
 sweeper operations: SELECT (account_id id checkout_id created_at completed_at), UPDATE (request_id), DELETE
 sweeper request_log: SELECT (account_id id created_at), UPDATE (path), DELETE
-sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE";
+sweeper request_log_migrations: SELECT
+sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE
+sweeper webhooks_migrations: SELECT";
 
 #[tokio::test]
 async fn each_role_has_these_rights_to_each_table_and_no_other() {

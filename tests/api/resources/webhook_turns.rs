@@ -9,10 +9,9 @@ use std::{
 use charge_once::{
     domain::{
         event::EventType,
-        ids::{AccountId, EventId, WebhookEndpointId},
+        ids::{EventId, WebhookEndpointId},
     },
-    store,
-    webhooks::{NewEvent, Turn, claim, emit, make_ready, ready_endpoints},
+    webhooks::{NewEvent, Turn, claim, emit, endpoints, make_ready, ready_endpoints},
 };
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -211,7 +210,7 @@ async fn an_endpoint_that_was_deleted_after_it_was_found_gets_nothing() {
         endpoint_id: found.endpoint_id,
         places: 4,
     };
-    store::webhook_endpoints::delete(&mut tx, AccountId(found.account_id), id)
+    endpoints::delete(&mut tx, found.account_id, id.0)
         .await
         .unwrap();
     let lease = Duration::from_secs(60);

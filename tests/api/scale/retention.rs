@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use charge_once::{
     domain::ids::{AccountId, WebhookDeliveryId},
-    store::{events, old_rows::Age},
-    webhooks::{delete_events, retry_now},
+    store::old_rows::Age,
+    webhooks::{delete_events, old_events, retry_now},
     workers::{
         expiry_sweep::Sweep,
         retention::{Removed, Retention, Round, Stop},
@@ -363,8 +363,8 @@ async fn a_delivery_whose_event_is_just_removed_is_not_found() {
     let (account, delivery, event) = failed_delivery(&database).await;
     let mut tx = pool.begin().await.unwrap();
     let age = Age::above(Duration::from_secs(30 * 86400)).unwrap();
-    let old = events::find_old(&mut tx, account, Uuid::nil(), &age).await;
-    assert!(old.unwrap().ready.contains(&event));
+    let old = old_events(&mut tx, account.0, Uuid::nil(), age.below, &age.kept).await;
+    assert!(old.unwrap().contains(&(event, true)));
     let mut other = pool.acquire().await.unwrap();
     let retry = tokio::spawn(async move { retry_now(&mut other, account.0, delivery.0).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity

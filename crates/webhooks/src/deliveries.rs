@@ -1,19 +1,36 @@
-//! The table `webhook_deliveries`: the outbox, which `crates/webhooks` writes.
+//! The table `webhook_deliveries`, as it is looked at: the deliveries of events to endpoints.
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{
-    page::{Listed, Page, in_order_of},
-    unknown::unknown,
-};
-use crate::domain::{
-    ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
-    webhook_delivery::{Attempt, DeliveryStatus, WebhookDelivery},
-};
+use crate::{Attempt, DeliveryStatus, Slice, slice::in_order_of};
 
-struct Row {
+/// The delivery of an event to an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Which one.
+    pub id: Uuid,
+    /// Where it goes.
+    pub endpoint_id: Uuid,
+    /// What it carries.
+    pub event_id: Uuid,
+    /// What happened, as the event says.
+    pub event_type: String,
+    /// How far it is.
+    pub status: DeliveryStatus,
+    /// The oldest first.
+    pub attempts: Vec<Attempt>,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
+    /// When the endpoint took it.
+    pub delivered_at: Option<DateTime<Utc>>,
+    /// When the next attempt is made at the earliest. `None` while one is made, and if there will
+    /// be none.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+}
+
+struct DeliveryRow {
     id: Uuid,
     attempts: Json<Vec<Attempt>>,
     created_at: DateTime<Utc>,
@@ -25,16 +42,16 @@ struct Row {
     status: String,
 }
 
-impl TryFrom<Row> for WebhookDelivery {
+impl TryFrom<DeliveryRow> for Delivery {
     type Error = sqlx::Error;
 
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+    fn try_from(row: DeliveryRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            id: WebhookDeliveryId(row.id),
-            endpoint: WebhookEndpointId(row.endpoint_id),
-            event: EventId(row.event_id),
+            id: row.id,
+            endpoint_id: row.endpoint_id,
+            event_id: row.event_id,
             event_type: row.event_type,
-            status: DeliveryStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
+            status: DeliveryStatus::parse(&row.status).ok_or_else(unknown_status)?,
             attempts: row.attempts.0,
             created_at: row.created_at,
             delivered_at: row.delivered_at,
@@ -43,15 +60,23 @@ impl TryFrom<Row> for WebhookDelivery {
     }
 }
 
-/// One page of the deliveries to one of the account's endpoints; `None` if its cursor names none of
-/// them. Takes no lock.
+/// A newer release may have written it.
+fn unknown_status() -> sqlx::Error {
+    sqlx::Error::ColumnDecode {
+        index: "status".to_owned(),
+        source: "the row has a value that this release doesn't know".into(),
+    }
+}
+
+/// The deliveries to one of the account's endpoints; `None` if the cursor names none of them. Takes
+/// no lock.
 pub async fn list(
     connection: &mut PgConnection,
-    account_id: AccountId,
-    endpoint_id: WebhookEndpointId,
-    page: &Page,
-) -> Result<Option<Listed<WebhookDelivery>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
+    account_id: Uuid,
+    endpoint_id: Uuid,
+    slice: &Slice,
+) -> Result<Option<Vec<Delivery>>, sqlx::Error> {
+    if let Some(cursor) = slice.cursor
         && !exists(&mut *connection, account_id, endpoint_id, cursor).await?
     {
         return Ok(None);
@@ -60,7 +85,7 @@ pub async fn list(
     macro_rules! rows {
         ($order:tt) => {
             sqlx::query_as!(
-                Row,
+                DeliveryRow,
                 r#"
                 SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
@@ -78,33 +103,35 @@ pub async fn list(
                  ORDER BY delivery.id "#
                     + $order
                     + " LIMIT $7",
-                account_id.0,
-                endpoint_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                page.rows(),
+                account_id,
+                endpoint_id,
+                slice.below,
+                slice.above,
+                slice.created_from,
+                slice.created_before,
+                slice.rows,
             )
             .fetch_all(connection)
             .await?
         };
     }
-    let rows = in_order_of!(page, rows);
-    let deliveries: Result<_, _> = rows.into_iter().map(WebhookDelivery::try_from).collect();
-    Ok(Some(page.cut(deliveries?)))
+    let rows = in_order_of!(slice, rows);
+    rows.into_iter()
+        .map(Delivery::try_from)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// The account's deliveries before the one with the id `below`, at most `limit`, newest first.
 /// Takes no lock.
 pub async fn list_of_account(
     connection: &mut PgConnection,
-    account_id: AccountId,
+    account_id: Uuid,
     below: Uuid,
     limit: i64,
-) -> Result<Vec<WebhookDelivery>, sqlx::Error> {
+) -> Result<Vec<Delivery>, sqlx::Error> {
     let rows = sqlx::query_as!(
-        Row,
+        DeliveryRow,
         r#"
         SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                delivery.created_at, delivered_at, endpoint_id, event_id,
@@ -122,19 +149,19 @@ pub async fn list_of_account(
                 LIMIT 1) AS event
          ORDER BY delivery.id DESC
         "#,
-        account_id.0,
+        account_id,
         below,
         limit,
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter().map(WebhookDelivery::try_from).collect()
+    rows.into_iter().map(Delivery::try_from).collect()
 }
 
 async fn exists(
     connection: &mut PgConnection,
-    account_id: AccountId,
-    endpoint_id: WebhookEndpointId,
+    account_id: Uuid,
+    endpoint_id: Uuid,
     id: Uuid,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
@@ -143,8 +170,8 @@ async fn exists(
             SELECT FROM webhook_deliveries
              WHERE account_id = $1 AND endpoint_id = $2 AND id = $3) AS "exists!"
         "#,
-        account_id.0,
-        endpoint_id.0,
+        account_id,
+        endpoint_id,
         id,
     )
     .fetch_one(connection)

@@ -1,18 +1,49 @@
-//! The table `webhook_endpoints`.
+//! The table `webhook_endpoints`: where an account wants its events sent.
+
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Listed, Page, in_order_of};
-use crate::domain::{
-    ids::{AccountId, WebhookEndpointId},
-    metadata::Metadata,
-    webhook_endpoint::{NewWebhookEndpoint, WebhookEndpoint},
-};
-use crate::webhooks::Secret;
+use crate::{Secret, Slice, slice::in_order_of};
 
-struct Row {
+/// Stands for every type of event, those to come included.
+pub const EVERY_EVENT: &str = "*";
+
+/// A webhook endpoint that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewEndpoint {
+    /// Where to send events, 1 to 2,048 characters that [`check_url`](crate::check_url) accepts.
+    pub url: String,
+    /// [`EVERY_EVENT`], or types of events: 1 to 100.
+    pub enabled_events: Vec<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// The account's own names.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A webhook endpoint. Its secret is read where something is signed, and nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Which one.
+    pub id: Uuid,
+    /// Where events are sent.
+    pub url: String,
+    /// [`EVERY_EVENT`], or types of events.
+    pub enabled_events: Vec<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// The account's own names.
+    pub metadata: BTreeMap<String, String>,
+    /// Whether nothing is sent there for now.
+    pub disabled: bool,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
+}
+
+struct EndpointRow {
     id: Uuid,
     created_at: DateTime<Utc>,
     description: Option<String>,
@@ -22,10 +53,13 @@ struct Row {
     url: String,
 }
 
-impl From<Row> for WebhookEndpoint {
-    fn from(row: Row) -> Self {
+/// The name that the statements have for it.
+type Metadata = BTreeMap<String, String>;
+
+impl From<EndpointRow> for Endpoint {
+    fn from(row: EndpointRow) -> Self {
         Self {
-            id: WebhookEndpointId(row.id),
+            id: row.id,
             url: row.url,
             enabled_events: row.enabled_events,
             description: row.description,
@@ -36,12 +70,12 @@ impl From<Row> for WebhookEndpoint {
     }
 }
 
-/// `query_as!` with the columns of [`Row`] between the two parts of a statement. The secret is not
+/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement. The secret is not
 /// among them: it is read to be signed with, and for nothing else.
 macro_rules! endpoint_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
-            Row,
+            EndpointRow,
             $before
                 + r#"
                   id, created_at, description, disabled, enabled_events,
@@ -53,47 +87,29 @@ macro_rules! endpoint_rows {
     };
 }
 
-/// Makes creations of endpoints in one account take turns, until the transaction ends. Locks the
-/// account, but not against charges, which only need it to stay.
-pub async fn lock_creation(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE",
-        account_id.0,
-    )
-    .fetch_one(tx)
-    .await?;
-    Ok(())
-}
-
-/// How many endpoints the account has. Takes no lock. Call it after [`lock_creation`], in its own
-/// statement; an older snapshot can miss rows.
-pub async fn count(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-) -> Result<i64, sqlx::Error> {
+/// How many endpoints the account has. Takes no lock. A limit on them needs one, that of the
+/// account's row for example, taken in a statement before: an older snapshot can miss rows.
+pub async fn count(connection: &mut PgConnection, account_id: Uuid) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
         SELECT count(*) AS "count!"
           FROM webhook_endpoints
          WHERE account_id = $1 AND deleted_at IS NULL
         "#,
-        account_id.0,
+        account_id,
     )
     .fetch_one(connection)
     .await
 }
 
-/// Writes an endpoint. Locks nothing that exists but the account, against its deletion.
+/// Writes an endpoint. Locks nothing that exists.
 pub async fn insert(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: WebhookEndpointId,
-    new: &NewWebhookEndpoint,
+    account_id: Uuid,
+    id: Uuid,
+    new: &NewEndpoint,
     secret: &Secret,
-) -> Result<WebhookEndpoint, sqlx::Error> {
+) -> Result<Endpoint, sqlx::Error> {
     endpoint_rows!(
         "
         INSERT INTO webhook_endpoints
@@ -101,8 +117,8 @@ pub async fn insert(
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         RETURNING",
         "",
-        account_id.0,
-        id.0,
+        account_id,
+        id,
         new.url,
         &new.enabled_events,
         new.description,
@@ -111,54 +127,54 @@ pub async fn insert(
     )
     .fetch_one(tx)
     .await
-    .map(WebhookEndpoint::from)
+    .map(Endpoint::from)
 }
 
 /// One endpoint of the account. Takes no lock.
 pub async fn find(
     connection: &mut PgConnection,
-    account_id: AccountId,
-    id: WebhookEndpointId,
-) -> Result<Option<WebhookEndpoint>, sqlx::Error> {
+    account_id: Uuid,
+    id: Uuid,
+) -> Result<Option<Endpoint>, sqlx::Error> {
     endpoint_rows!(
         "SELECT",
         "FROM webhook_endpoints WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
-        account_id.0,
-        id.0,
+        account_id,
+        id,
     )
     .fetch_optional(connection)
     .await
-    .map(|row| row.map(WebhookEndpoint::from))
+    .map(|row| row.map(Endpoint::from))
 }
 
 /// One endpoint of the account. No other transaction changes or deletes it until this one ends;
 /// events are written meanwhile.
 pub async fn lock(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: WebhookEndpointId,
-) -> Result<Option<WebhookEndpoint>, sqlx::Error> {
+    account_id: Uuid,
+    id: Uuid,
+) -> Result<Option<Endpoint>, sqlx::Error> {
     endpoint_rows!(
         "SELECT",
         "
           FROM webhook_endpoints
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL
            FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
+        account_id,
+        id,
     )
     .fetch_optional(tx)
     .await
-    .map(|row| row.map(WebhookEndpoint::from))
+    .map(|row| row.map(Endpoint::from))
 }
 
 /// Writes what a client may change of an endpoint, as it is in `endpoint`. The caller holds its
 /// lock, so that no change in between is lost.
 pub async fn update(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    endpoint: &WebhookEndpoint,
-) -> Result<WebhookEndpoint, sqlx::Error> {
+    account_id: Uuid,
+    endpoint: &Endpoint,
+) -> Result<Endpoint, sqlx::Error> {
     endpoint_rows!(
         "
         UPDATE webhook_endpoints
@@ -166,8 +182,8 @@ pub async fn update(
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
-        account_id.0,
-        endpoint.id.0,
+        account_id,
+        endpoint.id,
         endpoint.url,
         &endpoint.enabled_events,
         endpoint.description,
@@ -176,7 +192,7 @@ pub async fn update(
     )
     .fetch_one(tx)
     .await
-    .map(WebhookEndpoint::from)
+    .map(Endpoint::from)
 }
 
 /// Marks an endpoint as deleted and erases its secret. `false`: the account has none with this id.
@@ -184,8 +200,8 @@ pub async fn update(
 /// is pending for it.
 pub async fn delete(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: WebhookEndpointId,
+    account_id: Uuid,
+    id: Uuid,
 ) -> Result<bool, sqlx::Error> {
     let deleted = sqlx::query!(
         "
@@ -193,24 +209,22 @@ pub async fn delete(
            SET deleted_at = now(), secret = NULL
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL
         ",
-        account_id.0,
-        id.0,
+        account_id,
+        id,
     )
     .execute(tx)
     .await?;
     Ok(deleted.rows_affected() == 1)
 }
 
-/// One page of the account's endpoints; `None` if its cursor names none of them. Takes no lock.
+/// The account's endpoints; `None` if the cursor names none of them. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
-    account_id: AccountId,
-    page: &Page,
-) -> Result<Option<Listed<WebhookEndpoint>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, WebhookEndpointId(cursor))
-            .await?
-            .is_none()
+    account_id: Uuid,
+    slice: &Slice,
+) -> Result<Option<Vec<Endpoint>>, sqlx::Error> {
+    if let Some(cursor) = slice.cursor
+        && find(&mut *connection, account_id, cursor).await?.is_none()
     {
         return Ok(None);
     }
@@ -229,18 +243,17 @@ pub async fn list(
                  ORDER BY id "
                     + $order
                     + " LIMIT $6",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                page.rows(),
+                account_id,
+                slice.below,
+                slice.above,
+                slice.created_from,
+                slice.created_before,
+                slice.rows,
             )
             .fetch_all(connection)
             .await?
         };
     }
-    let rows = in_order_of!(page, rows);
-    let endpoints = rows.into_iter().map(WebhookEndpoint::from).collect();
-    Ok(Some(page.cut(endpoints)))
+    let rows = in_order_of!(slice, rows);
+    Ok(Some(rows.into_iter().map(Endpoint::from).collect()))
 }
