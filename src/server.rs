@@ -29,7 +29,7 @@ use crate::{
     commands::{CheckoutPhases, CheckoutSteps, Creation, NetworkPhases, ProcessorEffect, SlowLane},
     config::Config,
     console::Pages,
-    database::{Database, ReadError},
+    database::{Database, ReadError, Readiness},
     http::{
         self, App,
         api_keys::ApiKeys,
@@ -37,7 +37,6 @@ use crate::{
         middleware::{allowed_host, outermost},
         openapi::ServedDocument,
         rate_limit::RateLimit,
-        readiness::Readiness,
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,

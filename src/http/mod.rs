@@ -25,7 +25,6 @@ mod pages;
 mod parameters;
 mod protective_headers;
 pub mod rate_limit;
-pub mod readiness;
 pub mod refunds;
 pub mod reply;
 mod reply_headers;
