@@ -26,6 +26,7 @@ COPY crates/console/Cargo.toml crates/console/
 COPY crates/database/Cargo.toml crates/database/
 COPY crates/developer/Cargo.toml crates/developer/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
+COPY crates/faults/Cargo.toml crates/faults/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
