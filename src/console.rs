@@ -19,6 +19,7 @@ use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
     Refusal, Server, Story, routes,
 };
+use charge_once_edge::read_body;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
@@ -33,7 +34,7 @@ use crate::{
         webhook_delivery::WebhookDelivery,
     },
     http::{
-        App, allow, body,
+        App, allow,
         error::HttpError,
         request::{authenticate, before_work},
     },
@@ -102,7 +103,10 @@ impl Server for App {
         payload: Payload,
         limit: usize,
     ) -> Answer<'a, Bytes> {
-        Box::pin(async move { Ok(body::read(headers, payload, limit, before_work(self)).await?) })
+        Box::pin(async move {
+            let body = read_body(headers, payload, limit, before_work(self)).await;
+            Ok(body.map_err(HttpError::from)?)
+        })
     }
 
     fn requests<'a>(

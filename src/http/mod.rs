@@ -23,7 +23,6 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
-mod protective_headers;
 pub mod rate_limit;
 pub mod refunds;
 pub mod reply;
