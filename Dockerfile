@@ -26,7 +26,9 @@ COPY crates/connections/Cargo.toml crates/connections/
 COPY crates/console/Cargo.toml crates/console/
 COPY crates/database/Cargo.toml crates/database/
 COPY crates/developer/Cargo.toml crates/developer/
+COPY crates/edge/Cargo.toml crates/edge/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
+COPY crates/faults/Cargo.toml crates/faults/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/request-log/Cargo.toml crates/request-log/

@@ -19,6 +19,7 @@ use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
     Refusal, Server, Story, routes,
 };
+use charge_once_edge::read_body;
 use charge_once_request_log::{self as request_log, COUNTED_MAX, LoggedRequest, count_replays};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -35,7 +36,7 @@ use crate::{
         test_cards::TEST_CARDS,
     },
     http::{
-        App, allow, body,
+        App, allow,
         error::HttpError,
         request::{authenticate, before_work},
     },
@@ -103,7 +104,10 @@ impl Server for App {
         payload: Payload,
         limit: usize,
     ) -> Answer<'a, Bytes> {
-        Box::pin(async move { Ok(body::read(headers, payload, limit, before_work(self)).await?) })
+        Box::pin(async move {
+            let body = read_body(headers, payload, limit, before_work(self)).await;
+            Ok(body.map_err(HttpError::from)?)
+        })
     }
 
     fn requests<'a>(

@@ -30,14 +30,13 @@ use crate::{
     commands::{CheckoutPhases, CheckoutSteps, Creation, NetworkPhases, ProcessorEffect, SlowLane},
     config::Config,
     console::Pages,
-    database::{Database, ReadError},
+    database::{Database, ReadError, Readiness},
     http::{
         self, App,
         api_keys::ApiKeys,
         faults::Faults,
         middleware::{allowed_host, outermost},
         openapi::ServedDocument,
-        readiness::Readiness,
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,

@@ -17,8 +17,8 @@ use actix_web::{
     HttpMessage,
     body::MessageBody,
     dev::{ServiceRequest, ServiceResponse},
-    http::Method,
 };
+pub(crate) use charge_once_edge::known_method as known;
 use tokio::runtime::Handle;
 use tracing::{Level, Metadata, Span, Subscriber};
 use tracing_actix_web::RootSpanBuilder;
@@ -91,22 +91,6 @@ fn may_be_logged(metadata: &Metadata<'_>) -> bool {
 
 /// What load balancers and container engines ask every few seconds.
 const PROBES: [&str; 2] = ["/livez", "/readyz"];
-
-/// A method may be any word, of any length: a card number too.
-pub(crate) fn known(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::OPTIONS => "OPTIONS",
-        Method::CONNECT => "CONNECT",
-        Method::TRACE => "TRACE",
-        _ => "unknown",
-    }
-}
 
 /// Opens the span of a request. [`Observation`] writes its line.
 pub struct RequestSpan;

@@ -6,8 +6,8 @@ pub mod embedded;
 use std::sync::LazyLock;
 
 pub use charge_once_database::{
-    Baseline, CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Reading, Schema, Settings,
-    StartError, Unfit, WhenRefused, WriteError, Writing, migrations,
+    Baseline, CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Readiness, Reading, Schema,
+    Settings, StartError, WhenRefused, WriteError, Writing, migrations,
 };
 use charge_once_processor::service;
 pub use sqlx::PgConnection;

@@ -7,11 +7,11 @@ use charge_once_request_log::RequestLog;
 use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
-use super::{api_keys::ApiKeys, error::HttpError, faults::Faults, readiness::Readiness};
+use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};
 use crate::{
     commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
     config::Timeouts,
-    database::{Database, PgConnection, Reading, Writing},
+    database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{
         Batches, Begin, Command, FailureKind, Idempotency, Outcome, ReplayCache, Request,

@@ -1,25 +1,18 @@
 //! Faults on demand: what a network and a service can do to a request, when a client's test wants
-//! it.
+//! it. `crates/faults` reads and counts them.
 //!
 //! Promise: nothing here acts without `FAULTS=true`, and on no account but test accounts and the
 //! one of `DEV_API_KEY`. A fault never changes what is stored: it acts before the work, or on the
 //! reply after it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use actix_web::{
+    HttpResponse,
+    http::header::{HeaderMap, HeaderValue},
 };
-
-use actix_web::{HttpResponse, http::header::HeaderMap};
 use charge_once_connections::NoReply;
-use moka::{policy::EvictionPolicy, sync::Cache};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+pub use charge_once_faults::Fault;
+use charge_once_faults::{self as faults, Kind};
+use tokio::sync::watch;
 
 use super::error::{FAULT, HttpError};
 use crate::{
@@ -28,96 +21,24 @@ use crate::{
     wire::error::{ApiError, ErrorCode},
 };
 
-/// Longest delay, and longest time that a key is in use, in seconds: as long as a duplicate may
-/// wait.
-const SECONDS_MAX: u64 = 30;
-
-/// Most requests that one fault acts on.
-const REQUESTS_MAX: u64 = 100;
-
-/// Faults that are counted at a time, some hundreds of bytes each. Beyond it, the one that was
-/// asked for the longest ago is forgotten.
-const COUNTED_MAX: u64 = 10_000;
-
-/// How long after its last request a fault is forgotten.
-const COUNTED_FOR: Duration = Duration::from_secs(3600);
-
-/// What happens to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    ReplyLost,
-    RequestLost,
-    Delay,
-    InternalError,
-    Unavailable,
-    RateLimited,
-    InUse,
-}
-
-impl Kind {
-    const ALL: [Self; 7] = [
-        Self::ReplyLost,
-        Self::RequestLost,
-        Self::Delay,
-        Self::InternalError,
-        Self::Unavailable,
-        Self::RateLimited,
-        Self::InUse,
-    ];
-
-    /// As the header names it.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::ReplyLost => "reply_lost",
-            Self::RequestLost => "request_lost",
-            Self::Delay => "delay",
-            Self::InternalError => "500",
-            Self::Unavailable => "503",
-            Self::RateLimited => "429",
-            Self::InUse => "in_use",
-        }
-    }
-}
-
-/// A fault that acts on one request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
-    kind: Kind,
-    delay: Duration,
-}
-
-impl Fault {
-    /// Acts before the work: `Some` is sent instead of doing it. A delay ends early when the
-    /// process is asked to stop.
-    pub async fn before_the_work(
-        self,
-        stopping: &watch::Receiver<bool>,
-    ) -> Result<Option<HttpResponse>, HttpError> {
-        let name = self.kind.as_str();
-        tracing::info!(fault = name, "the client asked for a fault");
-        let error = match self.kind {
-            Kind::ReplyLost => return Ok(None),
-            Kind::RequestLost => return Ok(Some(lost(HttpResponse::NoContent().finish()))),
-            Kind::Delay => {
-                let mut stopping = stopping.clone();
-                tokio::select! {
-                    () = sleep(self.delay) => {}
-                    _ = stopping.wait_for(|stopping| *stopping) => {}
-                }
-                return Ok(None);
-            }
-            Kind::InternalError => HttpError::failed(FailureKind::Internal),
-            Kind::Unavailable => HttpError::failed(FailureKind::Unavailable),
-            Kind::RateLimited => ApiError::explained(ErrorCode::RateLimited).into(),
-            Kind::InUse => HttpError::key_in_use(),
-        };
-        Err(error.asked_for(name))
-    }
-
-    /// Whether the client is not to see the reply, whatever it is.
-    pub fn loses_the_reply(self) -> bool {
-        self.kind == Kind::ReplyLost
-    }
+/// Acts before the work: `Some` is sent instead of doing it. A delay ends early when the process is
+/// asked to stop.
+pub async fn before_the_work(
+    fault: Fault,
+    stopping: &watch::Receiver<bool>,
+) -> Result<Option<HttpResponse>, HttpError> {
+    let name = fault.kind.as_str();
+    tracing::info!(fault = name, "the client asked for a fault");
+    fault.delay(stopping).await;
+    let error = match fault.kind {
+        Kind::ReplyLost | Kind::Delay => return Ok(None),
+        Kind::RequestLost => return Ok(Some(lost(HttpResponse::NoContent().finish()))),
+        Kind::InternalError => HttpError::failed(FailureKind::Internal),
+        Kind::Unavailable => HttpError::failed(FailureKind::Unavailable),
+        Kind::RateLimited => ApiError::explained(ErrorCode::RateLimited).into(),
+        Kind::InUse => HttpError::key_in_use(),
+    };
+    Err(error.asked_for(name))
 }
 
 /// A reply that no client gets: its connection ends instead.
@@ -131,13 +52,7 @@ pub fn lost(mut reply: HttpResponse) -> HttpResponse {
 #[derive(Clone)]
 pub struct Faults {
     dev_account: Option<AccountId>,
-    asked: Cache<(AccountId, IdempotencyKey, Kind), Arc<Asked>>,
-}
-
-/// What was asked for under one key.
-struct Asked {
-    first: Instant,
-    requests: AtomicU64,
+    counted: faults::Faults<(AccountId, IdempotencyKey)>,
 }
 
 impl Faults {
@@ -145,12 +60,7 @@ impl Faults {
     pub fn new(dev_account: Option<Account>) -> Self {
         Self {
             dev_account: dev_account.map(|account| account.id),
-            asked: Cache::builder()
-                .max_capacity(COUNTED_MAX)
-                .time_to_idle(COUNTED_FOR)
-                // The other policy may refuse a new entry, and its fault would act forever.
-                .eviction_policy(EvictionPolicy::lru())
-                .build(),
+            counted: faults::Faults::default(),
         }
     }
 
@@ -167,39 +77,15 @@ impl Faults {
         account: Account,
         key: &IdempotencyKey,
     ) -> Result<Option<Fault>, HttpError> {
-        let mut values = headers.get_all(FAULT);
-        let Some(value) = values.next() else {
+        if !headers.contains_key(FAULT) {
             return Ok(None);
-        };
+        }
         if !self.act_on(account) {
             return Err(for_test_accounts_only("Fault"));
         }
-        if values.next().is_some() {
-            return Err(malformed("The header was sent twice."));
-        }
-        let wanted = Wanted::parse(value.as_bytes()).map_err(malformed)?;
-        let id = (account.id, key.clone(), wanted.kind);
-        let asked = self.asked.get_with(id, || {
-            Arc::new(Asked {
-                first: Instant::now(),
-                requests: AtomicU64::new(0),
-            })
-        });
-        let before = asked.requests.fetch_add(1, Ordering::Relaxed);
-        let seconds = Duration::from_secs(wanted.seconds);
-        let acts = match wanted.kind {
-            Kind::InUse => asked.first.elapsed() < seconds,
-            Kind::ReplyLost
-            | Kind::RequestLost
-            | Kind::Delay
-            | Kind::InternalError
-            | Kind::Unavailable
-            | Kind::RateLimited => before < wanted.requests,
-        };
-        Ok(acts.then_some(Fault {
-            kind: wanted.kind,
-            delay: seconds,
-        }))
+        let values = headers.get_all(FAULT).map(HeaderValue::as_bytes);
+        let fault = self.counted.of_request(values, (account.id, key.clone()));
+        fault.map_err(|malformed| refused(&malformed.to_string(), "Fault"))
     }
 }
 
@@ -207,126 +93,10 @@ impl Faults {
 pub fn for_test_accounts_only(what: &str) -> HttpError {
     let message = "Faults act on test accounts and on the account of DEV_API_KEY only. With its key, POST \
                    /test/accounts makes a test account.";
+    refused(message, what)
+}
+
+fn refused(message: &str, param: &str) -> HttpError {
     let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-    refusal.with_param(what.to_owned()).into()
-}
-
-fn malformed(message: &'static str) -> HttpError {
-    let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-    refusal.with_param("Fault".to_owned()).into()
-}
-
-const UNKNOWN: &str = "The Fault header is one of reply_lost, request_lost, delay, 500, 503, 429 and in_use, \
-     with parameters behind semicolons: `delay; seconds=2`, `503; requests=3`.";
-const NO_SECONDS: &str = "The faults delay and in_use need seconds, and no other fault takes any: a number \
-     from 0 to 30, as in `delay; seconds=2`.";
-const NO_REQUESTS: &str = "The parameter requests of the Fault header is a number from 1 to 100, and in_use \
-     takes none: it lasts for its seconds.";
-
-/// A header as it was understood: `<kind>[; seconds=N][; requests=N]`.
-#[derive(Debug, PartialEq, Eq)]
-struct Wanted {
-    kind: Kind,
-    seconds: u64,
-    requests: u64,
-}
-
-impl Wanted {
-    fn parse(value: &[u8]) -> Result<Self, &'static str> {
-        let value = str::from_utf8(value).map_err(|_| UNKNOWN)?;
-        let mut parts = value.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
-        let kind = kind.ok_or(UNKNOWN)?;
-        let (mut seconds, mut requests) = (None, None);
-        for part in parts {
-            let (name, number) = part.split_once('=').ok_or(UNKNOWN)?;
-            let (given, range, wrong) = match name {
-                "seconds" => (&mut seconds, 0..=SECONDS_MAX, NO_SECONDS),
-                "requests" => (&mut requests, 1..=REQUESTS_MAX, NO_REQUESTS),
-                _ => return Err(UNKNOWN),
-            };
-            // A number may not begin with a sign here.
-            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
-            let number = number.parse().ok().filter(|_| is_number);
-            let number = number
-                .filter(|number| range.contains(number))
-                .ok_or(wrong)?;
-            if given.replace(number).is_some() {
-                return Err(UNKNOWN);
-            }
-        }
-        let lasts = matches!(kind, Kind::Delay | Kind::InUse);
-        if lasts != seconds.is_some() {
-            return Err(NO_SECONDS);
-        }
-        if kind == Kind::InUse && requests.is_some() {
-            return Err(NO_REQUESTS);
-        }
-        Ok(Self {
-            kind,
-            seconds: seconds.unwrap_or(0),
-            requests: requests.unwrap_or(1),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fault_is_a_kind_with_its_parameters() {
-        let wanted = |kind, seconds, requests| Wanted {
-            kind,
-            seconds,
-            requests,
-        };
-        for (value, expected) in [
-            ("reply_lost", wanted(Kind::ReplyLost, 0, 1)),
-            (
-                " request_lost ; requests=2",
-                wanted(Kind::RequestLost, 0, 2),
-            ),
-            (
-                "delay; seconds=30; requests=100",
-                wanted(Kind::Delay, 30, 100),
-            ),
-            ("delay;requests=1;seconds=0", wanted(Kind::Delay, 0, 1)),
-            ("500", wanted(Kind::InternalError, 0, 1)),
-            ("503;requests=7", wanted(Kind::Unavailable, 0, 7)),
-            ("429", wanted(Kind::RateLimited, 0, 1)),
-            ("in_use; seconds=3", wanted(Kind::InUse, 3, 1)),
-        ] {
-            assert_eq!(Wanted::parse(value.as_bytes()), Ok(expected), "{value}");
-        }
-    }
-
-    #[test]
-    fn anything_else_is_refused_with_what_it_should_be() {
-        for (value, why) in [
-            ("", UNKNOWN),
-            ("502", UNKNOWN),
-            ("Reply_Lost", UNKNOWN),
-            ("reply_lost, 503", UNKNOWN),
-            ("503;", UNKNOWN),
-            ("503; times=2", UNKNOWN),
-            ("503; requests=2; requests=2", UNKNOWN),
-            ("503; requests", UNKNOWN),
-            ("503; requests=0", NO_REQUESTS),
-            ("503; requests=101", NO_REQUESTS),
-            ("503; requests=+2", NO_REQUESTS),
-            ("503; requests=", NO_REQUESTS),
-            ("503; seconds=1", NO_SECONDS),
-            ("delay", NO_SECONDS),
-            ("delay; seconds=31", NO_SECONDS),
-            ("delay; seconds=-1", NO_SECONDS),
-            ("delay; seconds=99999999999999999999", NO_SECONDS),
-            ("in_use", NO_SECONDS),
-            ("in_use; seconds=1; requests=2", NO_REQUESTS),
-        ] {
-            assert_eq!(Wanted::parse(value.as_bytes()), Err(why), "{value}");
-        }
-        assert_eq!(Wanted::parse(b"\xff"), Err(UNKNOWN));
-    }
+    refusal.with_param(param.to_owned()).into()
 }

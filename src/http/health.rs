@@ -4,10 +4,7 @@ use actix_web::{HttpResponse, web};
 use serde_json::json;
 
 use super::{app::App, error::HttpError, error_responses::errors};
-use crate::{
-    database::Unfit,
-    wire::error::{ApiError, ErrorCode},
-};
+use crate::wire::error::{ApiError, ErrorCode};
 
 /// The process answers. Asks no database: a database that is down must not get every replica
 /// restarted.
@@ -46,17 +43,10 @@ pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, HttpError> {
 }
 
 /// Why this replica can't serve; `None` if it can.
-pub(super) async fn not_ready(app: &App) -> Option<&'static str> {
+pub(super) async fn not_ready(app: &App) -> Option<String> {
     if *app.stopping.borrow() {
-        return Some("This replica is stopping.");
+        return Some("This replica is stopping.".to_owned());
     }
-    app.readiness.check().await.err().map(|unfit| match unfit {
-        Unfit::Unreachable => "The database can't be reached.",
-        Unfit::Standby => "The database is a standby, which can't be written to.",
-        Unfit::NotDurable => {
-            "The database may lose what it acknowledged: fsync or full_page_writes is off."
-        }
-        Unfit::SchemaNotCurrent => "The database schema is not current.",
-        Unfit::ClocksApart => "This machine's clock and the database's are too far apart.",
-    })
+    let found = app.readiness.check().await;
+    found.err().map(|unfit| unfit.to_string())
 }

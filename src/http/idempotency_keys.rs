@@ -1,6 +1,7 @@
 //! `/idempotency-keys`: what is known about a key.
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_edge::last_segment;
 use serde::Serialize;
 
 use super::{
@@ -8,7 +9,7 @@ use super::{
     error::HttpError,
     error_responses::errors,
     parameters::KeyText,
-    request::{Caller, last_segment, no_query, query_params},
+    request::{Caller, no_query, query_params},
 };
 use crate::{
     idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},

@@ -1,6 +1,7 @@
 //! `/inventory`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_edge::last_segment;
 
 use super::{
     app::App,
@@ -9,7 +10,7 @@ use super::{
     list::{self, LIMIT_DEFAULT, Limit},
     parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, last_segment, no_query, query_params},
+    request::{Caller, MutatingRequest, no_query, query_params},
 };
 use crate::{
     commands::SetInventory,

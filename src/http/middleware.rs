@@ -16,12 +16,13 @@ use actix_web::{
     middleware::Next,
     web,
 };
+use charge_once_edge as edge;
 use charge_once_request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{app::App, error::HttpError, protective_headers, request_log};
+use super::{app::App, error::HttpError, request_log};
 use crate::{
     domain::ids::RequestId,
     idempotency::{FailureKind, IdempotencyKey},
@@ -107,7 +108,7 @@ fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName
     for (name, value) in echoes {
         headers.insert(name, value);
     }
-    protective_headers::add(headers);
+    edge::protect(headers);
 }
 
 /// What a reply to a mutating request repeats of it: the key in the form it was sent, if it is one
@@ -117,9 +118,9 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
     if !is_mutating(method) {
         return echoes;
     }
-    let mut keys = headers.get_all(IDEMPOTENCY_KEY);
-    if let (Some(key), None) = (keys.next(), keys.next())
-        && IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| !holds_card_number(key.as_str()))
+    if let Some(key) = headers.get(IDEMPOTENCY_KEY)
+        && IdempotencyKey::of_headers(headers.get_all(IDEMPOTENCY_KEY))
+            .is_ok_and(|key| !holds_card_number(key.as_str()))
     {
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), key.clone()));
     }
@@ -136,18 +137,7 @@ fn is_mutating(method: &Method) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
 }
 
-/// `Prefer: wait=N` in whole seconds, at most [`PREFER_WAIT_MAX`]. Other preferences and malformed
-/// ones are ignored, as RFC 7240, section 2, wants it; the first `wait` counts.
+/// `Prefer: wait=N`, at most [`PREFER_WAIT_MAX`].
 pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    let preferences = headers
-        .get_all("prefer")
-        .filter_map(|value| value.to_str().ok());
-    let (_, seconds) = preferences
-        .flat_map(|value| value.split([',', ';']))
-        .filter_map(|preference| preference.split_once('='))
-        .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
-    let seconds = seconds.trim().trim_matches('"');
-    let digits = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
-    // More digits than fit are a long wait, which the cap shortens.
-    digits.then(|| Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)).min(PREFER_WAIT_MAX))
+    edge::preferred_wait(headers).map(|wait| wait.min(PREFER_WAIT_MAX))
 }

@@ -22,8 +22,6 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
-mod protective_headers;
-pub mod readiness;
 pub mod refunds;
 pub mod reply;
 mod reply_headers;

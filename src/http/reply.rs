@@ -15,7 +15,7 @@ use chrono::SecondsFormat;
 use super::{
     app::App,
     error::HttpError,
-    faults::{Fault, lost},
+    faults::{Fault, before_the_work, lost},
     request::MutatingRequest,
     request_log::About,
 };
@@ -47,7 +47,7 @@ pub async fn run<F: Future<Output = Outcome>>(
         observation,
     } = request;
     if let Some(fault) = testing.fault
-        && let Some(instead) = fault.before_the_work(&app.stopping).await?
+        && let Some(instead) = before_the_work(fault, &app.stopping).await?
     {
         return Ok(instead);
     }

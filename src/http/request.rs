@@ -9,12 +9,12 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
 };
+use charge_once_edge::{decoded_path, read_body, routed_path};
 use charge_once_strict_params::{
     Encoding,
     card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
 };
 use futures_util::future::LocalBoxFuture;
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -35,7 +35,8 @@ use crate::{
         order::ITEM_TEXT_MAX_CHARS,
     },
     idempotency::{
-        Failure, Fingerprint, FingerprintInput, IdempotencyKey, Parameters, Request, WorkflowName,
+        Failure, Fingerprint, FingerprintInput, HeaderError, IdempotencyKey, Parameters, Request,
+        WorkflowName,
     },
     telemetry::{requests::Observation, traces},
     wire::{
@@ -88,7 +89,7 @@ impl FromRequest for Caller {
             let account = caller(app, &request, before_work(app)).await?;
             Ok(Self {
                 account: account.id,
-                dialect: Dialect::of_path(path(&request)),
+                dialect: Dialect::of_path(routed_path(&request)),
             })
         })
     }
@@ -150,13 +151,13 @@ impl MutatingRequest {
     ) -> Result<Self, HttpError> {
         let until = before_work(app);
         let account = caller(app, request, until).await?;
-        let dialect = Dialect::of_path(path(request));
-        let Some(decoded_path) = decoded_path(request) else {
+        let dialect = Dialect::of_path(routed_path(request));
+        let Some(decoded_path) = storable_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         };
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
-        let bytes = body::read(headers, payload, app.body_limit, until).await?;
+        let bytes = read_body(headers, payload, app.body_limit, until).await?;
         let key = idempotency_key(request)?;
         request_log::has_key(request, &key);
         let observation = Observation::of(request);
@@ -166,18 +167,20 @@ impl MutatingRequest {
         let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
         // The path is stored with the key, for key look-ups; an id in it may be stored too.
-        if holds_card_number(path(request)) || holds_card_number(&decoded_path) {
-            return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
-        }
+        ensure_no_card_number(routed_path(request))?;
+        ensure_no_card_number(&decoded_path)?;
         let query = query(request)?;
-        let query_identity = Identity::of(query.as_ref().ok(), request.query_string().as_bytes())?;
-        let body_identity = Identity::of(params.tree.as_ref().ok(), &bytes)?;
+        let canonical_query = canonical(query.as_ref().ok())?;
+        let canonical_body = canonical(params.tree.as_ref().ok())?;
         let fingerprint = Fingerprint::of(&FingerprintInput {
             method: request.method().as_str(),
-            path: path(request),
-            query: query_identity.borrow(),
+            path: routed_path(request),
+            query: identity(
+                canonical_query.as_deref(),
+                request.query_string().as_bytes(),
+            ),
             media_type: encoding.as_str(),
-            parameters: body_identity.borrow(),
+            parameters: identity(canonical_body.as_deref(), &bytes),
         });
         if let Some(refusal) = refuse_query(query) {
             params.tree = Err(refusal);
@@ -303,73 +306,54 @@ fn refuse_query(query: Result<Map<String, Value>, ApiError>) -> Option<ApiError>
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).
 fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
-    let invalid =
-        |message: String| HttpError::from(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
-    let mut values = request.headers().get_all(IDEMPOTENCY_KEY);
-    match (values.next(), values.next()) {
-        (None, _) => Err(ApiError::explained(ErrorCode::IdempotencyKeyRequired).into()),
-        (Some(value), None) => {
-            let key = IdempotencyKey::parse(value.as_bytes())
-                .map_err(|error| invalid(error.to_string()))?;
-            // Keys are stored, and shown by key look-ups.
-            if holds_card_number(key.as_str()) {
-                return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
-            }
-            Ok(key)
-        }
-        (Some(_), Some(_)) => Err(invalid("The Idempotency-Key header was sent twice.".into())),
-    }
+    let invalid = |message: String| ApiError::new(ErrorCode::IdempotencyKeyInvalid, message);
+    let key = IdempotencyKey::of_headers(request.headers().get_all(IDEMPOTENCY_KEY));
+    let key = key.map_err(|error| match error {
+        HeaderError::Missing => ApiError::explained(ErrorCode::IdempotencyKeyRequired),
+        HeaderError::Repeated => invalid("The Idempotency-Key header was sent twice.".to_owned()),
+        HeaderError::Invalid(error) => invalid(error.to_string()),
+    })?;
+    // Keys are stored, and shown by key look-ups.
+    ensure_no_card_number(key.as_str())?;
+    Ok(key)
 }
 
 /// At most one workflow, which would be stored and shown like the key.
 fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, HttpError> {
-    let invalid = |message: String| {
+    let invalid = |message: &str| {
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-        HttpError::from(refusal.with_param("Idempotency-Workflow".to_owned()))
+        refusal.with_param("Idempotency-Workflow".to_owned())
     };
     let mut values = request.headers().get_all("idempotency-workflow");
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => {
-            let name = WorkflowName::parse(value.as_bytes())
-                .map_err(|error| invalid(error.to_string()))?;
-            if holds_card_number(name.as_str()) {
-                return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
-            }
-            Ok(Some(name))
-        }
-        (Some(_), Some(_)) => Err(invalid("The header was sent twice.".into())),
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(invalid("The header was sent twice.").into());
     }
+    let name = WorkflowName::parse(value.as_bytes());
+    let name = name.map_err(|error| invalid(&error.to_string()))?;
+    ensure_no_card_number(name.as_str())?;
+    Ok(Some(name))
 }
 
-/// Canonical JSON of what was decoded, or the raw bytes of what could not be.
-enum Identity<'a> {
-    Canonical(Vec<u8>),
-    Raw(&'a [u8]),
+fn ensure_no_card_number(text: &str) -> Result<(), ApiError> {
+    if holds_card_number(text) {
+        return Err(ApiError::explained(ErrorCode::CardNumberForbidden));
+    }
+    Ok(())
 }
 
-impl<'a> Identity<'a> {
-    fn of(decoded: Option<&Map<String, Value>>, raw: &'a [u8]) -> Result<Self, HttpError> {
-        let Some(tree) = decoded else {
-            return Ok(Self::Raw(raw));
-        };
-        // Another identity on failure would make a retry another request.
-        let canonical = serde_json_canonicalizer::to_vec(tree)
-            .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?;
-        Ok(Self::Canonical(canonical))
-    }
-
-    fn borrow(&self) -> Parameters<'_> {
-        match self {
-            Self::Canonical(bytes) => Parameters::Canonical(bytes),
-            Self::Raw(bytes) => Parameters::Raw(bytes),
-        }
-    }
+/// Canonical JSON of what was decoded, if it was.
+fn canonical(decoded: Option<&Map<String, Value>>) -> Result<Option<Vec<u8>>, HttpError> {
+    let canonical = decoded.map(serde_json_canonicalizer::to_vec).transpose();
+    // Another identity on failure would make a retry another request.
+    canonical.map_err(|error| HttpError::failed_without_key(Failure::internal(error)))
 }
 
-/// The path as the router understood it: `/charge%73` is `/charges`, to the fingerprint too.
-fn path(request: &HttpRequest) -> &str {
-    request.match_info().as_str()
+/// By canonical JSON, or by the raw bytes of what could not be decoded.
+fn identity<'a>(canonical: Option<&'a [u8]>, raw: &'a [u8]) -> Parameters<'a> {
+    canonical.map_or(Parameters::Raw(raw), Parameters::Canonical)
 }
 
 /// What key look-ups show of the path: without the API key that a client has put there.
@@ -377,27 +361,12 @@ fn stored_path(request: &HttpRequest, decoded: &str) -> String {
     if holds_secret(decoded) {
         return request.match_pattern().unwrap_or_default();
     }
-    path(request).to_owned()
+    routed_path(request).to_owned()
 }
 
-/// The same without any percent-encoding, or `None` if it can't be stored: it is too long, or no
-/// text. PostgreSQL has no NUL. The router replaces all bytes that are not UTF-8 by the same
-/// character, so two paths would become one.
-fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
-    let decoded = percent_decode_str(request.uri().path())
-        .decode_utf8()
-        .ok()?;
-    let is_storable = path(request).len() <= PATH_MAX_BYTES && !decoded.contains('\0');
-    is_storable.then_some(decoded)
-}
-
-/// What the path ends with, for names that may hold any character.
-///
-/// It is decoded once, from the path as it was sent. The router's own text is decoded but for `%`,
-/// `/` and `+`: decoding that would decode some characters twice.
-pub fn last_segment(request: &HttpRequest) -> Vec<u8> {
-    let segment = request.uri().path().rsplit('/').next().unwrap_or_default();
-    percent_decode_str(segment).collect()
+/// The whole path, decoded, or `None` if it can't be stored.
+fn storable_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
+    decoded_path(request).filter(|_| routed_path(request).len() <= PATH_MAX_BYTES)
 }
 
 /// The id that the path names as `{id}`. 404 for text that is no id of that kind.

@@ -1,8 +1,8 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_edge::{encode_segment, last_segment};
 use charge_once_strict_params::{Error, card_numbers::holds_card_number};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
     app::App,
@@ -11,7 +11,7 @@ use super::{
     idempotency_keys::KeyObject,
     list::{self, LIMIT_MAX, Limit},
     parameters::KeyText,
-    request::{Caller, last_segment, query_params},
+    request::{Caller, query_params},
 };
 use crate::{
     idempotency::{IdempotencyKey, WorkflowName},
@@ -21,13 +21,6 @@ use crate::{
         parameter::parameters,
     },
 };
-
-/// Everything but the unreserved characters of RFC 3986, section 2.3.
-const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 parameters! {
     /// Which part of a workflow. It is read to see its progress, so the default is the largest
@@ -125,7 +118,7 @@ async fn page(
         .map(|key| IdempotencyKey::parse(key.as_bytes()));
     let after = after.transpose().map_err(|_| no_step())?;
 
-    let encoded = utf8_percent_encode(name.as_str(), IN_A_SEGMENT);
+    let encoded = encode_segment(name.as_str());
     let url = format!("{}/workflows/{encoded}", caller.dialect.prefix());
     let account = caller.account.0;
     let read = app.idempotency.workflow(account, name, after, limit).await;

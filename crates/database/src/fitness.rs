@@ -9,20 +9,25 @@ use sqlx::PgConnection;
 
 use super::Schema;
 
-/// Why this replica can't serve from its database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why this replica can't serve from its database, in words that a probe may be answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It can't be reached, or doesn't answer in time.
+    #[error("The database can't be reached.")]
     Unreachable,
     /// The server is a standby, which can't be written to. After a failover, an address may lead to
     /// one.
+    #[error("The database is a standby, which can't be written to.")]
     Standby,
     /// The server may forget what it acknowledged: a setting has changed since the start. Every
     /// transaction with a key refuses to begin then, whether or not readiness is asked for.
+    #[error("The database may lose what it acknowledged: fsync or full_page_writes is off.")]
     NotDurable,
     /// A migration of this build is missing.
+    #[error("The database schema is not current.")]
     SchemaNotCurrent,
     /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
+    #[error("This machine's clock and the database's are too far apart.")]
     ClocksApart,
 }
 

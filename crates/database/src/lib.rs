@@ -4,6 +4,7 @@ mod errors;
 mod fitness;
 pub mod migrations;
 mod pooler;
+mod readiness;
 
 use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
 
@@ -24,6 +25,7 @@ pub use self::{
     errors::{ReadError, StartError, WriteError},
     fitness::{CLOCKS_APART_MAX, Unfit},
     migrations::{Baseline, MigrationSet},
+    readiness::Readiness,
 };
 
 /// What a database must have, in the order in which it is applied.

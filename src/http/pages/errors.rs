@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use maud::html;
 
-use super::layout::page;
+use super::layout::LAYOUT;
 use crate::wire::{dialect::Dialect, error::ErrorCode};
 
 /// The page, made from the one table of codes.
@@ -33,5 +33,5 @@ pub(in crate::http) async fn show() -> HttpResponse {
         }
         p { a href="/" { "charge-once" } }
     };
-    page("Errors · charge-once", &body)
+    LAYOUT.page("Errors · charge-once", &body)
 }

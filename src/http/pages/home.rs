@@ -1,24 +1,16 @@
 //! `/`: where to begin, for people and for programs.
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::header::{ACCEPT, VARY},
-    web,
-};
+use actix_web::{HttpRequest, HttpResponse, http::header::VARY, web};
+use charge_once_edge::accepts_html;
 use maud::html;
 use serde_json::json;
 
-use super::layout::page;
+use super::layout::LAYOUT;
 use crate::http::{app::App, health::not_ready};
 
 /// HTML where the request accepts it, which browsers do; JSON for everything else.
 pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> HttpResponse {
-    let mut accepted = request.headers().get_all(ACCEPT);
-    let is_browser = accepted.any(|types| {
-        let types = types.to_str();
-        types.is_ok_and(|types| types.contains("text/html"))
-    });
-    if !is_browser {
+    if !accepts_html(request.headers()) {
         return HttpResponse::Ok()
             .insert_header((VARY, "Accept"))
             .json(json!({
@@ -53,5 +45,5 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
             "the same key, and it is answered twice and executed once."
         }
     };
-    page("charge-once", &body)
+    LAYOUT.page("charge-once", &body)
 }

@@ -1,8 +1,4 @@
 //! The headers that limit what browsers and caches do with a reply.
-//!
-//! Promise: every reply that the service renders has all of them, errors and panics included. They
-//! are added after a stored reply is rendered, so no record holds them, and the first reply and its
-//! replays have the same.
 
 use actix_web::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
@@ -15,17 +11,19 @@ const NOTHING: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Replies hold payment data, and the creation of a webhook endpoint its secret. Files that are the
-/// same for everyone say that they may be kept.
+/// Replies of an API hold what is private. Files that are the same for everyone say that they may be
+/// kept.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// Paths hold ids and idempotency keys.
+/// Paths hold ids.
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 
-/// Adds them. A policy, a referrer rule or a cache rule that the handler set stays.
-pub(super) fn add(headers: &mut HeaderMap) {
+/// Adds the protective headers to a reply: browsers guess no type, load and run nothing, and tell no
+/// other site of the path, and caches keep nothing. A policy, a referrer rule or a cache rule that
+/// the handler set stays. Call it in the outermost middleware, so that no error lacks them.
+pub fn protect(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     add_default(headers, REFERRER_POLICY, NO_REFERRER);
     add_default(headers, CACHE_CONTROL, NO_STORE);

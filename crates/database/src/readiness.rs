@@ -10,7 +10,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::database::{Database, Unfit};
+use super::{Database, Unfit};
 
 /// A probe that waits longer than this has its answer: not ready.
 const READINESS_LIMIT: Duration = Duration::from_secs(2);
