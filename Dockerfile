@@ -28,6 +28,8 @@ COPY crates/developer/Cargo.toml crates/developer/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
+COPY crates/prometheus/Cargo.toml crates/prometheus/
+COPY crates/settings/Cargo.toml crates/settings/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY crates/torture/Cargo.toml crates/torture/

@@ -16,7 +16,7 @@ use crate::support::harness::TestDatabase;
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
 /// Crates that ask no database.
-const WITHOUT_DATABASE: &[&str] = &["connections", "strict-params", "supervisor"];
+const WITHOUT_DATABASE: &[&str] = &["connections", "settings", "strict-params", "supervisor"];
 
 /// The files below a folder, by their names relative to it.
 fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
