@@ -33,6 +33,8 @@ COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/request-log/Cargo.toml crates/request-log/
 COPY crates/retention/Cargo.toml crates/retention/
+COPY crates/prometheus/Cargo.toml crates/prometheus/
+COPY crates/settings/Cargo.toml crates/settings/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/
 COPY crates/torture/Cargo.toml crates/torture/

@@ -45,12 +45,8 @@ use crate::{
     processor::{HttpProcessor, HttpProcessorError},
     store,
     telemetry::{
-        RequestSpan,
-        metrics::Metrics,
-        observer::CheckoutsObserver,
-        requests::Routes,
-        scrape::{self, Scrape},
-        traces,
+        RequestSpan, metrics::Metrics, observer::CheckoutsObserver, requests::Routes,
+        scrape::Scrape, traces,
     },
     webhooks::{SENDS_MAX, TlsError, Worker},
     workers::{
@@ -340,9 +336,9 @@ fn serve_metrics(
         let (database, metrics) = (database.clone(), metrics.clone());
         workers::database_metrics::run(database, metrics, deadline, stopping.clone())
     });
-    let server = scrape::server(
+    let server = charge_once_prometheus::server(
         listener,
-        scrape,
+        move || scrape.render(),
         &config.allowed_hosts,
         config.connections,
         config.drain_timeout,

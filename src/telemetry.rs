@@ -19,62 +19,26 @@ use actix_web::{
     dev::{ServiceRequest, ServiceResponse},
 };
 pub(crate) use charge_once_edge::known_method as known;
+use charge_once_traces::{Export, Log, Settings, Shown, TracesError};
 use tokio::runtime::Handle;
-use tracing::{Level, Metadata, Span, Subscriber};
+use tracing::{Level, Metadata, Span};
 use tracing_actix_web::RootSpanBuilder;
-use tracing_subscriber::{
-    EnvFilter, Layer,
-    filter::{FilterExt, LevelFilter, filter_fn},
-    layer::SubscriberExt,
-    registry::LookupSpan,
-    util::SubscriberInitExt,
-};
 
-use self::{
-    requests::Observation,
-    traces::{Export, TracesError},
-};
-use crate::{
-    config::{Log, Traces},
-    domain::ids::RequestId,
-};
+use self::requests::Observation;
+use crate::domain::ids::RequestId;
 
 /// Starts logging to standard error, and the export of traces if they are asked for. Call it once.
 pub fn start(
     log: &Log,
-    traces: Option<&Traces>,
+    traces: Option<&Settings>,
     runtime: &Handle,
 ) -> Result<Option<Export>, TracesError> {
-    let chosen = EnvFilter::new(&log.filter);
-    let Some(traces) = traces else {
-        // For both at once, so that what is in no line costs nothing.
-        tracing_subscriber::registry()
-            .with(chosen)
-            .with(filter_fn(may_be_logged))
-            .with(lines(log))
-            .init();
-        return Ok(None);
+    let shown = Shown {
+        may_be_logged,
+        is_shown_with_traces: traces::is_call,
     };
-    let export = Export::prepare(traces, traces::SERVICE, runtime)?;
-    let logged = chosen.and(filter_fn(may_be_logged));
-    let calls = filter_fn(traces::is_call).with_max_level_hint(LevelFilter::DEBUG);
-    tracing_subscriber::registry()
-        .with(lines(log).with_filter(logged.or(calls)))
-        .with(export.layer())
-        .init();
-    Ok(Some(export))
-}
-
-fn lines<S>(log: &Log) -> Box<dyn Layer<S> + Send + Sync>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    if log.json {
-        Box::new(lines.json().flatten_event(true).with_current_span(false))
-    } else {
-        Box::new(lines)
-    }
+    let traces = traces.map(|settings| (settings, traces::SERVICE));
+    charge_once_traces::start(log, shown, traces, runtime)
 }
 
 /// The crates that may write lines at DEBUG and TRACE, whatever `RUST_LOG` says. sqlx writes

@@ -1,7 +1,5 @@
 //! Which variables each command reads, for its `--help`.
 
-use crate::config::{VARIABLES, help_text};
-
 /// Where the API's database is. Every command that works on it reads these.
 const DATABASE: &[&str] = &[
     "DATABASE_URL",
@@ -54,14 +52,16 @@ const LOGS: &[&str] = &["LOG_FORMAT", "RUST_LOG"];
 
 /// Whether a command reads a variable. Without a command the program serves, and its help is for
 /// the whole program.
-fn reads(command: &str, variable: &str) -> bool {
+pub(super) fn reads(command: &str, variable: &str) -> bool {
     let is_in = |lists: &[&[&str]]| lists.iter().any(|list| list.contains(&variable));
-    match command {
+    // A command below another one reads what that one does.
+    match command.split(' ').next().unwrap_or_default() {
         "charge-once" => true,
         "serve" => !is_in(&[SIMULATOR_ONLY]),
         "processor" => is_in(&[SIMULATOR_ONLY, SIMULATOR_TOO, LOGS]),
         "migrate" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
-        "api-key" | "webhooks retry" => is_in(&[DATABASE, LOGS]),
+        "api-key" => is_in(&[DATABASE, LOGS]),
+        "webhooks" => command == "webhooks retry" && is_in(&[DATABASE, LOGS]),
         "sweep" => is_in(&[DATABASE, RETENTION, LOGS]),
         // These migrate nothing.
         "check" => {
@@ -79,31 +79,10 @@ fn reads(command: &str, variable: &str) -> bool {
     }
 }
 
-/// Adds the variables of each command to its help, and to that of the commands below it.
-pub(super) fn with_variables(program: clap::Command) -> clap::Command {
-    let name = program.get_name().to_owned();
-    with_variables_of(&name, program).mut_subcommands(|command| {
-        let name = command.get_name().to_owned();
-        with_variables_of(&name, command).mut_subcommands(|below| {
-            // One works on the database, and the other one is a client.
-            let own_name = format!("{name} {}", below.get_name());
-            let reader = if name == "webhooks" { &own_name } else { &name };
-            with_variables_of(reader, below)
-        })
-    })
-}
-
-fn with_variables_of(name: &str, command: clap::Command) -> clap::Command {
-    if VARIABLES.iter().any(|variable| reads(name, variable.name)) {
-        command.after_help(help_text(|variable| reads(name, variable)))
-    } else {
-        command
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::VARIABLES;
 
     #[test]
     fn every_name_is_a_variable_and_every_variable_is_read_by_a_command() {

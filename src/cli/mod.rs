@@ -7,8 +7,6 @@
 pub mod api_key;
 mod aside;
 mod check;
-mod completions;
-mod config_table;
 mod healthcheck;
 mod help;
 mod keys;
@@ -21,16 +19,17 @@ mod session;
 mod sweep;
 mod webhooks;
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 pub use charge_once_developer::{BoxError, print, say};
-use charge_once_developer::{pay, seed, trigger};
+use charge_once_developer::{completions, pay, seed, trigger};
+use charge_once_settings::{
+    address::{listen, reachable},
+    markdown_table, with_variables,
+};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::domain::money::Currency;
+use crate::{config::VARIABLES, domain::money::Currency};
 
 /// A payments API in which a retried request never charges twice.
 #[derive(Debug, Parser)]
@@ -88,7 +87,8 @@ pub enum Command {
 
 /// Reads the command line; a mistake in it, and `--help`, end the process.
 pub fn parse() -> Command {
-    let matches = help::with_variables(CommandLine::command()).get_matches();
+    let program = with_variables(CommandLine::command(), VARIABLES, help::reads);
+    let matches = program.get_matches();
     CommandLine::from_arg_matches(&matches)
         .unwrap_or_else(|error| error.exit())
         .command
@@ -106,7 +106,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),
         Command::Openapi => openapi::run(),
-        Command::ConfigTable => config_table::run(),
+        Command::ConfigTable => print(markdown_table(VARIABLES).trim_end()),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Webhooks(command) => webhooks::run(command),
         Command::Trigger(arguments) => trigger::run(&arguments),
@@ -121,21 +121,4 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         }
     }?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Takes the port before anything else is started, so that a port in use is told at once.
-/// Connections wait until the server accepts them.
-fn listen(variable: &str, address: SocketAddr) -> Result<TcpListener, BoxError> {
-    TcpListener::bind(address).map_err(|error| {
-        format!("{variable} must be an address that is free ({address}): {error}").into()
-    })
-}
-
-/// An address that a client on this machine can use: a wildcard isn't one.
-fn reachable(address: SocketAddr) -> String {
-    if address.ip().is_unspecified() {
-        format!("http://localhost:{}", address.port())
-    } else {
-        format!("http://{address}")
-    }
 }

@@ -272,16 +272,7 @@ pub async fn resolve(
         send_again_within: Duration::ZERO,
         resolved_by: Some(person.clone()),
     };
-    let call_limit = match &config.processor {
-        None => config.timeouts.database_deadline,
-        // It has a limit of its own, which is to fire first.
-        Some(processor) => processor.timeout * 2,
-    };
-    let lease = LeaseSettings {
-        lease: config.timeouts.database_deadline + call_limit + COMPLETION_RESERVE,
-        call_limit,
-    };
-    let phases = Phases::new(idempotency.clone(), effect, lease)?;
+    let phases = Phases::new(idempotency.clone(), effect, lease_settings(config))?;
     let processor = processor.as_ref().map(|(client, name)| (client, *name));
     let sent_again_within = match &config.processor {
         None => SENT_AGAIN_WITHIN,
@@ -319,6 +310,19 @@ pub async fn resolve(
     match word {
         Resolution::Done => refunded_elsewhere(database, &idempotency, id, person).await,
         Resolution::Declined | Resolution::NotExecuted => Ok(false),
+    }
+}
+
+/// How long a resolution may hold the key, and ask the processor.
+fn lease_settings(config: &Config) -> LeaseSettings {
+    let call_limit = match &config.processor {
+        None => config.timeouts.database_deadline,
+        // It has a limit of its own, which is to fire first.
+        Some(processor) => processor.timeout * 2,
+    };
+    LeaseSettings {
+        lease: config.timeouts.database_deadline + call_limit + COMPLETION_RESERVE,
+        call_limit,
     }
 }
 

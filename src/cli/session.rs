@@ -6,9 +6,7 @@
 use std::time::Duration;
 
 use charge_once_developer::{service::Stop, stop_signal};
-use charge_once_embedded_postgres::{EmbeddedPostgres, Settings};
-use futures_util::FutureExt;
-use tokio::sync::oneshot;
+use charge_once_embedded_postgres::Settings;
 
 use super::BoxError;
 use crate::{
@@ -33,16 +31,17 @@ pub(super) fn serve(
 ) -> Result<(), BoxError> {
     let settings = config.database_settings(schema);
     block_on(config, config.traces.as_ref(), async |mut stop| {
-        with_postgres(location, async |url| {
-            tokio::select! {
-                connected = Database::connect(&url, settings, WhenRefused::TryAgain) => {
-                    work(connected?, stop).await
+        location
+            .run(async |url| {
+                tokio::select! {
+                    connected = Database::connect(&url, settings, WhenRefused::TryAgain) => {
+                        work(connected?, stop).await
+                    }
+                    // A requested stop is a success.
+                    () = &mut stop => Ok(()),
                 }
-                // A requested stop is a success.
-                () = &mut stop => Ok(()),
-            }
-        })
-        .await
+            })
+            .await
     })
 }
 
@@ -56,18 +55,20 @@ pub(super) fn once(
     }
     let settings = config.database_settings(SCHEMA);
     block_on(config, None, async |stop| {
-        with_postgres(&config.database, async |url| {
-            let work = async {
-                let refused = WhenRefused::GiveUp;
-                let database = Database::connect(&url, settings, refused).await?;
-                work(&database).await
-            };
-            tokio::select! {
-                done = work => done,
-                () = stop => Err(STOPPED_EARLY.into()),
-            }
-        })
-        .await
+        config
+            .database
+            .run(async |url| {
+                let work = async {
+                    let refused = WhenRefused::GiveUp;
+                    let database = Database::connect(&url, settings, refused).await?;
+                    work(&database).await
+                };
+                tokio::select! {
+                    done = work => done,
+                    () = stop => Err(STOPPED_EARLY.into()),
+                }
+            })
+            .await
     })
 }
 
@@ -103,29 +104,4 @@ fn block_on(
     }
     runtime.shutdown_timeout(LAST_TASKS);
     outcome
-}
-
-/// Starts the private PostgreSQL if there is to be one, keeps it running for as long as the work
-/// takes, and stops it.
-async fn with_postgres(
-    location: &DatabaseLocation,
-    work: impl AsyncFnOnce(String) -> Result<(), BoxError>,
-) -> Result<(), BoxError> {
-    let settings = match location {
-        DatabaseLocation::Url(url) => return work(url.clone()).await,
-        DatabaseLocation::Embedded(settings) => (**settings).clone(),
-    };
-    let mut postgres = EmbeddedPostgres::start(settings).await?;
-    let url = postgres.url();
-    let (ended, has_ended) = oneshot::channel::<()>();
-    let work = async {
-        let outcome = work(url).await;
-        drop(ended);
-        outcome
-    };
-    let keep_running = postgres.keep_running(has_ended.map(drop));
-    let (outcome, ()) = tokio::join!(work, keep_running);
-    let stopped = postgres.stop().await.map_err(BoxError::from);
-    // The first error is the one that the person needs to read.
-    outcome.and(stopped)
 }

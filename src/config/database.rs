@@ -2,27 +2,16 @@
 
 use std::path::PathBuf;
 
-use charge_once_embedded_postgres::Settings;
+use charge_once_embedded_postgres::{DatabaseLocation, Settings};
+use charge_once_settings::{Optional, Setting, Source};
 
-use super::{
-    source::{Optional, Setting, Source},
-    variables::{
-        DATA_DIR, DATABASE_URL, DEV_API_KEY, PG_BIN_DIR, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL,
-    },
+use super::variables::{
+    DATA_DIR, DATABASE_URL, DEV_API_KEY, PG_BIN_DIR, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL,
 };
 use crate::database::embedded;
 
 /// The key that the account of a private PostgreSQL has unless `DEV_API_KEY` sets another.
 pub const DEFAULT_DEV_API_KEY: &str = "sk_test_charge_once_dev";
-
-/// Which PostgreSQL to use.
-#[derive(Debug, Clone)]
-pub enum DatabaseLocation {
-    /// A server that others run.
-    Url(String),
-    /// A private one, which this process runs.
-    Embedded(Box<Settings>),
-}
 
 /// The API's: `DATABASE_URL`, or a private one in `DATA_DIR`.
 pub(super) fn location(source: &Source<'_>) -> DatabaseLocation {

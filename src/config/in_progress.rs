@@ -1,9 +1,8 @@
 //! How many requests may be in progress before others are refused.
 
-use super::{
-    source::Source,
-    variables::{IN_PROGRESS_LIMIT, IN_PROGRESS_LIMIT_PER_ACCOUNT, POOL_CONNECTIONS},
-};
+use charge_once_settings::Source;
+
+use super::variables::{IN_PROGRESS_LIMIT, IN_PROGRESS_LIMIT_PER_ACCOUNT, POOL_CONNECTIONS};
 use crate::idempotency::InProgressLimits;
 
 /// For each connection of the pool, unless another limit is set. With 5 ms for a transaction, so

@@ -1,18 +1,13 @@
 //! Configuration, by environment variables only.
 //!
 //! Promise: each variable is declared once, in `variables.rs`: name, default, values and help.
-//! `--help` and the table in `docs/configuration.md` come from it. A bad value stops the start. All
-//! errors are reported at once, and each one names its variable and what the value should be.
+//! `crates/settings` reads them: a bad value stops the start, and all errors are reported at once.
 
 mod database;
 mod in_progress;
-mod log;
-mod names;
 mod processor;
 mod retention;
-mod source;
 mod timeouts;
-mod traces;
 mod values;
 mod variables;
 mod webhooks;
@@ -24,28 +19,29 @@ use std::{
 };
 
 use charge_once_connections::{ConnectionTimeouts, Host};
-pub use charge_once_traces::Settings as Traces;
+pub use charge_once_embedded_postgres::DatabaseLocation;
+use charge_once_settings::Source;
+pub use charge_once_settings::{ConfigError, ConfigErrors};
+pub use charge_once_traces::{Log, Settings as Traces};
 
 use self::{
     processor::Calls,
-    source::Source,
     variables::{
         ALLOW_PUBLIC_DEV_KEY, ALLOWED_HOSTS, BATCH, BATCH_CONNECTIONS, BIND_ADDRESS, BODY_LIMIT,
         CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
-        KEEP_ALIVE_TIMEOUT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS, PROCESSOR_URL,
-        RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, WORKERS,
+        KEEP_ALIVE_TIMEOUT, LOG_FORMAT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS,
+        PROCESSOR_URL, RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT,
+        RUST_LOG, TRACES, WORKERS,
     },
 };
 use crate::idempotency::InProgressLimits;
 
 pub use self::{
-    database::{DEFAULT_DEV_API_KEY, DatabaseLocation},
-    log::Log,
+    database::DEFAULT_DEV_API_KEY,
     processor::{ProcessorConfig, ProcessorService},
     retention::Retention,
-    source::{ConfigError, ConfigErrors},
     timeouts::Timeouts,
-    variables::{VARIABLES, Variable, help_text, markdown_table},
+    variables::VARIABLES,
     webhooks::Webhooks,
 };
 
@@ -141,7 +137,7 @@ impl Config {
         names: impl Iterator<Item = String>,
     ) -> Result<Self, ConfigErrors> {
         let source = Source::new(lookup);
-        names::check(&source, names);
+        source.check_names(VARIABLES, names);
         let bind_address = source.read(&BIND_ADDRESS);
         let allowed_hosts = source.optional(&ALLOWED_HOSTS).unwrap_or_default();
         let metrics_address = source.optional(&METRICS_ADDRESS);
@@ -185,8 +181,8 @@ impl Config {
             drain_timeout: source.read(&DRAIN_TIMEOUT),
             webhooks: Webhooks::read(&source),
             console: source.read(&CONSOLE),
-            log: Log::read(&source),
-            traces: traces::read(&source),
+            log: Log::read(&source, &RUST_LOG, &LOG_FORMAT),
+            traces: Traces::read(&source, &TRACES),
             faults: faults(&source),
             processor_service: ProcessorService::read(&source, &calls),
         };
@@ -261,6 +257,16 @@ mod tests {
             variables_of(&errors),
             ["DATABASE_DEADLINE", "REQUEST_TIMEOUT"]
         );
+    }
+
+    #[test]
+    fn a_strange_environment_is_no_concern() {
+        let strange = "PATH HOME PORT HOST PGDATA PGHOST DATABASE DATABASE_PORT DATA \
+                       RUST_BACKTRACE LOG_LEVEL TIMEOUT XDG_DATA_DIRS WORKSPACE LIMIT \
+                       CHARGE_ONCE_URL CHARGE_ONCE_API_KEY NODE_ENV API_KEY";
+        let ours = VARIABLES.iter().map(|variable| variable.name);
+        let names = strange.split(' ').chain([""]).chain(ours);
+        Config::read(&|_| None, names.map(str::to_owned)).unwrap();
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use charge_once_embedded_postgres::DatabaseLocation;
+use charge_once_settings::Source;
+
 use super::{
-    database::{DatabaseLocation, processor_location},
-    source::Source,
+    database::processor_location,
     timeouts::Timeouts,
     values::ProcessorUrl,
     variables::{

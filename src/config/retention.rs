@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::{
-    source::Source,
-    variables::{EVENT_RETENTION, OPERATION_RETENTION, REQUEST_LOG_RETENTION},
-};
+use charge_once_settings::Source;
+
+use super::variables::{EVENT_RETENTION, OPERATION_RETENTION, REQUEST_LOG_RETENTION};
 
 /// What is removed after a time; `None` is kept for good.
 #[derive(Debug, Clone, Copy)]

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    source::Source,
-    variables::{
-        ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_TTL, IDLE_IN_TRANSACTION_TIMEOUT,
-        POOL_WAIT, REQUEST_TIMEOUT, STATEMENT_TIMEOUT,
-    },
+use charge_once_settings::Source;
+
+use super::variables::{
+    ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_TTL, IDLE_IN_TRANSACTION_TIMEOUT, POOL_WAIT,
+    REQUEST_TIMEOUT, STATEMENT_TIMEOUT,
 };
 use crate::idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT};
 
@@ -59,19 +58,8 @@ impl Timeouts {
             (IDLE_IN_TRANSACTION_TIMEOUT.name, self.idle_in_transaction),
             (REQUEST_TIMEOUT.name, self.request),
         ];
-        let names = ladder.map(|(name, _)| name);
-        if !source.are_good(&names) || !source.are_good(&[POOL_WAIT.name]) {
-            return;
-        }
-        for pair in ladder.windows(2) {
-            if let [(below, lower), (variable, higher)] = pair
-                && higher <= lower
-            {
-                let lower = humantime::format_duration(*lower);
-                source.bad(variable, format!("longer than {below}, which is {lower}"));
-            }
-        }
-        if source.are_good(&names) && self.before_work().is_zero() {
+        let is_waited_for = source.are_good(&[POOL_WAIT.name]);
+        if is_waited_for && source.ascends(&ladder) && self.before_work().is_zero() {
             let expected = "longer than POOL_WAIT and DATABASE_DEADLINE together";
             source.bad(REQUEST_TIMEOUT.name, expected);
         }

@@ -1,63 +1,18 @@
 //! Every environment variable, declared once: its name, its default, which values it takes, and
-//! what it is. `--help` and the table in the documentation are made from this list.
+//! what it is. `crates/settings` makes `--help` and the table in the documentation from this list.
 
 use std::{
-    fmt::Write,
     net::SocketAddr,
     num::{NonZeroU32, NonZeroU64},
     path::PathBuf,
     time::Duration,
 };
 
-use charge_once_connections::Host;
+use charge_once_connections::{Host, parse_hosts as hosts};
+use charge_once_settings::{values::*, variables};
+use charge_once_traces::variables::*;
 
-use super::{
-    source::{Optional, Setting},
-    values::*,
-};
-
-/// One environment variable.
-#[derive(Debug)]
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
-    /// The value it has when it is unset or empty; `None` if that is a state of its own.
-    pub default: Option<&'static str>,
-    /// What it is, its unit, and why one would change it.
-    pub about: &'static str,
-}
-
-/// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
-/// unset.
-macro_rules! variables {
-    ($($name:ident: $type:ty $(= $default:literal)?, $parse:expr, $about:literal;)+) => {
-        $(variables! { @const $name: $type, $parse $(, $default)? })+
-
-        /// Every variable that charge-once reads.
-        pub const VARIABLES: &[Variable] = &[$(
-            Variable {
-                name: stringify!($name),
-                default: variables!(@default $($default)?),
-                about: $about,
-            },
-        )+];
-    };
-    (@const $name:ident: $type:ty, $parse:expr, $default:literal) => {
-        pub(super) const $name: Setting<$type> = Setting {
-            name: stringify!($name),
-            default: $default,
-            parse: $parse,
-        };
-    };
-    (@const $name:ident: $type:ty, $parse:expr) => {
-        pub(super) const $name: Optional<$type> = Optional {
-            name: stringify!($name),
-            parse: $parse,
-        };
-    };
-    (@default) => { None };
-    (@default $default:literal) => { Some($default) };
-}
+use super::values::*;
 
 variables! {
     BIND_ADDRESS: SocketAddr = "127.0.0.1:8080", address,
@@ -213,46 +168,26 @@ variables! {
     OTEL_RESOURCE_ATTRIBUTES: Pairs, attributes,
         "More attributes of this process in every trace, such as deployment.environment.name=production, \
          with commas between them. Values are percent-encoded.";
-    OTEL_TRACES_SAMPLER: Sampler = "parentbased_always_on", sampler,
+    OTEL_TRACES_SAMPLER: NamedSampler = "parentbased_always_on", sampler,
         "Which traces are recorded: always_on, always_off, or traceidratio, a share of them. With \
          parentbased_ in front, a caller that sends traceparent decides about its own requests.";
     OTEL_TRACES_SAMPLER_ARG: f64 = "1.0", share,
         "The share of traceidratio, from 0 to 1.";
     LOG_FORMAT: bool, |text| one_of(text, &[("pretty", false), ("json", true)]),
         "pretty or json. Unset: pretty on a terminal, else json.";
-    RUST_LOG: String = "info", log_filter,
+    RUST_LOG: String = "info", |text| log_filter(text, "charge_once"),
         "Which log lines are written, in the syntax of tracing's EnvFilter. At debug and trace, \
          charge-once and sqlx alone write lines: those of the HTTP libraries would show what \
          strangers send, and the hosts of webhooks.";
 }
 
-/// The table for `docs/configuration.md`.
-pub fn markdown_table() -> String {
-    let mut table = String::from("| variable | default | what it is |\n|---|---|---|\n");
-    for Variable {
-        name,
-        default,
-        about,
-    } in VARIABLES
-    {
-        let default = default.map_or("(unset)".to_owned(), |default| format!("`{default}`"));
-        // Writing to a String can't fail.
-        let _ = writeln!(table, "| `{name}` | {default} | {about} |");
-    }
-    table
-}
-
-/// Describes the variables that `is_shown` for `--help`.
-pub fn help_text(is_shown: impl Fn(&str) -> bool) -> String {
-    let mut text = String::from("Environment variables:\n");
-    for Variable {
-        name,
-        default,
-        about,
-    } in VARIABLES.iter().filter(|variable| is_shown(variable.name))
-    {
-        let default = default.map_or(String::new(), |default| format!(" [default: {default}]"));
-        let _ = writeln!(text, "  {name}{default}\n      {about}");
-    }
-    text
-}
+/// Those of traces.
+pub(super) const TRACES: Variables = Variables {
+    endpoint: OTEL_EXPORTER_OTLP_ENDPOINT,
+    protocol: OTEL_EXPORTER_OTLP_PROTOCOL,
+    headers: OTEL_EXPORTER_OTLP_HEADERS,
+    attributes: OTEL_RESOURCE_ATTRIBUTES,
+    service_name: OTEL_SERVICE_NAME,
+    sampler: OTEL_TRACES_SAMPLER,
+    sampler_arg: OTEL_TRACES_SAMPLER_ARG,
+};

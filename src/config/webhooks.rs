@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    source::Source,
-    variables::{
-        WEBHOOK_ALLOW_PRIVATE, WEBHOOK_POLL_INTERVAL, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,
-        WEBHOOK_TIMEOUT,
-    },
+use charge_once_settings::Source;
+
+use super::variables::{
+    WEBHOOK_ALLOW_PRIVATE, WEBHOOK_POLL_INTERVAL, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,
+    WEBHOOK_TIMEOUT,
 };
 use crate::webhooks::Pauses;
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::metrics::{Metrics, value};
+use charge_once_prometheus::value;
+
+use super::metrics::Metrics;
 use crate::idempotency::{
     AdmissionObserver, BatchObserver, CallAnswer, InProgressLimit, Observer, PhasesObserver,
     RanAlone, ReplayCacheObserver,

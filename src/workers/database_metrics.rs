@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use charge_once_prometheus::{Gauge, set_to_now, value};
 use chrono::{DateTime, Utc};
-use metrics::Gauge;
 use sqlx::PgConnection;
 use tokio::{
     sync::watch,
@@ -19,7 +19,7 @@ use crate::{
     database::Database,
     idempotency::{self, ExternalEffect},
     store,
-    telemetry::metrics::{Metrics, set_to_now, value},
+    telemetry::metrics::Metrics,
     webhooks,
 };
 
@@ -50,7 +50,7 @@ pub async fn run(
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        metrics.tidy_up();
+        metrics.registry.tidy_up();
         // Taken out, so that a connection in doubt is closed and not used again.
         let looking = look(&database, connection.take(), &metrics);
         match timeout(deadline, looking).await {
@@ -73,13 +73,13 @@ async fn look(
     };
     let expired = idempotency::oldest_expired(&mut connection).await?;
     metrics.oldest_expired.set(expired.unwrap_or_default());
-    for handles in &metrics.phases {
-        let leased = idempotency::leased(&mut connection, handles.kind, PHASES_MAX).await?;
+    for (kind, handles) in &metrics.phases {
+        let leased = idempotency::leased(&mut connection, kind, PHASES_MAX).await?;
         set(&handles.running, leased.running);
         set(&handles.waiting, leased.waiting);
         set(&handles.in_doubt, leased.in_doubt);
         handles.oldest.set(age(leased.oldest));
-        if handles.kind == CheckoutSteps::KIND {
+        if *kind == CheckoutSteps::KIND {
             set(
                 &metrics.checkouts_in_progress,
                 leased.running + leased.waiting,

@@ -64,6 +64,17 @@ pub fn parse_host(text: &str) -> Option<Host> {
     Host::parse(text.strip_suffix('.').unwrap_or(text)).ok()
 }
 
+/// A list of hosts with commas between them, as an operator writes it, or what it must be.
+pub fn parse_hosts(text: &str) -> Result<Vec<Host>, String> {
+    let names = text.split(',').map(str::trim);
+    let hosts = names.map(|name| parse_host(name).filter(|_| !name.contains('*')));
+    hosts.collect::<Option<_>>().ok_or_else(|| {
+        "host names or IP addresses without ports and wildcards, with commas between them, such as \
+         pay.example.com,[2001:db8::1]"
+            .to_owned()
+    })
+}
+
 fn without_port(text: &str) -> Option<&str> {
     match text.rsplit_once(':') {
         // The colon is one of an IPv6 address.

@@ -40,7 +40,7 @@ use replies::{OpenReply, Replies, ReplyBody};
 use stream::Connection;
 
 pub use capacity::{Files, connections_per_worker};
-pub use hosts::{Hosts, is_loopback_address, parse_host};
+pub use hosts::{Hosts, is_loopback_address, parse_host, parse_hosts};
 pub use replies::NoReply;
 pub use url::Host;
 

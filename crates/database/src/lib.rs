@@ -2,6 +2,7 @@
 
 mod errors;
 mod fitness;
+mod look;
 pub mod migrations;
 mod pooler;
 mod readiness;
@@ -24,6 +25,7 @@ use uuid::Uuid;
 pub use self::{
     errors::{ReadError, StartError, WriteError},
     fitness::{CLOCKS_APART_MAX, Unfit},
+    look::{LookTimedOut, look, look_limit},
     migrations::{Baseline, MigrationSet},
     readiness::Readiness,
 };

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod amount;
+pub mod completions;
 pub mod feed;
+pub mod healthcheck;
 pub mod listen;
 pub mod pay;
 pub mod seed;

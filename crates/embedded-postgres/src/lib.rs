@@ -24,6 +24,7 @@ mod data_dir;
 mod error;
 mod folder;
 mod locate;
+mod location;
 mod postmaster;
 mod settings;
 #[cfg(feature = "throwaway")]
@@ -51,6 +52,7 @@ use postmaster::{
 };
 
 pub use error::{EmbeddedError, Problem};
+pub use location::DatabaseLocation;
 pub use settings::{Locale, Names, Settings};
 #[cfg(feature = "throwaway")]
 pub use throwaway::Throwaway;

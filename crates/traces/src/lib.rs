@@ -2,6 +2,8 @@
 
 mod collector;
 mod conventions;
+mod lines;
+pub mod variables;
 
 use std::{
     collections::HashMap,
@@ -29,6 +31,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+pub use self::lines::{Log, Shown, start};
 use self::{collector::Collector, conventions::Conventional};
 
 /// The header that a trace is continued by, in the form of W3C Trace Context.

@@ -21,6 +21,7 @@ const WITHOUT_DATABASE: &[&str] = &[
     "edge",
     "faults",
     "retention",
+    "settings",
     "strict-params",
     "supervisor",
 ];

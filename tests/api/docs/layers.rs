@@ -94,7 +94,7 @@ const ROOMS: &[(&str, &str)] = &[
         "commands config console database http idempotency processor store telemetry webhooks workers",
     ),
     ("store", "domain webhooks"),
-    ("telemetry", "config database domain idempotency"),
+    ("telemetry", "database domain idempotency"),
     (
         "workers",
         "commands config database domain idempotency store telemetry webhooks wire",

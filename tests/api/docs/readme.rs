@@ -6,7 +6,8 @@ use std::{
     process::Command,
 };
 
-use charge_once::config::{self, Variable};
+use charge_once::config;
+use charge_once_settings::{Variable, markdown_table};
 
 use crate::support::documents::{blocks, documents, files_below, prose, read, root};
 
@@ -27,7 +28,7 @@ fn the_table_of_variables_is_the_code_s() {
     let document = read("docs/configuration.md");
     let (_, rest) = document.split_once("<!-- config:begin -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- config:end -->").unwrap();
-    assert_eq!(table, config::markdown_table());
+    assert_eq!(table, markdown_table(config::VARIABLES));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, process::Output};
 
-use charge_once::telemetry::catalog::{METRICS, PROCESS_METRICS};
+use charge_once::telemetry::catalog::METRICS;
+use charge_once_prometheus::PROCESS_METRICS;
 use regex::Regex;
 
 use crate::support::{

@@ -3,22 +3,9 @@
 //!
 //! Promise: what has no value that can be used is recorded, and nothing is used then.
 
-use std::{cell::RefCell, fmt};
+use std::{cell::RefCell, fmt, time::Duration};
 
-/// A variable that has a default.
-pub(super) struct Setting<T> {
-    pub(super) name: &'static str,
-    pub(super) default: &'static str,
-    /// The value of a text, or what the text must be.
-    pub(super) parse: fn(&str) -> Result<T, String>,
-}
-
-/// A variable that may be unset.
-pub(super) struct Optional<T> {
-    pub(super) name: &'static str,
-    /// The value of a text, or what the text must be.
-    pub(super) parse: fn(&str) -> Result<T, String>,
-}
+use super::{Optional, Setting, Variable, names};
 
 /// Something is wrong with one variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,13 +57,14 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 /// Where variables are read from; a function, so that tests need no global state.
-pub(super) struct Source<'a> {
+pub struct Source<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
     errors: RefCell<Vec<ConfigError>>,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<String>) -> Self {
+    /// None of it has been read yet.
+    pub fn new(lookup: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             lookup,
             errors: RefCell::default(),
@@ -84,28 +72,53 @@ impl<'a> Source<'a> {
     }
 
     /// Ends the reading: all that was recorded, or else the result.
-    pub(super) fn finish<T>(self, result: T) -> Result<T, ConfigErrors> {
+    pub fn finish<T>(self, result: T) -> Result<T, ConfigErrors> {
         match self.errors.into_inner() {
             errors if errors.is_empty() => Ok(result),
             errors => Err(ConfigErrors(errors)),
         }
     }
 
-    pub(super) fn record(&self, error: ConfigError) {
+    /// Records an error.
+    pub fn record(&self, error: ConfigError) {
         self.errors.borrow_mut().push(error);
     }
 
     /// Records a bad value.
-    pub(super) fn bad(&self, variable: &'static str, expected: impl Into<String>) {
+    pub fn bad(&self, variable: &'static str, expected: impl Into<String>) {
         self.record(ConfigError::Value {
             variable,
             expected: expected.into(),
         });
     }
 
+    /// Records every one of `names`, which are set, that is nearly one of the `variables` which is
+    /// itself unset. Only near misses are: an environment has many variables of other programs.
+    pub fn check_names(&self, variables: &[Variable], names: impl Iterator<Item = String>) {
+        names::check(self, variables, names);
+    }
+
+    /// Whether each of these is longer than the one before it, so that the innermost limit fires
+    /// first. Records each one that isn't, unless one of them is bad already.
+    pub fn ascends(&self, ladder: &[(&'static str, Duration)]) -> bool {
+        let are_good = || ladder.iter().all(|(name, _)| self.are_good(&[name]));
+        if !are_good() {
+            return false;
+        }
+        for pair in ladder.windows(2) {
+            if let [(below, lower), (variable, higher)] = pair
+                && higher <= lower
+            {
+                let lower = humantime::format_duration(*lower);
+                self.bad(variable, format!("longer than {below}, which is {lower}"));
+            }
+        }
+        are_good()
+    }
+
     /// Whether nothing is wrong with these: otherwise their values may be stand-ins, and comparing
     /// them would tell of errors that aren't there.
-    pub(super) fn are_good(&self, variables: &[&str]) -> bool {
+    pub fn are_good(&self, variables: &[&str]) -> bool {
         let errors = self.errors.borrow();
         !errors
             .iter()
@@ -114,12 +127,12 @@ impl<'a> Source<'a> {
 
     /// What a variable is set to. An empty value counts as unset: that is how Compose passes on
     /// what isn't there.
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    pub fn text(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.trim().is_empty())
     }
 
     /// A variable's value, or its default. After a bad value, that is only a stand-in.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &self,
         Setting {
             name,
@@ -135,7 +148,7 @@ impl<'a> Source<'a> {
     }
 
     /// A variable's value, if it is set.
-    pub(super) fn optional<T>(&self, Optional { name, parse }: &Optional<T>) -> Option<T> {
+    pub fn optional<T>(&self, Optional { name, parse }: &Optional<T>) -> Option<T> {
         self.parsed(name, *parse)
     }
 

@@ -1,0 +1,76 @@
+//! Log lines on standard error, beside the export of traces.
+
+use tokio::runtime::Handle;
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt, LevelFilter, filter_fn},
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    util::SubscriberInitExt,
+};
+
+use super::{Export, Service, Settings, TracesError};
+
+/// What is logged, and how.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// Which lines are written: a valid filter, in the syntax of [`EnvFilter`].
+    pub filter: String,
+    /// Whether each line is a JSON object.
+    pub json: bool,
+}
+
+/// What log lines may show.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// Whether a line may be written, and a span be shown in lines, whatever the filter says.
+    pub may_be_logged: fn(&Metadata<'_>) -> bool,
+    /// Whether lines show a span although it is none of theirs, while traces are exported.
+    pub is_shown_with_traces: fn(&Metadata<'_>) -> bool,
+}
+
+/// Starts logging to standard error, and the export of traces if they are asked for. Call it once.
+/// `runtime` is where requests to the collector run.
+///
+/// # Errors
+///
+/// As [`Export::prepare`].
+pub fn start(
+    log: &Log,
+    shown: Shown,
+    traces: Option<(&Settings, Service)>,
+    runtime: &Handle,
+) -> Result<Option<Export>, TracesError> {
+    let chosen = EnvFilter::new(&log.filter);
+    let may_be_logged = filter_fn(shown.may_be_logged);
+    let Some((settings, service)) = traces else {
+        // For both at once, so that what is in no line costs nothing.
+        tracing_subscriber::registry()
+            .with(chosen)
+            .with(may_be_logged)
+            .with(lines(log))
+            .init();
+        return Ok(None);
+    };
+    let export = Export::prepare(settings, service, runtime)?;
+    let logged = chosen.and(may_be_logged);
+    let also = filter_fn(shown.is_shown_with_traces).with_max_level_hint(LevelFilter::DEBUG);
+    tracing_subscriber::registry()
+        .with(lines(log).with_filter(logged.or(also)))
+        .with(export.layer())
+        .init();
+    Ok(Some(export))
+}
+
+fn lines<S>(log: &Log) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    if log.json {
+        Box::new(lines.json().flatten_event(true).with_current_span(false))
+    } else {
+        Box::new(lines)
+    }
+}
