@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -137,6 +138,11 @@ const ALWAYS: [(&str, &str, &str); 11] = [
     ),
 ];
 
+/// How long before its claim a transaction may have begun. An event has the time of that beginning: a
+/// claim that waited until the sweep had deleted an expired record is stamped with a time before the
+/// deletion, and perhaps before the expiry.
+const BEGUN_BEFORE: Duration = Duration::from_secs(1);
+
 /// Checks that hold at any moment, in one snapshot. An error means that the database can't be
 /// asked.
 pub(crate) async fn at_any_moment(
@@ -170,7 +176,7 @@ pub(crate) async fn at_any_moment(
          SELECT concat_ws(' ', idempotency_key, first, before, request_id, at), idempotency_key
            FROM pair WHERE at < before + $1",
     );
-    let overlapping = overlapping.bind(profile.retention);
+    let overlapping = overlapping.bind(profile.retention.saturating_sub(BEGUN_BEFORE));
     for row in overlapping.fetch_all(&mut *snapshot).await? {
         let what = format!("two executions in one window: {}", row.get::<String, _>(0));
         history.violate_about("G1", what, row.get(1));
