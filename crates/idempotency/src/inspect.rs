@@ -321,7 +321,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
     use super::*;
-    use crate::in_flight::{Conclusion, InFlight, Place};
+    use crate::{
+        Outcome,
+        in_flight::{InFlight, Place},
+    };
 
     const ROUNDS: u128 = 20_000;
 
@@ -357,7 +360,7 @@ mod tests {
             std::thread::spawn(move || {
                 for _ in 0..ROUNDS {
                     if let Place::Leader(leadership) = join(&in_flight, account, "a") {
-                        leadership.conclude(Conclusion::Reused);
+                        leadership.conclude(Outcome::Reused);
                     }
                 }
                 ended.send(()).unwrap();

@@ -49,7 +49,7 @@ mod workflow;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use admit::Answering;
-use in_flight::{Conclusion, InFlight, Leadership, Place};
+use in_flight::{Followed, InFlight, Leadership, Place};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
@@ -181,7 +181,7 @@ impl Idempotency {
         command: &C,
         leadership: &Leadership,
         until: Instant,
-    ) -> Conclusion {
+    ) -> Outcome {
         match self.lead(request, command, leadership, until).await {
             TxOutcome::Concluded(conclusion) => conclusion,
             TxOutcome::Pending(nothing) => match nothing {},
@@ -203,69 +203,63 @@ impl Idempotency {
         lead: impl Fn(Self, Request, Leadership) -> F,
     ) -> Outcome
     where
-        F: Future<Output = Conclusion> + Send + 'static,
+        F: Future<Output = Outcome> + Send + 'static,
     {
-        let (account, patience) = (request.account_id, Instant::now() + request.wait);
-        let mut has_waited = false;
+        let patience = Instant::now() + request.wait;
+        // Another process had the key when it was last asked for.
+        let mut was_in_use = false;
         loop {
-            match self.in_flight.join(&request) {
-                Place::Leader(leadership) => {
-                    let ended = match self.pool.admit.begin(&request, has_waited) {
-                        Ok(begun) => {
-                            let lead = lead(self.clone(), request.clone(), leadership);
-                            self.in_a_task(Box::pin(async move { (lead.await, begun).0 }))
-                                .await
-                        }
-                        Err(refusal) => {
-                            let refuse = async move { leadership.conclude(refusal.await) };
-                            let refused = self.in_a_task(Box::pin(refuse)).await;
-                            if has_waited {
-                                return refused;
-                            }
-                            refused
-                        }
-                    };
-                    if !matches!(ended, Outcome::InUse) {
-                        return ended;
-                    }
-                    let again = Instant::now() + jittered(RECLAIM_PAUSE);
-                    if again >= patience || !self.in_flight.pause(again).await {
-                        return Outcome::InUse;
-                    }
-                    has_waited = true;
-                }
+            let leadership = match self.in_flight.join(&request) {
+                Place::Leader(leadership) => leadership,
                 Place::Follower(follower) => {
-                    let seat = self.pool.admit.follow(account);
-                    let patience = if seat.is_some() {
-                        patience
-                    } else {
-                        Instant::now()
-                    };
+                    let seat = self.pool.admit.follow(request.account_id);
+                    let patience = seat.as_ref().map_or_else(Instant::now, |_| patience);
+                    let following = follower.follow(self.answered_by(), patience);
                     let waiting = trace_span!("wait for first request");
-                    let followed = follower.follow(self.answered_by(), patience);
-                    if let Some(outcome) = followed.instrument(waiting).await {
-                        return outcome;
+                    match following.instrument(waiting).await {
+                        Followed::Answered(outcome) => return outcome,
+                        Followed::BeginAgain { is_in_use } => was_in_use |= is_in_use,
                     }
-                    has_waited = true;
+                    continue;
                 }
+            };
+            let begun = self.pool.admit.begin(&request, was_in_use);
+            let goes_on = begun.is_ok() || !was_in_use;
+            let work: Answering = match begun {
+                Ok(begun) => {
+                    let leading = lead(self.clone(), request.clone(), leadership);
+                    Box::pin(async move {
+                        let ended = leading.await;
+                        drop(begun);
+                        ended
+                    })
+                }
+                Err(refusal) => Box::pin(async move { leadership.conclude(refusal.await) }),
+            };
+            let ended = self.in_a_task(work).await;
+            let again = Instant::now() + jittered(RECLAIM_PAUSE);
+            let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
+            if !waits || !self.in_flight.pause(again).await {
+                return ended;
             }
+            was_in_use = true;
         }
     }
 
     /// Does what a disconnect must not cancel.
-    async fn in_a_task(&self, work: Answering) -> Conclusion {
+    async fn in_a_task(&self, work: Answering) -> Outcome {
         let ended = self.runtime.spawn(work.in_current_span()).await;
         ended.unwrap_or_else(|_| {
             tracing::error!("the work panicked");
-            Conclusion::Failed(Failure::internal("the work panicked"))
+            Outcome::Failed(Failure::internal("the work panicked"))
         })
     }
 }
 
 /// The end of a leader's task: logs what went wrong, once, and tells the followers.
-fn conclude(request: &Request, leadership: &Leadership, conclusion: Conclusion) -> Conclusion {
+fn conclude(request: &Request, leadership: &Leadership, conclusion: Outcome) -> Outcome {
     // The request that a step belongs to fails with it, and is logged.
-    if let Conclusion::Failed(failure) = &conclusion
+    if let Outcome::Failed(failure) = &conclusion
         && !request.key.is_reserved()
     {
         failure.log(&request.request_id);
