@@ -93,6 +93,19 @@ pub async fn find_account_by_name(
         .await
 }
 
+/// The names of these accounts, by their ids. Takes no lock.
+pub async fn names_of_accounts(
+    connection: &mut PgConnection,
+    accounts: &[Uuid],
+) -> Result<HashMap<Uuid, String>, sqlx::Error> {
+    let rows = sqlx::query!(
+        "SELECT id, name FROM accounts WHERE id = ANY ($1)",
+        accounts
+    );
+    let found = rows.fetch_all(connection).await?.into_iter();
+    Ok(found.map(|row| (row.id, row.name)).collect())
+}
+
 /// The next accounts behind `after` that are not closed, in the order of their ids, at most 100.
 /// Takes no lock.
 pub async fn list_accounts(

@@ -1,7 +1,7 @@
 //! For applications on Tokio, sqlx and PostgreSQL: a retried request has no second effect.
 //!
 //! [add_ons]: add_ons
-#![cfg_attr(feature = "http", doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "http", feature = "sweep"), doc = include_str!("../README.md"))]
 // The front page of the documentation is the README. The link above comes before its own, and so
 // counts.
 //
@@ -17,7 +17,6 @@ pub mod add_ons {}
 mod admit;
 mod claim;
 mod connection;
-mod expiry;
 mod fingerprint;
 mod in_flight;
 mod key;
@@ -33,16 +32,22 @@ mod transaction;
 mod admission;
 #[cfg(feature = "batch")]
 mod batch;
+#[cfg(feature = "sweep")]
+mod expiry;
 #[cfg(feature = "forget")]
 mod forget;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "inspect")]
 mod inspect;
+#[cfg(all(feature = "inspect", feature = "phases"))]
+mod leased_keys;
 #[cfg(feature = "phases")]
 mod phases;
 #[cfg(feature = "replay-cache")]
 mod replay_cache;
+#[cfg(feature = "report")]
+mod report;
 #[cfg(feature = "workflow")]
 mod workflow;
 
@@ -65,7 +70,6 @@ pub use connection::{
     BEGIN_DURABLE, Connections, GuardedConnection, NO_ACCOUNT, SessionLimits, pin_session,
     pinned_settings,
 };
-pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, sweep};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use observer::Observer;
 pub use trace::TRACE_TARGET;
@@ -74,14 +78,16 @@ pub use trace::TRACE_TARGET;
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
+#[cfg(feature = "sweep")]
+pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, sweep};
 #[cfg(feature = "forget")]
 pub use forget::{Forgotten, forget};
 #[cfg(feature = "http")]
 pub use http::HeaderError;
-#[cfg(all(feature = "inspect", feature = "phases"))]
-pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]
-pub use inspect::{InFlightCounts, Inspected, KnownRequest, oldest_expired};
+pub use inspect::{InFlightCounts, Inspected, KnownOutcome, KnownRequest};
+#[cfg(all(feature = "inspect", feature = "phases"))]
+pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
 #[cfg(feature = "phases")]
 pub use phases::{
     Begin, BeginOutcome, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect,
@@ -89,8 +95,10 @@ pub use phases::{
 };
 #[cfg(feature = "replay-cache")]
 pub use replay_cache::{ReplayCache, ReplayCacheObserver};
+#[cfg(feature = "report")]
+pub use report::KeyReport;
 #[cfg(feature = "workflow")]
-pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
+pub use workflow::{Step, Steps, WorkflowName, WorkflowNameError};
 
 /// Pause between two claims while another replica holds the key: short against a human's patience,
 /// long against a claim. Half of it is random, so that waiting replicas don't march in step.
