@@ -146,11 +146,12 @@ impl Server for App {
         Box::pin(async move {
             let found = self.idempotency.inspect(account, key).await;
             let found = found.map_err(HttpError::failed_without_key)?;
-            let executed = found.request_id().map(str::to_owned);
+            let first = found.request();
             let account = AccountId(account);
             let reading = self.snapshot(account, move |connection| {
                 Box::pin(async move {
-                    let (executed, max) = (executed.as_deref(), rows(requests_max));
+                    let executed = first.as_ref().map(|first| &*first.request_id);
+                    let max = rows(requests_max);
                     key_story::read(connection, account, &text, executed, max).await
                 })
             });

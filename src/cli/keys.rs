@@ -5,21 +5,18 @@
 
 use charge_once_request_log::LoggedRequest;
 use clap::ArgGroup;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{BoxError, api_key::account_named, aside, print, say, session};
 use crate::{
     config::Config,
-    database::Database,
+    database::{Database, PgConnection},
     domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
-        Failure, Idempotency, IdempotencyKey, Inspected, KnownRequest, Record, Settings,
+        Failure, Idempotency, IdempotencyKey, KeyReport, LeasedKey, Settings, WantedKeys,
+        list_leased_keys,
     },
-    store::{
-        self,
-        key_story::{self, KeyStory},
-        leases::{Lease, Wanted},
-    },
+    store::key_story::{self, KeyStory},
     webhooks::events::Happened,
 };
 
@@ -96,8 +93,8 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 Some(account) => Some(account_named(database, &account).await?),
                 None => None,
             };
-            let wanted = Wanted {
-                account,
+            let wanted = WantedKeys {
+                account_id: account.map(|account| account.0),
                 key: None,
                 in_doubt,
             };
@@ -106,31 +103,33 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
     }
 }
 
-async fn list(database: &Database, wanted: Wanted, json: bool) -> Result<(), BoxError> {
+/// Keys in flight with the names of their accounts.
+type Named = Vec<(LeasedKey, String)>;
+
+async fn list(database: &Database, wanted: WantedKeys, json: bool) -> Result<(), BoxError> {
     let one_more = i64::try_from(LISTED_MAX + 1)?;
-    let mut leases = database
-        .read(move |connection| {
-            Box::pin(async move { store::leases::list(connection, &wanted, one_more).await })
-        })
-        .await?;
-    let has_more = leases.len() > LISTED_MAX;
-    leases.truncate(LISTED_MAX);
+    let reading = database.snapshot(move |connection| {
+        Box::pin(async move { named(connection, &wanted, one_more).await })
+    });
+    let mut leased = reading.await?;
+    let has_more = leased.len() > LISTED_MAX;
+    leased.truncate(LISTED_MAX);
     if json {
-        let keys: Value = leases.iter().map(lease_as_json).collect();
+        let keys = leased.iter().map(|(one, name)| leased_to_json(one, name));
+        let keys: Value = keys.collect();
         return print(&json!({"keys": keys, "has_more": has_more}).to_string());
     }
-    if leases.is_empty() {
+    if leased.is_empty() {
         say("there are no such keys");
     }
-    for lease in &leases {
+    for (one, account_name) in &leased {
         print(&format!(
-            "{}  {}  {} {}  since {:.0}  {}",
-            lease.key,
-            lease.account_name,
-            lease.method,
-            lease.path,
-            lease.created_at,
-            standing(lease),
+            "{}  {account_name}  {} {}  since {:.0}  {}",
+            one.key,
+            one.request.method,
+            one.request.path,
+            one.request.created_at.unwrap_or_default(),
+            one.standing(),
         ))?;
     }
     if has_more {
@@ -139,53 +138,35 @@ async fn list(database: &Database, wanted: Wanted, json: bool) -> Result<(), Box
     Ok(())
 }
 
-/// Who works on it, and what is known of its effect.
-fn standing(lease: &Lease) -> String {
-    let doubt = if lease.in_doubt {
-        "in doubt"
-    } else {
-        "not in doubt"
-    };
-    let work = if lease.is_held {
-        "a process is at work on it".to_owned()
-    } else {
-        format!(
-            "the reconciler continues it after {:.0}",
-            lease.recover_after
-        )
-    };
-    format!(
-        "{doubt}, taken over {} times, {work}; operation {}",
-        lease.takeovers, lease.operation
-    )
+async fn named(
+    connection: &mut PgConnection,
+    wanted: &WantedKeys,
+    limit: i64,
+) -> Result<Named, sqlx::Error> {
+    let leased = list_leased_keys(connection, wanted, limit).await?;
+    let accounts: Vec<_> = leased.iter().map(|one| one.account_id).collect();
+    let names = charge_once_api_keys::names_of_accounts(connection, &accounts).await?;
+    let named = leased.into_iter().map(|one| {
+        let name = names.get(&one.account_id).cloned();
+        (one, name.unwrap_or_default())
+    });
+    Ok(named.collect())
 }
 
-fn lease_as_json(lease: &Lease) -> Value {
-    json!({
-        "key": lease.key,
-        "account": lease.account.to_string(),
-        "account_name": lease.account_name,
-        "request": lease.request_id,
-        "method": lease.method,
-        "path": lease.path,
-        "created_at": lease.created_at,
-        "operation": lease.operation,
-        "in_doubt": lease.in_doubt,
-        "takeovers": lease.takeovers,
-        "is_held": lease.is_held,
-        "leased_until": lease.leased_until,
-        "recover_after": lease.recover_after,
-    })
+fn leased_to_json(one: &LeasedKey, account_name: &str) -> Map<String, Value> {
+    let mut told = one.to_json();
+    let account = AccountId(one.account_id).to_string();
+    told.insert("account".to_owned(), account.into());
+    told.insert("account_name".to_owned(), account_name.into());
+    told
 }
 
 /// All that is known of one key.
 struct Story {
     account: AccountId,
-    key: String,
-    found: Inspected,
-    lease: Option<Lease>,
-    events: Vec<Happened>,
-    requests: Vec<LoggedRequest>,
+    account_name: String,
+    report: KeyReport,
+    logged: KeyStory,
 }
 
 impl Story {
@@ -203,63 +184,37 @@ impl Story {
         let idempotency = Idempotency::new(database.connections().clone(), settings)?;
         let inspected = idempotency.inspect(account.0, key).await;
         let found = inspected.map_err(|Failure { cause, .. }| cause.to_string())?;
-        let wanted = Wanted {
-            account: Some(account),
+        let wanted = WantedKeys {
+            account_id: Some(account.0),
             key: Some(text.clone()),
             in_doubt: false,
         };
-        let (of_key, executed) = (text.clone(), found.request_id().map(str::to_owned));
+        let (of_key, first) = (text.clone(), found.request());
         let reading = database.snapshot(move |connection| {
             Box::pin(async move {
-                let lease = store::leases::list(connection, &wanted, 1).await?.pop();
-                let executed = executed.as_deref();
+                let lease = named(connection, &wanted, 1).await?.pop();
+                let executed = first.as_ref().map(|first| &*first.request_id);
                 let story = key_story::read(connection, account, &of_key, executed, REQUESTS_MAX);
                 Ok((lease, story.await?))
             })
         });
-        let (lease, KeyStory { requests, events }) = reading.await?;
+        let (lease, logged) = reading.await?;
+        let (lease, account_name) = lease.unzip();
         Ok(Self {
             account,
-            key: text,
-            found,
-            lease,
-            events,
-            requests,
+            account_name: account_name.unwrap_or_default(),
+            report: KeyReport {
+                key: text,
+                found,
+                lease,
+            },
+            logged,
         })
     }
 
-    fn state(&self) -> &'static str {
-        match (&self.found, &self.lease) {
-            (Inspected::Completed(_), _) => "completed",
-            (Inspected::InFlight(_), Some(lease)) if lease.in_doubt => "in_doubt",
-            (Inspected::InFlight(_), _) => "in_flight",
-            (Inspected::Nothing, _) => "nothing",
-        }
-    }
-
     fn show(&self) -> Result<(), BoxError> {
-        let state = match self.state() {
-            "in_doubt" => "in flight, and in doubt: an attempt may have been executed",
-            "in_flight" => "in flight: a retry with this key is safe",
-            "nothing" => {
-                "nothing is stored now, and no request is at work. It was never used, it has \
-                 expired, or its request failed. Only a retry with the same key is safe"
-            }
-            completed => completed,
-        };
-        print(&format!("key      {}\nstate    {state}", self.key))?;
-        match &self.found {
-            Inspected::Completed(record) => show_record(record)?,
-            Inspected::InFlight(Some(request)) => show_request(request)?,
-            Inspected::InFlight(None) => {
-                print("request  another process is at work on it, and has committed nothing yet")?;
-            }
-            Inspected::Nothing => {}
-        }
-        if let Some(lease) = &self.lease {
-            print(&format!("lease    {}", standing(lease)))?;
-        }
-        for event in &self.events {
+        print(&self.report.to_string())?;
+        for event in &self.logged.events {
             let object = event.object_id.as_deref().unwrap_or("-");
             print(&format!(
                 "event    {:.0}  {}  {}  {object}",
@@ -268,7 +223,7 @@ impl Story {
                 event.event_type
             ))?;
         }
-        for request in &self.requests {
+        for request in &self.logged.requests {
             let id = RequestId(request.id);
             let status = request.status.map_or("-".to_owned(), |it| it.to_string());
             print(&format!(
@@ -282,18 +237,13 @@ impl Story {
     }
 
     fn as_json(&self) -> Value {
-        let known = match &self.found {
-            Inspected::Completed(record) => record_as_json(record),
-            Inspected::InFlight(Some(request)) => request_as_json(request),
-            Inspected::InFlight(None) | Inspected::Nothing => json!({}),
-        };
-        let mut story = known.as_object().cloned().unwrap_or_default();
+        let mut story = self.report.to_json();
         let mut tell = |name: &str, value: Value| story.insert(name.to_owned(), value);
         tell("account", self.account.to_string().into());
-        tell("key", self.key.clone().into());
-        tell("state", self.state().into());
-        tell("lease", self.lease.as_ref().map(lease_as_json).into());
-        let events = self.events.iter().map(|event| {
+        if let Some(lease) = &self.report.lease {
+            tell("lease", leased_to_json(lease, &self.account_name).into());
+        }
+        let events = self.logged.events.iter().map(|event| {
             json!({
                 "id": EventId(event.id).to_string(),
                 "type": event.event_type,
@@ -302,7 +252,7 @@ impl Story {
             })
         });
         tell("events", events.collect());
-        let requests = self.requests.iter().map(|request| {
+        let requests = self.logged.requests.iter().map(|request| {
             let id = RequestId(request.id);
             json!({
                 "id": id.to_string(),
@@ -315,68 +265,4 @@ impl Story {
         tell("requests", requests.collect());
         Value::Object(story)
     }
-}
-
-fn show_record(record: &Record) -> Result<(), BoxError> {
-    print(&format!(
-        "request  {} {}  {}\nreply    {}{}\nused     {:.0}, expires {:.0}\nprint    {}{}",
-        record.method,
-        record.path,
-        record.request_id,
-        record.reply.status,
-        about(record.reply.resource_id.as_deref()),
-        record.created_at,
-        record.expires_at,
-        hex::encode(&record.fingerprint),
-        workflow(record.label.as_deref()),
-    ))
-}
-
-fn show_request(request: &KnownRequest) -> Result<(), BoxError> {
-    let used = request
-        .created_at
-        .map_or(String::new(), |at| format!("\nused     {at:.0}"));
-    print(&format!(
-        "request  {} {}  {}{}{used}\nprint    {}{}",
-        request.method,
-        request.path,
-        request.request_id,
-        about(request.resource_id.as_deref()),
-        hex::encode(&request.fingerprint),
-        workflow(request.label.as_deref()),
-    ))
-}
-
-fn about(resource: Option<&str>) -> String {
-    resource.map_or(String::new(), |id| format!(", about {id}"))
-}
-
-fn workflow(label: Option<&str>) -> String {
-    label.map_or(String::new(), |name| format!("\nworkflow {name}"))
-}
-
-fn record_as_json(record: &Record) -> Value {
-    json!({
-        "request": record.request_id,
-        "method": record.method,
-        "path": record.path,
-        "status": record.reply.status,
-        "resource": record.reply.resource_id,
-        "workflow": record.label,
-        "fingerprint": hex::encode(&record.fingerprint),
-        "created_at": record.created_at,
-        "expires_at": record.expires_at,
-    })
-}
-
-fn request_as_json(request: &KnownRequest) -> Value {
-    json!({
-        "request": request.request_id,
-        "method": request.method,
-        "path": request.path,
-        "resource": request.resource_id,
-        "workflow": request.label,
-        "fingerprint": hex::encode(&request.fingerprint),
-        "created_at": request.created_at,
-    })
 }

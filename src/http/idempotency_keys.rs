@@ -12,7 +12,7 @@ use super::{
     request::{Caller, no_query, query_params},
 };
 use crate::{
-    idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},
+    idempotency::{IdempotencyKey, Inspected, KnownRequest, Step},
     wire::{
         error::{ApiError, ErrorCode},
         parameter::parameters,
@@ -68,65 +68,33 @@ pub struct KeyObject {
 }
 
 impl KeyObject {
-    fn completed(key: String, record: &Record) -> Self {
+    /// `None`: another replica works on it, and nothing is known.
+    fn of(key: String, request: Option<KnownRequest>) -> Self {
+        let request = request.as_ref();
+        let outcome = request.and_then(|request| request.outcome);
+        let text = |field: fn(&KnownRequest) -> &String| request.map(field).cloned();
         Self {
             object: "idempotency_key",
             key,
-            status: "completed",
-            method: Some(record.method.clone()),
-            path: Some(record.path.clone()),
-            fingerprint: Some(hex::encode(&record.fingerprint)),
-            response_status: Some(record.reply.status),
-            resource: record.reply.resource_id.clone(),
-            request: Some(record.request_id.clone()),
-            workflow: record.label.clone(),
-            created: Some(record.created_at.timestamp()),
-            expires: Some(record.expires_at.timestamp()),
+            status: outcome.map_or("in_flight", |_| "completed"),
+            method: text(|request| &request.method),
+            path: text(|request| &request.path),
+            fingerprint: request.map(|request| hex::encode(&request.fingerprint)),
+            response_status: outcome.map(|outcome| outcome.status),
+            resource: request.and_then(|request| request.resource_id.clone()),
+            request: text(|request| &request.request_id),
+            workflow: request.and_then(|request| request.label.clone()),
+            created: request
+                .and_then(|request| request.created_at)
+                .map(|at| at.timestamp()),
+            expires: outcome.map(|outcome| outcome.expires_at.timestamp()),
         }
     }
+}
 
-    fn in_flight(key: String, request: Option<KnownRequest>) -> Self {
-        let unknown = Self {
-            object: "idempotency_key",
-            key,
-            status: "in_flight",
-            method: None,
-            path: None,
-            fingerprint: None,
-            response_status: None,
-            resource: None,
-            request: None,
-            workflow: None,
-            created: None,
-            expires: None,
-        };
-        let Some(request) = request else {
-            return unknown;
-        };
-        Self {
-            method: Some(request.method),
-            path: Some(request.path),
-            fingerprint: Some(hex::encode(request.fingerprint)),
-            resource: request.resource_id,
-            request: Some(request.request_id),
-            workflow: request.label,
-            created: request.created_at.map(|at| at.timestamp()),
-            ..unknown
-        }
-    }
-
-    /// The key of one request of a workflow.
-    pub(super) fn of_step(step: Step) -> Self {
-        let in_flight = Self::in_flight(step.key, Some(step.request));
-        let Some(outcome) = step.outcome else {
-            return in_flight;
-        };
-        Self {
-            status: "completed",
-            response_status: Some(outcome.status),
-            expires: Some(outcome.expires_at.timestamp()),
-            ..in_flight
-        }
+impl From<Step> for KeyObject {
+    fn from(step: Step) -> Self {
+        Self::of(step.key, Some(step.request))
     }
 }
 
@@ -200,13 +168,11 @@ async fn inspect(
     })?;
     let text = key.as_str().to_owned();
     let inspected = app.idempotency.inspect(caller.account.0, key).await;
-    match inspected.map_err(HttpError::failed_without_key)? {
-        Inspected::Completed(record) => {
-            Ok(HttpResponse::Ok().json(KeyObject::completed(text, &record)))
-        }
-        Inspected::InFlight(here) => Ok(HttpResponse::Ok().json(KeyObject::in_flight(text, here))),
-        Inspected::Nothing => Err(ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED)
+    let found = inspected.map_err(HttpError::failed_without_key)?;
+    if matches!(found, Inspected::Nothing) {
+        return Err(ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED)
             .with_param(param.to_owned())
-            .into()),
+            .into());
     }
+    Ok(HttpResponse::Ok().json(KeyObject::of(text, found.request())))
 }

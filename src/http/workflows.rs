@@ -125,6 +125,6 @@ async fn page(
     let steps = read
         .map_err(HttpError::failed_without_key)?
         .ok_or_else(no_step)?;
-    let keys = steps.steps.into_iter().map(KeyObject::of_step).collect();
+    let keys = steps.steps.into_iter().map(KeyObject::from).collect();
     Ok(HttpResponse::Ok().json(List::new(keys, steps.has_more, url)))
 }

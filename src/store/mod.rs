@@ -2,10 +2,9 @@
 //!
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
-//! can't return another account's row. Only `invariants`, `leases`,
-//! `operations::list_waiting`, `operations::list_refused_refunds`, `sweepable` and `test_accounts`
-//! look at all accounts, for authentication, the command line and workers. `last_check` is about
-//! none.
+//! can't return another account's row. Only `invariants`, `operations::list_waiting`,
+//! `operations::list_refused_refunds`, `sweepable` and `test_accounts` look at all accounts, for the
+//! command line and workers. `last_check` is about none.
 
 pub mod charges;
 pub mod checkout_steps;
@@ -16,7 +15,6 @@ pub mod inventory;
 mod items;
 pub mod key_story;
 pub mod last_check;
-pub mod leases;
 pub mod manual_resolutions;
 mod money;
 pub mod old_rows;

@@ -1,5 +1,7 @@
 //! The SQL of accounts. It neither begins nor commits.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -29,6 +31,19 @@ pub async fn find_account_by_name(
     sqlx::query_scalar!("SELECT id FROM accounts WHERE name = $1", name)
         .fetch_optional(connection)
         .await
+}
+
+/// The names of these accounts, by their ids. Takes no lock.
+pub async fn names_of_accounts(
+    connection: &mut PgConnection,
+    accounts: &[Uuid],
+) -> Result<HashMap<Uuid, String>, sqlx::Error> {
+    let rows = sqlx::query!(
+        "SELECT id, name FROM accounts WHERE id = ANY ($1)",
+        accounts
+    );
+    let found = rows.fetch_all(connection).await?.into_iter();
+    Ok(found.map(|row| (row.id, row.name)).collect())
 }
 
 /// The next accounts behind `after` that are not closed, in the order of their ids, at most 100.

@@ -117,40 +117,21 @@ pub(super) async fn send(
                 last,
             })))
         };
-        let (failure, asked_for) = match attempt {
-            Ok(reply) => match verdict(reply.status, reply.should_retry) {
-                Verdict::Done if reply.has_an_object() => {
-                    inner.budget.answered();
-                    return Ok(reply);
-                }
-                Verdict::Refused => {
-                    inner.budget.answered();
-                    let refusal = Refusal::of(&reply);
-                    // An earlier attempt may have been executed, or arrive after this one.
-                    if was_sent && !reply.stored && message.key().is_some() {
-                        return gave_up(Reason::EarlierAttempt, AttemptFailure::Answered(refusal));
-                    }
-                    return Err(refusal.into_error());
-                }
-                Verdict::Done => {
-                    was_sent = true;
-                    let why = "an answer that is not the service's".to_owned();
-                    (AttemptFailure::NoAnswer(why), None)
-                }
-                Verdict::Undecided { retry } => {
-                    // A rate limit comes before the key is looked at.
-                    was_sent |= reply.status != 429;
-                    let failure = AttemptFailure::Answered(Refusal::of(&reply));
-                    if !retry {
-                        return gave_up(Reason::ToldNotTo, failure);
-                    }
-                    (failure, reply.retry_after)
-                }
-            },
-            Err(failure) => {
-                was_sent |= !matches!(failure, AttemptFailure::NotConnected(_));
-                (failure, None)
+        let (failure, asked_for) = match judge(attempt, message, &mut was_sent) {
+            Judged::Done(reply) => {
+                inner.budget.answered();
+                return Ok(reply);
             }
+            Judged::Refused(refusal) => {
+                inner.budget.answered();
+                return Err(refusal.into_error());
+            }
+            Judged::Doubtful(refusal) => {
+                inner.budget.answered();
+                return gave_up(Reason::EarlierAttempt, AttemptFailure::Answered(refusal));
+            }
+            Judged::ToldNotTo(failure) => return gave_up(Reason::ToldNotTo, failure),
+            Judged::TryAgain { failure, asked_for } => (failure, asked_for),
         };
         let pause = inner.policy.pause(attempts, asked_for);
         if inner.clock.monotonic().saturating_add(pause) >= until {
@@ -170,6 +151,57 @@ pub(super) async fn send(
             });
         }
         inner.clock.sleep(pause).await;
+    }
+}
+
+/// What an attempt means for its call.
+enum Judged {
+    Done(Reply),
+    Refused(Refusal),
+    /// Refused, but an earlier attempt may have been executed, or arrive after this one.
+    Doubtful(Refusal),
+    ToldNotTo(AttemptFailure),
+    TryAgain {
+        failure: AttemptFailure,
+        /// The pause that the service asked for.
+        asked_for: Option<Duration>,
+    },
+}
+
+/// Judges an attempt, and notes whether it may have been received.
+fn judge(
+    attempt: Result<Reply, AttemptFailure>,
+    message: &Message<'_>,
+    was_sent: &mut bool,
+) -> Judged {
+    let again = |failure, asked_for| Judged::TryAgain { failure, asked_for };
+    let reply = match attempt {
+        Ok(reply) => reply,
+        Err(failure) => {
+            *was_sent |= !matches!(failure, AttemptFailure::NotConnected(_));
+            return again(failure, None);
+        }
+    };
+    match verdict(reply.status, reply.should_retry) {
+        Verdict::Done if reply.has_an_object() => Judged::Done(reply),
+        Verdict::Done => {
+            *was_sent = true;
+            let why = "an answer that is not the service's".to_owned();
+            again(AttemptFailure::NoAnswer(why), None)
+        }
+        Verdict::Refused if *was_sent && !reply.stored && message.key().is_some() => {
+            Judged::Doubtful(Refusal::of(&reply))
+        }
+        Verdict::Refused => Judged::Refused(Refusal::of(&reply)),
+        Verdict::Undecided { retry } => {
+            // A rate limit comes before the key is looked at.
+            *was_sent |= reply.status != 429;
+            let failure = AttemptFailure::Answered(Refusal::of(&reply));
+            match retry {
+                true => again(failure, reply.retry_after),
+                false => Judged::ToldNotTo(failure),
+            }
+        }
     }
 }
 

@@ -20,10 +20,10 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// What each question is answered with here is what the core does alone.
 pub(crate) trait Admit: fmt::Debug + Send + Sync {
-    /// Lets the first request with a key begin, or answers it. One that has waited for its key is
-    /// told that it is in use, and not that it failed. Its duplicates ask nothing: they follow it.
-    fn begin(&self, request: &Request, has_waited: bool) -> Result<Held, Answering> {
-        let _ = (request, has_waited);
+    /// Lets the first request with a key begin, or answers it. One whose key `was_in_use` is told
+    /// so, and not that it failed. Its duplicates ask nothing: they follow it.
+    fn begin(&self, request: &Request, was_in_use: bool) -> Result<Held, Answering> {
+        let _ = (request, was_in_use);
         Ok(Box::new(()))
     }
 

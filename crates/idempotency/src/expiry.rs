@@ -1,4 +1,4 @@
-//! Removing expired records.
+//! Add-on: removing expired records. Until then they are dead, and take room.
 //!
 //! Promise: the sweep removes nothing but what is already dead, never makes a request wait longer
 //! than one short batch, leaves most of the time to requests, and runs on any number of replicas at
@@ -102,4 +102,23 @@ async fn sweep_batch(
     )
     .fetch_one(connection)
     .await
+}
+
+/// How long the record has been expired that expired first of all that are not swept: how late the
+/// sweep is. `None`: nothing is expired. Reads the first entries of an index, and takes no lock.
+pub async fn oldest_expired(
+    connection: &mut PgConnection,
+) -> Result<Option<Duration>, sqlx::Error> {
+    let age = sqlx::query_scalar!(
+        r#"
+        SELECT extract(epoch FROM now() - expires_at)::float8 AS "age!"
+          FROM idempotency_keys
+         WHERE status IS NOT NULL AND expires_at <= now()
+         ORDER BY expires_at
+         LIMIT 1
+        "#,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
 }

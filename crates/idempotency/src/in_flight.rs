@@ -16,9 +16,6 @@ use uuid::Uuid;
 
 use crate::{Failure, IdempotencyKey, Outcome, RECLAIM_PAUSE, Request, jittered};
 
-/// How a leader ended. To a leader, [`Outcome::InUse`] says that another process holds the key.
-pub(crate) type Conclusion = Outcome;
-
 /// How far the leader is.
 #[derive(Debug, Clone)]
 enum Progress {
@@ -28,8 +25,9 @@ enum Progress {
     Executing,
     /// The record exists without an outcome: the owner of the key is known.
     Recorded,
-    /// It ended; the entry is out of the map already.
-    Done(Conclusion),
+    /// It ended; the entry is out of the map already. [`Outcome::InUse`] says of a leader that
+    /// another process holds the key.
+    Done(Outcome),
 }
 
 /// A request's place among those with its key.
@@ -161,7 +159,7 @@ impl Leadership {
     }
 
     /// Tells the followers, after the definite outcome and never before.
-    pub(crate) fn conclude(&self, conclusion: Conclusion) -> Conclusion {
+    pub(crate) fn conclude(&self, conclusion: Outcome) -> Outcome {
         // Once: after that the entry of the key is another leader's.
         if !matches!(*self.progress.borrow(), Progress::Done(_)) {
             // Out of the map first: a request that comes now asks the database, which knows the
@@ -177,8 +175,19 @@ impl Leadership {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.conclude(Conclusion::Failed(Failure::internal("the work panicked")));
+        self.conclude(Outcome::Failed(Failure::internal("the work panicked")));
     }
+}
+
+/// How a duplicate's wait for its leader ended.
+#[derive(Debug)]
+pub(crate) enum Followed {
+    Answered(Outcome),
+    /// It leads now, or follows the next leader. Another process had the key, or only the leader
+    /// failed, whose request is another one.
+    BeginAgain {
+        is_in_use: bool,
+    },
 }
 
 /// A duplicate of a request that is in flight here.
@@ -191,19 +200,15 @@ pub(crate) struct Follower {
 impl Follower {
     /// Waits for the leader: until `claimed_by` for it to have claimed (the same request only: the
     /// leader may be replaying), and until `patience` for it to be done. Another request need not
-    /// wait for the end of what is recorded. Holds no connection. `None`: begin again.
-    pub(crate) async fn follow(
-        mut self,
-        claimed_by: Instant,
-        patience: Instant,
-    ) -> Option<Outcome> {
+    /// wait for the end of what is recorded. Holds no connection.
+    pub(crate) async fn follow(mut self, claimed_by: Instant, patience: Instant) -> Followed {
         let same_request = self.same_request;
         if same_request {
             let claimed = self.wait_for(claimed_by.max(patience), |progress| {
                 !matches!(progress, Progress::Claiming)
             });
             if !claimed.await {
-                return Some(Outcome::InUse);
+                return Followed::Answered(Outcome::InUse);
             }
         }
         let tells = move |progress: &Progress| match progress {
@@ -212,34 +217,39 @@ impl Follower {
             Progress::Claiming | Progress::Executing => false,
         };
         if !self.wait_for(patience, tells).await {
-            return Some(Outcome::InUse);
+            return Followed::Answered(Outcome::InUse);
         }
         let progress = self.progress.borrow().clone();
-        match progress {
-            Progress::Done(Conclusion::InUse) => {
+        Followed::Answered(match progress {
+            Progress::Done(Outcome::InUse) => {
                 // A thousand that begin again at once would ask without a pause.
                 let again = Instant::now() + jittered(RECLAIM_PAUSE);
-                let goes_on = again < patience && sleep(again, &mut self.stopping).await;
-                (!goes_on).then_some(Outcome::InUse)
+                if again < patience && sleep(again, &mut self.stopping).await {
+                    return Followed::BeginAgain { is_in_use: true };
+                }
+                Outcome::InUse
             }
-            Progress::Done(conclusion) => self.judge(conclusion),
-            Progress::Recorded if !same_request => Some(Outcome::Reused),
-            Progress::Claiming | Progress::Executing | Progress::Recorded => Some(Outcome::InUse),
-        }
+            Progress::Done(conclusion) => match self.judge(conclusion) {
+                Some(outcome) => outcome,
+                None => return Followed::BeginAgain { is_in_use: false },
+            },
+            Progress::Recorded if !same_request => Outcome::Reused,
+            Progress::Claiming | Progress::Executing | Progress::Recorded => Outcome::InUse,
+        })
     }
 
     /// The table of what a leader's end means for a duplicate.
-    fn judge(&self, conclusion: Conclusion) -> Option<Outcome> {
+    fn judge(&self, conclusion: Outcome) -> Option<Outcome> {
         match conclusion {
             // Another request with the key of a committed record: reuse, known for certain.
-            Conclusion::Stored { .. } | Conclusion::Unfinished if !self.same_request => {
+            Outcome::Stored { .. } | Outcome::Unfinished if !self.same_request => {
                 Some(Outcome::Reused)
             }
-            Conclusion::Stored { record, .. } => Some(Outcome::replay(record)),
-            Conclusion::Unfinished => Some(conclusion),
-            Conclusion::Reused | Conclusion::Failed(_) if self.same_request => Some(conclusion),
+            Outcome::Stored { record, .. } => Some(Outcome::replay(record)),
+            Outcome::Unfinished => Some(conclusion),
+            Outcome::Reused | Outcome::Failed(_) if self.same_request => Some(conclusion),
             // What went wrong for the leader's request says nothing about a different one.
-            Conclusion::Reused | Conclusion::Failed(_) | Conclusion::InUse => None,
+            Outcome::Reused | Outcome::Failed(_) | Outcome::InUse => None,
         }
     }
 
@@ -294,7 +304,7 @@ mod tests {
     fn a_leader_that_goes_on_after_its_end_does_not_touch_the_next_one() {
         let in_flight = InFlight::new();
         let stuck = lead(&in_flight, &request(1));
-        stuck.conclude(Conclusion::Reused);
+        stuck.conclude(Outcome::Reused);
         let _next = lead(&in_flight, &request(1));
         stuck.executing();
         drop(stuck);
@@ -309,14 +319,15 @@ mod tests {
         let Place::Follower(follower) = in_flight.join(&request(1)) else {
             panic!("it leads");
         };
-        leader.conclude(Conclusion::InUse);
+        leader.conclude(Outcome::InUse);
         let (began, long) = (Instant::now(), Instant::now() + RECLAIM_PAUSE * 600);
         let mut following = std::pin::pin!(follower.follow(long, long));
         let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut following).await;
         assert!(at_once.is_err(), "{at_once:?}");
         assert_eq!(in_flight.stopping.receiver_count(), 1);
         let answer = following.await;
-        assert!(answer.is_none(), "{answer:?}");
+        let begins_again = matches!(answer, Followed::BeginAgain { is_in_use: true });
+        assert!(begins_again, "{answer:?}");
         assert!(began.elapsed() >= RECLAIM_PAUSE / 2);
     }
 

@@ -3,10 +3,9 @@
 //! Promise: looking changes nothing. An answer describes one moment: "nothing finished now" never
 //! means that the operation may be sent under a new key; only a retry is safe.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
@@ -28,13 +27,13 @@ pub enum Inspected {
 }
 
 impl Inspected {
-    /// The id of the first request, if it is known.
+    /// The first request, if it is known.
     #[must_use]
-    pub fn request_id(&self) -> Option<&str> {
+    pub fn request(&self) -> Option<KnownRequest> {
         match self {
-            Self::Completed(record) => Some(&record.request_id),
-            Self::InFlight(Some(request)) => Some(&request.request_id),
-            Self::InFlight(None) | Self::Nothing => None,
+            Self::Completed(record) => Some((&**record).into()),
+            Self::InFlight(request) => request.clone(),
+            Self::Nothing => None,
         }
     }
 }
@@ -56,6 +55,17 @@ pub struct KnownRequest {
     pub resource_id: Option<String>,
     /// When the key was first used, by the database's clock; `None` while nothing is committed.
     pub created_at: Option<DateTime<Utc>>,
+    /// `None` while it is in flight.
+    pub outcome: Option<KnownOutcome>,
+}
+
+/// The stored outcome of a request, without its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownOutcome {
+    /// The status that every retry gets.
+    pub status: u16,
+    /// When this is forgotten.
+    pub expires_at: DateTime<Utc>,
 }
 
 impl KnownRequest {
@@ -69,20 +79,27 @@ impl KnownRequest {
             label: request.label.clone(),
             resource_id: None,
             created_at: None,
+            outcome: None,
         }
     }
 }
 
-impl From<Record> for KnownRequest {
-    fn from(record: Record) -> Self {
+impl From<&Record> for KnownRequest {
+    fn from(record: &Record) -> Self {
+        // The reply of a record that is not completed says nothing.
+        let is_completed = record.reply.status > 0;
         Self {
-            method: record.method,
-            path: record.path,
-            request_id: record.request_id,
-            fingerprint: record.fingerprint,
-            label: record.label,
-            resource_id: record.reply.resource_id,
+            method: record.method.clone(),
+            path: record.path.clone(),
+            request_id: record.request_id.clone(),
+            fingerprint: record.fingerprint.clone(),
+            label: record.label.clone(),
+            resource_id: record.reply.resource_id.clone(),
             created_at: Some(record.created_at),
+            outcome: is_completed.then_some(KnownOutcome {
+                status: record.reply.status,
+                expires_at: record.expires_at,
+            }),
         }
     }
 }
@@ -94,84 +111,6 @@ pub struct InFlightCounts {
     pub keys: usize,
     /// Duplicates that wait for them.
     pub waiters: usize,
-}
-
-/// How long the record has been expired that expired first of all that are not swept: how late the
-/// sweep is. `None`: nothing is expired. Reads the first entries of an index, and takes no lock.
-pub async fn oldest_expired(
-    connection: &mut PgConnection,
-) -> Result<Option<Duration>, sqlx::Error> {
-    let age = sqlx::query_scalar!(
-        r#"
-        SELECT extract(epoch FROM now() - expires_at)::float8 AS "age!"
-          FROM idempotency_keys
-         WHERE status IS NOT NULL AND expires_at <= now()
-         ORDER BY expires_at
-         LIMIT 1
-        "#,
-    )
-    .fetch_optional(connection)
-    .await?;
-    Ok(age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()))
-}
-
-/// A key in flight whose request takes several transactions.
-#[cfg(feature = "phases")]
-#[derive(Debug)]
-pub struct LeasedKey {
-    /// The key.
-    pub key: String,
-    /// Its first request.
-    pub request: KnownRequest,
-    /// Whether a process is trusted to be at work on it, by the database's clock.
-    pub is_held: bool,
-    /// An attempt may have been executed.
-    pub in_doubt: bool,
-    /// How often another process took it over.
-    pub takeovers: i32,
-}
-
-/// Reads leases with the requests that they were taken for. Takes no lock.
-#[cfg(feature = "phases")]
-async fn leased(
-    connection: &mut PgConnection,
-    account_id: Uuid,
-    limit: usize,
-) -> Result<Vec<LeasedKey>, sqlx::Error> {
-    let rows = sqlx::query!(
-        r#"
-        SELECT key, lease.leased_until > now() AS "is_held!", lease.in_doubt, lease.takeovers,
-               record.method, record.path, record.request_id, record.fingerprint, record.label,
-               record.resource_id, record.created_at
-          FROM idempotency_leases AS lease
-          JOIN idempotency_keys AS record USING (account_id, key)
-         WHERE lease.account_id = $1 AND record.status IS NULL
-         ORDER BY key
-         LIMIT $2
-        "#,
-        account_id,
-        i64::try_from(limit).unwrap_or(i64::MAX),
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| LeasedKey {
-            key: row.key,
-            request: KnownRequest {
-                method: row.method,
-                path: row.path,
-                request_id: row.request_id,
-                fingerprint: row.fingerprint,
-                label: row.label,
-                resource_id: row.resource_id,
-                created_at: Some(row.created_at),
-            },
-            is_held: row.is_held,
-            in_doubt: row.in_doubt,
-            takeovers: row.takeovers,
-        })
-        .collect())
 }
 
 /// What a probe asks for.
@@ -220,7 +159,7 @@ impl Idempotency {
         Ok(match found {
             Claim::Completed(record) => Inspected::Completed(record),
             Claim::HeldElsewhere => Inspected::InFlight(in_flight),
-            Claim::Unfinished(record) => Inspected::InFlight(Some((*record).into())),
+            Claim::Unfinished(record) => Inspected::InFlight(Some((&*record).into())),
             Claim::Mine | Claim::Vanished => match in_flight {
                 Some(in_flight) => Inspected::InFlight(Some(in_flight)),
                 None => Inspected::Nothing,
@@ -258,24 +197,6 @@ impl Idempotency {
         here.iter()
             .map(|request| (request.key.as_str().to_owned(), KnownRequest::of(request)))
             .collect()
-    }
-
-    /// At most `limit` keys of an account that are in flight across transactions, whichever process
-    /// works on them, in the order of the keys.
-    #[cfg(feature = "phases")]
-    pub async fn leased_keys(
-        &self,
-        account_id: Uuid,
-        limit: usize,
-    ) -> Result<Vec<LeasedKey>, Failure> {
-        let this = self.clone();
-        self.look(async move {
-            let mut connection = this.pool.acquire(account_id).await?;
-            let leased = leased(&mut connection, account_id, limit).await?;
-            connection.release();
-            Ok(leased)
-        })
-        .await
     }
 
     /// Looks under the database deadline, and in a task of its own, like every use of a connection
@@ -320,8 +241,13 @@ impl Idempotency {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+    use std::time::Duration;
+
     use super::*;
-    use crate::in_flight::{Conclusion, InFlight, Place};
+    use crate::{
+        Outcome,
+        in_flight::{InFlight, Place},
+    };
 
     const ROUNDS: u128 = 20_000;
 
@@ -357,7 +283,7 @@ mod tests {
             std::thread::spawn(move || {
                 for _ in 0..ROUNDS {
                     if let Place::Leader(leadership) = join(&in_flight, account, "a") {
-                        leadership.conclude(Conclusion::Reused);
+                        leadership.conclude(Outcome::Reused);
                     }
                 }
                 ended.send(()).unwrap();

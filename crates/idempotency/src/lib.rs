@@ -1,7 +1,7 @@
 //! For applications on Tokio, sqlx and PostgreSQL: a retried request has no second effect.
 //!
 //! [add_ons]: add_ons
-#![cfg_attr(feature = "http", doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "http", feature = "sweep"), doc = include_str!("../README.md"))]
 // The front page of the documentation is the README. The link above comes before its own, and so
 // counts.
 //
@@ -17,7 +17,6 @@ pub mod add_ons {}
 mod admit;
 mod claim;
 mod connection;
-mod expiry;
 mod fingerprint;
 mod in_flight;
 mod key;
@@ -33,23 +32,29 @@ mod transaction;
 mod admission;
 #[cfg(feature = "batch")]
 mod batch;
+#[cfg(feature = "sweep")]
+mod expiry;
 #[cfg(feature = "forget")]
 mod forget;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "inspect")]
 mod inspect;
+#[cfg(all(feature = "inspect", feature = "phases"))]
+mod leased_keys;
 #[cfg(feature = "phases")]
 mod phases;
 #[cfg(feature = "replay-cache")]
 mod replay_cache;
+#[cfg(feature = "report")]
+mod report;
 #[cfg(feature = "workflow")]
 mod workflow;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use admit::Answering;
-use in_flight::{Conclusion, InFlight, Leadership, Place};
+use in_flight::{Followed, InFlight, Leadership, Place};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
@@ -65,7 +70,6 @@ pub use connection::{
     BEGIN_DURABLE, Connections, GuardedConnection, NO_ACCOUNT, SessionLimits, pin_session,
     pinned_settings,
 };
-pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, sweep};
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use observer::Observer;
 pub use trace::TRACE_TARGET;
@@ -74,14 +78,16 @@ pub use trace::TRACE_TARGET;
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
+#[cfg(feature = "sweep")]
+pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, sweep};
 #[cfg(feature = "forget")]
 pub use forget::{Forgotten, forget};
 #[cfg(feature = "http")]
 pub use http::HeaderError;
-#[cfg(all(feature = "inspect", feature = "phases"))]
-pub use inspect::LeasedKey;
 #[cfg(feature = "inspect")]
-pub use inspect::{InFlightCounts, Inspected, KnownRequest, oldest_expired};
+pub use inspect::{InFlightCounts, Inspected, KnownOutcome, KnownRequest};
+#[cfg(all(feature = "inspect", feature = "phases"))]
+pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
 #[cfg(feature = "phases")]
 pub use phases::{
     Begin, BeginOutcome, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect,
@@ -89,8 +95,10 @@ pub use phases::{
 };
 #[cfg(feature = "replay-cache")]
 pub use replay_cache::{ReplayCache, ReplayCacheObserver};
+#[cfg(feature = "report")]
+pub use report::KeyReport;
 #[cfg(feature = "workflow")]
-pub use workflow::{Step, StepOutcome, Steps, WorkflowName, WorkflowNameError};
+pub use workflow::{Step, Steps, WorkflowName, WorkflowNameError};
 
 /// Pause between two claims while another replica holds the key: short against a human's patience,
 /// long against a claim. Half of it is random, so that waiting replicas don't march in step.
@@ -181,7 +189,7 @@ impl Idempotency {
         command: &C,
         leadership: &Leadership,
         until: Instant,
-    ) -> Conclusion {
+    ) -> Outcome {
         match self.lead(request, command, leadership, until).await {
             TxOutcome::Concluded(conclusion) => conclusion,
             TxOutcome::Pending(nothing) => match nothing {},
@@ -203,69 +211,63 @@ impl Idempotency {
         lead: impl Fn(Self, Request, Leadership) -> F,
     ) -> Outcome
     where
-        F: Future<Output = Conclusion> + Send + 'static,
+        F: Future<Output = Outcome> + Send + 'static,
     {
-        let (account, patience) = (request.account_id, Instant::now() + request.wait);
-        let mut has_waited = false;
+        let patience = Instant::now() + request.wait;
+        // Another process had the key when it was last asked for.
+        let mut was_in_use = false;
         loop {
-            match self.in_flight.join(&request) {
-                Place::Leader(leadership) => {
-                    let ended = match self.pool.admit.begin(&request, has_waited) {
-                        Ok(begun) => {
-                            let lead = lead(self.clone(), request.clone(), leadership);
-                            self.in_a_task(Box::pin(async move { (lead.await, begun).0 }))
-                                .await
-                        }
-                        Err(refusal) => {
-                            let refuse = async move { leadership.conclude(refusal.await) };
-                            let refused = self.in_a_task(Box::pin(refuse)).await;
-                            if has_waited {
-                                return refused;
-                            }
-                            refused
-                        }
-                    };
-                    if !matches!(ended, Outcome::InUse) {
-                        return ended;
-                    }
-                    let again = Instant::now() + jittered(RECLAIM_PAUSE);
-                    if again >= patience || !self.in_flight.pause(again).await {
-                        return Outcome::InUse;
-                    }
-                    has_waited = true;
-                }
+            let leadership = match self.in_flight.join(&request) {
+                Place::Leader(leadership) => leadership,
                 Place::Follower(follower) => {
-                    let seat = self.pool.admit.follow(account);
-                    let patience = if seat.is_some() {
-                        patience
-                    } else {
-                        Instant::now()
-                    };
+                    let seat = self.pool.admit.follow(request.account_id);
+                    let patience = seat.as_ref().map_or_else(Instant::now, |_| patience);
+                    let following = follower.follow(self.answered_by(), patience);
                     let waiting = trace_span!("wait for first request");
-                    let followed = follower.follow(self.answered_by(), patience);
-                    if let Some(outcome) = followed.instrument(waiting).await {
-                        return outcome;
+                    match following.instrument(waiting).await {
+                        Followed::Answered(outcome) => return outcome,
+                        Followed::BeginAgain { is_in_use } => was_in_use |= is_in_use,
                     }
-                    has_waited = true;
+                    continue;
                 }
+            };
+            let begun = self.pool.admit.begin(&request, was_in_use);
+            let goes_on = begun.is_ok() || !was_in_use;
+            let work: Answering = match begun {
+                Ok(begun) => {
+                    let leading = lead(self.clone(), request.clone(), leadership);
+                    Box::pin(async move {
+                        let ended = leading.await;
+                        drop(begun);
+                        ended
+                    })
+                }
+                Err(refusal) => Box::pin(async move { leadership.conclude(refusal.await) }),
+            };
+            let ended = self.in_a_task(work).await;
+            let again = Instant::now() + jittered(RECLAIM_PAUSE);
+            let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
+            if !waits || !self.in_flight.pause(again).await {
+                return ended;
             }
+            was_in_use = true;
         }
     }
 
     /// Does what a disconnect must not cancel.
-    async fn in_a_task(&self, work: Answering) -> Conclusion {
+    async fn in_a_task(&self, work: Answering) -> Outcome {
         let ended = self.runtime.spawn(work.in_current_span()).await;
         ended.unwrap_or_else(|_| {
             tracing::error!("the work panicked");
-            Conclusion::Failed(Failure::internal("the work panicked"))
+            Outcome::Failed(Failure::internal("the work panicked"))
         })
     }
 }
 
 /// The end of a leader's task: logs what went wrong, once, and tells the followers.
-fn conclude(request: &Request, leadership: &Leadership, conclusion: Conclusion) -> Conclusion {
+fn conclude(request: &Request, leadership: &Leadership, conclusion: Outcome) -> Outcome {
     // The request that a step belongs to fails with it, and is logged.
-    if let Conclusion::Failed(failure) = &conclusion
+    if let Outcome::Failed(failure) = &conclusion
         && !request.key.is_reserved()
     {
         failure.log(&request.request_id);

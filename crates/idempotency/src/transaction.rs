@@ -13,13 +13,14 @@ use std::{
     },
 };
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Postgres, Transaction};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Command, Failure, GuardedConnection, Idempotency, Record, Rejection, Reply, Request, RunAgain,
+    Command, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request,
+    RunAgain,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
-    in_flight::{Conclusion, Leadership},
+    in_flight::Leadership,
     jittered, reply,
     trace::{self, trace_span},
 };
@@ -48,7 +49,7 @@ pub(crate) trait Work: Sync {
 /// How the transaction that claims a key ended.
 pub(crate) enum TxOutcome<P> {
     /// The request has its answer.
-    Concluded(Conclusion),
+    Concluded(Outcome),
     /// Committed without an outcome: the key is in flight until this is done.
     Pending(P),
 }
@@ -78,7 +79,7 @@ impl Idempotency {
         until: Instant,
     ) -> TxOutcome<W::Pending> {
         let committing = AtomicBool::new(false);
-        let failed = |failure| TxOutcome::Concluded(Conclusion::Failed(failure));
+        let failed = |failure| TxOutcome::Concluded(Outcome::Failed(failure));
         // The wait for the first connection is bounded by the pool and comes before the deadline.
         let acquiring = self.pool.acquire_to_claim(request.account_id);
         let mut connection = match timeout_at(until, acquiring).await {
@@ -95,15 +96,15 @@ impl Idempotency {
                 let held_up = match ended.await {
                     Ok(Some(outcome)) => {
                         // A committed row without a reply has the key: its owner is known.
-                        if let TxOutcome::Pending(_)
-                        | TxOutcome::Concluded(Conclusion::Unfinished) = outcome
+                        if let TxOutcome::Pending(_) | TxOutcome::Concluded(Outcome::Unfinished) =
+                            outcome
                         {
                             leadership.recorded();
                         }
                         return outcome;
                     }
                     Ok(None) if attempts_left == 0 => {
-                        return TxOutcome::Concluded(Conclusion::InUse);
+                        return TxOutcome::Concluded(Outcome::InUse);
                     }
                     Ok(None) => None,
                     Err(failure) => match failure.run_again {
@@ -151,44 +152,17 @@ impl Idempotency {
         leadership: &Leadership,
         committing: &AtomicBool,
     ) -> Result<Option<TxOutcome<W::Pending>>, Failure> {
-        let patient = self.pool.admit.wait_for_key();
-        let begin = match patient {
-            Some(_) => claim::BEGIN,
-            None => claim::BEGIN_BRIEFLY,
-        };
         let began = Instant::now();
-        let claiming = async {
-            let mut tx = connection.open(begin).await?;
-            let claiming = Instant::now();
-            let claimed = claim::claim(&mut tx, request, self.retention).await?;
-            let is_held = matches!(claimed, Claim::HeldElsewhere);
-            self.pool.observer.claimed(claiming.elapsed(), is_held);
-            Ok((tx, claimed))
-        };
-        let how = |claimed: &Result<(_, Claim), Failure>| {
-            claimed.as_ref().ok().map(|(_, claimed)| claimed.name())
-        };
-        let (mut tx, claimed) = trace::step(trace_span!("claim"), claiming, how).await?;
-        drop(patient);
-        let is_held = matches!(claimed, Claim::HeldElsewhere);
-        let found = match claimed {
-            Claim::Mine => None,
-            Claim::Completed(record) => Some(Some(compare(request, record)?)),
-            Claim::Unfinished(record) if record.is_of(request)? => {
-                Some(Some(Conclusion::Unfinished))
-            }
-            Claim::Unfinished(_) => Some(Some(Conclusion::Reused)),
-            Claim::HeldElsewhere => Some(Some(Conclusion::InUse)),
-            Claim::Vanished => Some(None),
-        };
-        if let Some(conclusion) = found {
+        let (mut tx, claimed) = self.claim(&mut connection, request).await?;
+        if !matches!(claimed, Claim::Mine) {
             tx.rollback().await?;
+            let is_held = matches!(claimed, Claim::HeldElsewhere);
             let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
             connection.release();
             if is_table_locked {
                 return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
             }
-            return Ok(conclusion.map(TxOutcome::Concluded));
+            return Ok(answer(request, claimed)?.map(TxOutcome::Concluded));
         }
 
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
@@ -217,7 +191,7 @@ impl Idempotency {
             ControlFlow::Break(reply) => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
                 let saved = reply::save(&mut tx, account_id, key, reply, &self.retention);
-                TxOutcome::Concluded(Conclusion::Stored {
+                TxOutcome::Concluded(Outcome::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
                     taken_over: false,
@@ -233,6 +207,31 @@ impl Idempotency {
         connection.release();
         Ok(Some(outcome))
     }
+
+    /// Begins, and claims the key.
+    async fn claim<'c>(
+        &self,
+        connection: &'c mut GuardedConnection,
+        request: &Request,
+    ) -> Result<(Transaction<'c, Postgres>, Claim), Failure> {
+        let patient = self.pool.admit.wait_for_key();
+        let begin = match patient {
+            Some(_) => claim::BEGIN,
+            None => claim::BEGIN_BRIEFLY,
+        };
+        let claiming = async {
+            let mut tx = connection.open(begin).await?;
+            let claiming = Instant::now();
+            let claimed = claim::claim(&mut tx, request, self.retention).await?;
+            let is_held = matches!(claimed, Claim::HeldElsewhere);
+            self.pool.observer.claimed(claiming.elapsed(), is_held);
+            Ok((tx, claimed))
+        };
+        let how = |claimed: &Result<(_, Claim), Failure>| {
+            claimed.as_ref().ok().map(|(_, claimed)| claimed.name())
+        };
+        trace::step(trace_span!("claim"), claiming, how).await
+    }
 }
 
 /// What the span of the work says; `None`: it failed.
@@ -245,11 +244,22 @@ fn how_work_ended<P>(worked: &Result<ControlFlow<Reply, P>, Rejection>) -> Optio
     }
 }
 
+/// What a key says that is not this transaction's. `None`: nothing any more.
+fn answer(request: &Request, claimed: Claim) -> Result<Option<Outcome>, Failure> {
+    Ok(Some(match claimed {
+        Claim::Completed(record) => compare(request, record)?,
+        Claim::Unfinished(record) if record.is_of(request)? => Outcome::Unfinished,
+        Claim::Unfinished(_) => Outcome::Reused,
+        Claim::HeldElsewhere => Outcome::InUse,
+        Claim::Mine | Claim::Vanished => return Ok(None),
+    }))
+}
+
 /// A completed record answers only its own request.
-pub(crate) fn compare(request: &Request, record: Arc<Record>) -> Result<Conclusion, Failure> {
+pub(crate) fn compare(request: &Request, record: Arc<Record>) -> Result<Outcome, Failure> {
     Ok(if record.is_of(request)? {
-        Conclusion::replay(record)
+        Outcome::replay(record)
     } else {
-        Conclusion::Reused
+        Outcome::Reused
     })
 }

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::{Failure, Idempotency, IdempotencyKey, KnownRequest};
+use crate::{Failure, Idempotency, IdempotencyKey, KnownOutcome, KnownRequest};
 
 /// Everything that is read of a workflow is of one moment.
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
@@ -53,17 +53,6 @@ pub struct Step {
     pub key: String,
     /// What was asked for.
     pub request: KnownRequest,
-    /// `None` while it is in flight.
-    pub outcome: Option<StepOutcome>,
-}
-
-/// The outcome of a request.
-#[derive(Debug)]
-pub struct StepOutcome {
-    /// The status that every retry gets.
-    pub status: u16,
-    /// When this is forgotten.
-    pub expires_at: DateTime<Utc>,
 }
 
 /// A part of a workflow.
@@ -93,7 +82,6 @@ impl Idempotency {
         let in_flight = in_flight.iter().map(|request| Step {
             key: request.key.as_str().to_owned(),
             request: KnownRequest::of(request),
-            outcome: None,
         });
         let (this, in_flight) = (self.clone(), in_flight.collect());
         self.look(async move {
@@ -233,14 +221,11 @@ async fn committed(
             label: found.label,
             resource_id: found.resource_id,
             created_at: Some(found.created_at),
-        },
-        outcome: found
-            .status
-            .and_then(|status| u16::try_from(status).ok())
-            .map(|status| StepOutcome {
-                status,
+            outcome: found.status.map(|status| KnownOutcome {
+                status: status.unsigned_abs(),
                 expires_at: found.expires_at,
             }),
+        },
     });
     Ok(steps.collect())
 }

@@ -1,5 +1,5 @@
 //! Replays from memory: what is remembered is what the database would answer.
-#![cfg(feature = "replay-cache")]
+#![cfg(all(feature = "replay-cache", feature = "sweep"))]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

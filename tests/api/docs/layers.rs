@@ -219,7 +219,6 @@ fn the_idempotency_core_names_no_add_on() {
         "admit.rs",
         "claim.rs",
         "connection.rs",
-        "expiry.rs",
         "fingerprint.rs",
         "in_flight.rs",
         "key.rs",
@@ -255,7 +254,7 @@ fn the_idempotency_core_names_no_add_on() {
 
 /// Lines that the crate compiles without a feature, with their comments. When a change makes them
 /// fewer, lower it.
-const CORE_LINES_MAX: usize = 1_992;
+const CORE_LINES_MAX: usize = 1_905;
 
 /// The lines of a file that hold code or a comment, without its own tests and without what a cargo
 /// feature compiles.

@@ -26,7 +26,7 @@ const PAGES_PER_ROW_MAX: u64 = 25;
 const WHOLE: [&str; 3] = [
     "FROM api_keys JOIN accounts",
     // All keys in flight that an operator asks for.
-    "SELECT lease.account_id, account.name",
+    "lease.in_doubt OR NOT $3::boolean",
     // One lease that an operator resolves, by its operation alone.
     "WHERE operation = $1 AND kind = $4",
 ];

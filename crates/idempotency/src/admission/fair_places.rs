@@ -31,6 +31,11 @@ impl FairPlaces {
         Self(Arc::new(Mutex::new(Shares::new(places, share))))
     }
 
+    /// Remembers that the account asked for something else that the places are part of.
+    pub(super) fn note(&self, account: Uuid) {
+        lock(&self.0).note(account, Instant::now());
+    }
+
     /// Takes a place for the account, in its turn.
     pub(super) async fn take(&self, account: Uuid) -> Place {
         let waiting = {

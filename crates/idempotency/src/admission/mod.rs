@@ -88,14 +88,15 @@ impl AdmissionObserver for Unobserved {}
 ///    one account, 1,000 may wait for work. The others wait for the claim, which takes moments.
 /// 2. A request beyond a limit does not begin. The limit of its account counts first, then that of
 ///    all. If its key has a record, the record answers. Otherwise it gets a [`Failure`] of the kind
-///    [`Unavailable`](crate::FailureKind::Unavailable), at once. If it has waited for its key, it
-///    gets [`Outcome::InUse`]. A part of a request that has begun is neither counted nor refused.
+///    [`Unavailable`](crate::FailureKind::Unavailable), at once. If another process had its key
+///    before, it gets [`Outcome::InUse`]. A part of a request that has begun is neither counted
+///    nor refused.
 /// 3. What begins waits for its account's turn to claim a key. An account that is alone may have
 ///    every place. While others ask, it has half of them at most, and of those that wait the
 ///    account with the fewest is next.
 /// 4. Then it waits for a connection, as reads do and what ends work: by turns of the same kind. Of
-///    four connections or more, claims have one fewer, and while other accounts claim, those of one
-///    account have one fewer than its half, so that the others never wait for a claim.
+///    four connections or more, claims have one fewer, and while other accounts ask, those of one
+///    account have one fewer than its half, so that what it does beside them never waits for a claim.
 /// 5. With its connection, a claim waits for another process that has its key. Half of the
 ///    connections may do so. A claim beyond them hardly waits.
 #[derive(Debug, Clone)]
@@ -140,14 +141,14 @@ impl Admission {
     }
 
     /// Answers a request that met a limit: from its key's record, or else with a failure.
-    async fn refuse(self, request: Request, has_waited: bool, limit: InProgressLimit) -> Outcome {
+    async fn refuse(self, request: Request, was_in_use: bool, limit: InProgressLimit) -> Outcome {
         let request_id = request.request_id.clone();
         let looked_up = self.look_ups.recorded_outcome(self.clone().into(), request);
         if let Some(outcome) = looked_up.await {
             return outcome;
         }
-        // It waited for what had its key, and others took its place meanwhile.
-        if has_waited {
+        // It waited for another process, and others took its place meanwhile.
+        if was_in_use {
             return Outcome::InUse;
         }
         self.observer.shed(limit);
@@ -171,14 +172,14 @@ impl From<Admission> for Connections {
 }
 
 impl Admit for Admission {
-    fn begin(&self, request: &Request, has_waited: bool) -> Result<Held, Answering> {
+    fn begin(&self, request: &Request, was_in_use: bool) -> Result<Held, Answering> {
         if request.key.is_reserved() {
             return Ok(Box::new(()));
         }
         match self.in_progress.take(request.account_id, self.limits) {
             Ok(counted) => Ok(Box::new(counted)),
             Err(limit) => {
-                let refusal = self.clone().refuse(request.clone(), has_waited, limit);
+                let refusal = self.clone().refuse(request.clone(), was_in_use, limit);
                 Err(Box::pin(refusal))
             }
         }
@@ -197,7 +198,10 @@ impl Admit for Admission {
         Box::pin(async move {
             let claim = match to_claim {
                 true => Some(self.claims.take(account).await),
-                false => None,
+                false => {
+                    self.claims.note(account);
+                    None
+                }
             };
             Box::new((self.connections.take(account).await, claim)) as Held
         })
@@ -265,22 +269,51 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test may stop at the first surprise"
+    )]
+
     use std::time::Duration;
 
-    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use sqlx::{
+        PgConnection,
+        postgres::{PgConnectOptions, PgPoolOptions},
+    };
     use tokio::time::timeout;
 
     use super::*;
+    use crate::{
+        Command, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Rejection, Reply,
+        Settings, in_flight::Place,
+    };
 
     const ALICE: Uuid = Uuid::from_u128(1);
     const BOB: Uuid = Uuid::from_u128(2);
 
+    /// A pool of a server that is not there.
+    fn nowhere(connections: u32) -> PgPool {
+        let pool = PgPoolOptions::new().max_connections(connections);
+        pool.connect_lazy_with(PgConnectOptions::new().host("nowhere.invalid"))
+    }
+
+    fn request(path: &str) -> Request {
+        let nothing = Parameters::Canonical(b"{}");
+        let input = FingerprintInput {
+            method: "POST",
+            path,
+            query: nothing,
+            media_type: "json",
+            parameters: nothing,
+        };
+        Request::new(ALICE, IdempotencyKey::parse(b"key").unwrap(), &input)
+    }
+
     #[tokio::test]
     async fn claims_leave_one_connection_of_their_account_s_share_on_odd_pools_too() {
         for (connections, claims_of_an_account) in [(5, 1), (7, 2)] {
-            let pool = PgPoolOptions::new().max_connections(connections);
-            let pool = pool.connect_lazy_with(PgConnectOptions::new());
-            let admission = Admission::new(pool, InProgressLimits::NONE);
+            let admission = Admission::new(nowhere(connections), InProgressLimits::NONE);
             let at_once = |to_claim| timeout(Duration::ZERO, admission.connect(ALICE, to_claim));
             let _others_claim = admission.connect(BOB, true).await;
             let mut claims = Vec::new();
@@ -290,6 +323,58 @@ mod tests {
             assert_eq!(claims.len(), claims_of_an_account);
             let read = at_once(false).await;
             assert!(read.is_ok(), "of {connections} connections");
+        }
+    }
+
+    #[tokio::test]
+    async fn claims_leave_a_connection_for_reads_while_another_account_only_reads() {
+        let admission = Admission::new(nowhere(5), InProgressLimits::NONE);
+        let at_once = |to_claim| timeout(Duration::ZERO, admission.connect(ALICE, to_claim));
+        let _others_read = admission.connect(BOB, false).await;
+        let _claim = at_once(true).await.unwrap();
+        let (more, read) = (at_once(true).await, at_once(false).await);
+        assert!(more.is_err(), "her share of the claims is one of five");
+        assert!(read.is_ok(), "of her two connections, one is for reads");
+    }
+
+    /// A request that waited for another one, which failed, is answered as one that never waited.
+    #[tokio::test]
+    async fn what_follows_a_failure_past_the_limit_is_shed_and_not_in_use() {
+        struct Unreached;
+        impl Command for Unreached {
+            async fn execute(&self, _: &mut PgConnection) -> Result<Reply, Rejection> {
+                Err(Failure::internal("it began").into())
+            }
+        }
+        let limits = InProgressLimits {
+            per_account: 0,
+            in_all: 0,
+        };
+        let admission = Admission::new(nowhere(4), limits);
+        for (ended, is_shed) in [
+            (Outcome::Failed(Failure::internal("the first one")), true),
+            (Outcome::InUse, false),
+        ] {
+            let idempotency = Idempotency::new(admission.clone(), Settings::default());
+            let idempotency = idempotency.unwrap();
+            let [first, second] = ["/first", "/second"].map(|path| Request {
+                wait: Duration::from_secs(60),
+                ..request(path)
+            });
+            let Place::Leader(leadership) = idempotency.in_flight.join(&first) else {
+                panic!("it follows");
+            };
+            let running = idempotency.run(second, Unreached);
+            let mut running = std::pin::pin!(running);
+            assert!(timeout(Duration::ZERO, &mut running).await.is_err());
+            leadership.conclude(ended);
+            let outcome = running.await;
+            assert_eq!(
+                matches!(outcome, Outcome::Failed(_)),
+                is_shed,
+                "{outcome:?}"
+            );
+            assert_eq!(matches!(outcome, Outcome::InUse), !is_shed, "{outcome:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::RanAlone;
-use crate::in_flight::Conclusion;
+use crate::Outcome;
 
 /// How long an account's requests run alone after one of them could not be completed.
 const ALONE_FOR: Duration = Duration::from_secs(1);
@@ -51,8 +51,8 @@ impl Alone {
         &self,
         account: Uuid,
         because: RanAlone,
-        request: impl Future<Output = Conclusion>,
-    ) -> Conclusion {
+        request: impl Future<Output = Outcome>,
+    ) -> Outcome {
         let fell = usize::from(because == RanAlone::BatchFailed);
         self.lock().entry(account).or_default().fallen += fell;
         let mut running = Running {
@@ -62,7 +62,7 @@ impl Alone {
             held_up: false,
         };
         let conclusion = request.await;
-        running.held_up = matches!(conclusion, Conclusion::InUse | Conclusion::Failed(_));
+        running.held_up = matches!(conclusion, Outcome::InUse | Outcome::Failed(_));
         conclusion
     }
 
@@ -102,17 +102,17 @@ mod tests {
     const ALICE: Uuid = Uuid::from_u128(1);
 
     /// Runs a request that ends when it is told how.
-    fn running(alone: &Alone, because: RanAlone) -> (oneshot::Sender<Conclusion>, Ending) {
+    fn running(alone: &Alone, because: RanAlone) -> (oneshot::Sender<Outcome>, Ending) {
         let (end, ended) = oneshot::channel();
         let alone = alone.clone();
         let ending = tokio::spawn(async move {
-            let request = async { ended.await.unwrap_or(Conclusion::Reused) };
+            let request = async { ended.await.unwrap_or(Outcome::Reused) };
             alone.run(ALICE, because, request).await
         });
         (end, ending)
     }
 
-    type Ending = tokio::task::JoinHandle<Conclusion>;
+    type Ending = tokio::task::JoinHandle<Outcome>;
 
     #[tokio::test]
     async fn an_account_is_held_until_all_that_fell_are_concluded_and_by_nothing_else() {
@@ -123,7 +123,7 @@ mod tests {
         }
         // More come, and run alone because of the one that fell.
         let (_never, _) = running(&alone, RanAlone::AccountHeldUp);
-        assert!(fell.send(Conclusion::Reused).is_ok());
+        assert!(fell.send(Outcome::Reused).is_ok());
         assert!(ending.await.is_ok());
         assert!(!alone.holds(ALICE));
     }
@@ -131,7 +131,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_account_whose_request_is_held_up_runs_alone_for_a_second() {
         let alone = Alone::default();
-        let held_up = async { Conclusion::InUse };
+        let held_up = async { Outcome::InUse };
         let _ = alone.run(ALICE, RanAlone::AccountHeldUp, held_up).await;
         assert!(alone.holds(ALICE));
         tokio::time::advance(ALONE_FOR).await;

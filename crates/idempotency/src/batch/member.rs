@@ -8,10 +8,7 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::Decide;
-use crate::{
-    Rejection, Reply, Request,
-    in_flight::{Conclusion, Leadership},
-};
+use crate::{Outcome, Rejection, Reply, Request, in_flight::Leadership};
 
 /// What an application writes for one request: rows that are decided, of whatever tables.
 pub trait Rows: Send + Sized + 'static {
@@ -49,7 +46,7 @@ pub(super) type Decider<R> = Box<dyn Fn(DateTime<Utc>) -> Result<Decision<R>, Re
 
 /// How a request left its batch.
 pub(super) enum Ended {
-    Concluded(Conclusion),
+    Concluded(Outcome),
     /// It takes more than a batch does, and did no harm to this one.
     Undecided,
 }
@@ -75,7 +72,7 @@ impl<R: Rows> Member<R> {
 }
 
 impl<R> Member<R> {
-    pub(super) fn conclude(self, conclusion: Conclusion) {
+    pub(super) fn conclude(self, conclusion: Outcome) {
         self.end(Ended::Concluded(conclusion));
     }
 

@@ -36,7 +36,7 @@ use tracing::{Span, field::Empty};
 
 use crate::{
     Command, Failure, Idempotency, Outcome, Rejection, Reply, Request, RunAgain, conclude,
-    in_flight::{Conclusion, Leadership},
+    in_flight::Leadership,
     observer::Unobserved,
     trace::{self, trace_span},
 };
@@ -209,7 +209,7 @@ impl<R: Rows> Batches<R> {
         request: &Request,
         command: Arc<C>,
         leadership: &Arc<Leadership>,
-    ) -> Conclusion {
+    ) -> Outcome {
         let until = self.idempotency.answered_by();
         let account = request.account_id;
         let execute = self
@@ -229,7 +229,7 @@ impl<R: Rows> Batches<R> {
             let (member, answered) = Member::new(request, deciding, leadership, span.clone());
             if !queue.0.push(account, bytes, member) {
                 let full = "too many requests wait for a batch";
-                return Conclusion::Failed(Failure::unavailable(full));
+                return Outcome::Failed(Failure::unavailable(full));
             }
             match trace::step(span, timeout_at(until, answered), how_batch_ended).await {
                 Ok(Ok(Ended::Concluded(conclusion))) => return conclusion,
@@ -242,7 +242,7 @@ impl<R: Rows> Batches<R> {
                 // Each step of a batch has a limit, so this one is stuck, and may still commit.
                 Err(_) => {
                     let stuck = "no answer from a batch in time, the outcome is unknown";
-                    return Conclusion::Failed(Failure {
+                    return Outcome::Failed(Failure {
                         is_unknown: true,
                         ..Failure::unavailable(stuck)
                     });
@@ -261,8 +261,8 @@ impl<R: Rows> Batches<R> {
         command: Arc<C>,
         leadership: &Arc<Leadership>,
         until: Instant,
-        execute: impl Future<Output = Conclusion>,
-    ) -> Conclusion {
+        execute: impl Future<Output = Outcome>,
+    ) -> Outcome {
         if let Err(Rejection::Failed(_)) = command.decide(Utc::now()) {
             // It decides nothing in the transaction either, which is not begun for that.
             self.observer.ran_alone(RanAlone::Undecided);
@@ -276,7 +276,7 @@ impl<R: Rows> Batches<R> {
                 Ok(Ended::Undecided) | Err(_) => RanAlone::Undecided,
             },
             Err(failure) if failure.run_again == RunAgain::Never => {
-                return Conclusion::Failed(failure);
+                return Outcome::Failed(failure);
             }
             Err(_) => RanAlone::BatchFailed,
         };
@@ -288,7 +288,7 @@ impl<R: Rows> Batches<R> {
 /// What the span of a request's wait for its batch says; `None`: the batch failed, or is stuck.
 fn how_batch_ended<E, L>(answered: &Result<Result<Ended, E>, L>) -> Option<&'static str> {
     match answered {
-        Ok(Ok(Ended::Concluded(Conclusion::Failed(_))) | Err(_)) | Err(_) => None,
+        Ok(Ok(Ended::Concluded(Outcome::Failed(_))) | Err(_)) | Err(_) => None,
         Ok(Ok(Ended::Concluded(_))) => Some("concluded"),
         Ok(Ok(Ended::Undecided)) => Some("undecided"),
     }
@@ -320,7 +320,7 @@ impl<R: Rows> Worker<R> {
             };
             for member in late {
                 let overloaded = "no batch had room for the request in time";
-                member.conclude(Conclusion::Failed(Failure::unavailable(overloaded)));
+                member.conclude(Outcome::Failed(Failure::unavailable(overloaded)));
             }
             if members.is_empty() {
                 continue;

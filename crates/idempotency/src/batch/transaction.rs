@@ -25,9 +25,8 @@ use super::{
     member::{Decision, Ended, Member, Rows},
 };
 use crate::{
-    Failure, GuardedConnection, Idempotency, Record, Rejection, Reply, Request, RunAgain,
+    Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Found},
-    in_flight::Conclusion,
     reply::{is_rolled_back, sqlstate},
     trace::{self, Instrument, trace_span},
     transaction::compare,
@@ -159,7 +158,7 @@ impl Batch {
             Err(_) => Failure::deadline(true),
         };
         for (member, _) in won {
-            member.conclude(Conclusion::Failed(unknown.clone()));
+            member.conclude(Outcome::Failed(unknown.clone()));
         }
         None
     }
@@ -320,7 +319,7 @@ async fn run_one_on<R: Rows>(
 /// Answers members whose outcomes are committed.
 fn conclude<R>(won: Vec<(Member<R>, Record)>) {
     for (member, record) in won {
-        member.conclude(Conclusion::Stored {
+        member.conclude(Outcome::Stored {
             record: Arc::new(record),
             replayed: false,
             taken_over: false,
@@ -369,7 +368,7 @@ async fn answer_lost<R>(tx: &mut PgConnection, lost: Vec<Member<R>>) -> Result<(
         match found.remove(&claims::id(&member.request)) {
             Some(Found::Completed(record)) => {
                 let compared = compare(&member.request, record);
-                member.conclude(compared.unwrap_or_else(Conclusion::Failed));
+                member.conclude(compared.unwrap_or_else(Outcome::Failed));
             }
             Some(Found::Expired | Found::Unfinished(_)) | None => member.end(Ended::Undecided),
         }

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Failure, Outcome, Rejection, Reply, Request, conclude,
     connection::BEGIN_DURABLE,
-    in_flight::{Conclusion, Leadership},
+    in_flight::Leadership,
     transaction::{TxOutcome, Work},
 };
 
@@ -70,7 +70,7 @@ impl<E: ExternalEffect> Phases<E> {
         begin: &B,
         may_begin: &AtomicBool,
         leadership: &Leadership,
-    ) -> Conclusion {
+    ) -> Outcome {
         let first = FirstPhase {
             phases: self,
             begin,
@@ -81,14 +81,14 @@ impl<E: ExternalEffect> Phases<E> {
             let led = self.idempotency.lead(request, &first, leadership, until);
             let leased = match led.await {
                 TxOutcome::Pending(leased) => leased,
-                TxOutcome::Concluded(Conclusion::Unfinished) => {
+                TxOutcome::Concluded(Outcome::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {
                         Ok(TakeOver::Taken(leased)) => leased,
-                        Ok(TakeOver::Held) => return Conclusion::InUse,
+                        Ok(TakeOver::Held) => return Outcome::InUse,
                         Ok(TakeOver::Gone) => continue,
                         // "Busy" would say that nothing was done, and that isn't known of this
                         // operation.
-                        Err(failure) => return Conclusion::Failed(in_doubt(failure)),
+                        Err(failure) => return Outcome::Failed(in_doubt(failure)),
                     }
                 }
                 TxOutcome::Concluded(conclusion) => return conclusion,
@@ -96,17 +96,17 @@ impl<E: ExternalEffect> Phases<E> {
             let taken_over = leased.lease.taken_over;
             match self.call_and_complete(leased).await {
                 CompletionOutcome::Completed(record) => {
-                    return Conclusion::Stored {
+                    return Outcome::Stored {
                         record,
                         replayed: taken_over,
                         taken_over,
                     };
                 }
-                CompletionOutcome::Failed(failure) => return Conclusion::Failed(failure),
+                CompletionOutcome::Failed(failure) => return Outcome::Failed(failure),
                 CompletionOutcome::LeaseLost => may_begin.store(false, Ordering::Relaxed),
             }
         }
-        Conclusion::InUse
+        Outcome::InUse
     }
 
     /// Takes the operation over that holds the request's key, if its lease is over. Of many at once

@@ -1,0 +1,287 @@
+//! What is known of a key, in words and as JSON: for a command that an operator runs.
+//!
+//! Promise: no body is told, because it may hold secrets. What is told describes one moment: that
+//! nothing is stored never means that a new key is safe.
+
+use std::fmt;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Map, Value, json};
+
+use crate::{Inspected, KnownRequest, LeasedKey};
+
+/// All that the tables of this crate tell of one key. Its `Display` is lines for a person, without
+/// the end of the last one.
+#[derive(Debug)]
+pub struct KeyReport {
+    /// The key.
+    pub key: String,
+    /// Its record, or its request in flight.
+    pub found: Inspected,
+    /// While its request takes several transactions.
+    pub lease: Option<LeasedKey>,
+}
+
+impl KeyReport {
+    /// `completed`, `in_doubt`, `in_flight` or `nothing`.
+    pub fn state(&self) -> &'static str {
+        match (&self.found, &self.lease) {
+            (Inspected::Completed(_), _) => "completed",
+            (Inspected::InFlight(_), Some(lease)) if lease.in_doubt => "in_doubt",
+            (Inspected::InFlight(_), _) => "in_flight",
+            (Inspected::Nothing, _) => "nothing",
+        }
+    }
+
+    /// `key`, `state`, `lease`, and what is known of the first request.
+    pub fn to_json(&self) -> Map<String, Value> {
+        let mut told = object(json!({
+            "key": self.key,
+            "state": self.state(),
+            "lease": self.lease.as_ref().map(LeasedKey::to_json),
+        }));
+        if let Some(request) = self.found.request() {
+            told.extend(request_to_json(&request));
+        }
+        told
+    }
+}
+
+impl fmt::Display for KeyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state() {
+            "in_doubt" => "in flight, and in doubt: an attempt may have been executed",
+            "in_flight" => "in flight: a retry with this key is safe",
+            "nothing" => {
+                "nothing is stored now, and no request is at work. It was never used, it has \
+                 expired, or its request failed. Only a retry with the same key is safe"
+            }
+            completed => completed,
+        };
+        write!(f, "key      {}\nstate    {state}", self.key)?;
+        match self.found.request() {
+            Some(request) => write_request(f, &request)?,
+            None if matches!(self.found, Inspected::InFlight(_)) => f.write_str(
+                "\nrequest  another process is at work on it, and has committed nothing yet",
+            )?,
+            None => {}
+        }
+        match &self.lease {
+            Some(lease) => write!(f, "\nlease    {}", lease.standing()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_request(f: &mut fmt::Formatter<'_>, request: &KnownRequest) -> fmt::Result {
+    let KnownRequest {
+        method,
+        path,
+        request_id,
+        ..
+    } = request;
+    write!(f, "\nrequest  {method} {path}  {request_id}")?;
+    if let Some(outcome) = &request.outcome {
+        write!(f, "\nreply    {}", outcome.status)?;
+    }
+    if let Some(resource) = &request.resource_id {
+        write!(f, ", about {resource}")?;
+    }
+    if let Some(created_at) = &request.created_at {
+        write!(f, "\nused     {created_at:.0}")?;
+    }
+    if let Some(outcome) = &request.outcome {
+        write!(f, ", expires {:.0}", outcome.expires_at)?;
+    }
+    write!(f, "\nprint    {}", hex(&request.fingerprint))?;
+    if let Some(workflow) = &request.label {
+        write!(f, "\nworkflow {workflow}")?;
+    }
+    Ok(())
+}
+
+fn request_to_json(request: &KnownRequest) -> Map<String, Value> {
+    let mut told = object(json!({
+        "request": request.request_id,
+        "method": request.method,
+        "path": request.path,
+        "resource": request.resource_id,
+        "workflow": request.label,
+        "fingerprint": hex(&request.fingerprint),
+        "created_at": request.created_at.map(rfc_3339),
+    }));
+    if let Some(outcome) = &request.outcome {
+        let ended = json!({ "status": outcome.status, "expires_at": rfc_3339(outcome.expires_at) });
+        told.extend(object(ended));
+    }
+    told
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::new()
+        }
+    }
+}
+
+fn rfc_3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl LeasedKey {
+    /// Who works on it, and what is known of its effect: a part of a line for a person.
+    pub fn standing(&self) -> String {
+        let doubt = if self.in_doubt {
+            "in doubt"
+        } else {
+            "not in doubt"
+        };
+        let work = if self.is_held {
+            "a process is at work on it".to_owned()
+        } else {
+            format!(
+                "the reconciler continues it after {:.0}",
+                self.recover_after
+            )
+        };
+        format!(
+            "{doubt}, taken over {} times, {work}; operation {}",
+            self.takeovers, self.operation
+        )
+    }
+
+    /// All but the account, which an application has a name for.
+    pub fn to_json(&self) -> Map<String, Value> {
+        object(json!({
+            "key": self.key,
+            "request": self.request.request_id,
+            "method": self.request.method,
+            "path": self.request.path,
+            "created_at": self.request.created_at.map(rfc_3339),
+            "operation": self.operation.to_string(),
+            "in_doubt": self.in_doubt,
+            "takeovers": self.takeovers,
+            "is_held": self.is_held,
+            "leased_until": rfc_3339(self.leased_until),
+            "recover_after": rfc_3339(self.recover_after),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::indexing_slicing,
+        reason = "a test may stop at the first surprise"
+    )]
+
+    use std::sync::Arc;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{Record, Reply};
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(seconds, 0).unwrap_or_default()
+    }
+
+    fn record(status: u16) -> Record {
+        Record {
+            reply: Reply {
+                resource_id: Some("booking-1".to_owned()),
+                ..Reply::raw_json(status, "secret")
+            },
+            request_id: "req_1".to_owned(),
+            method: "POST".to_owned(),
+            path: "/bookings".to_owned(),
+            label: Some("trip".to_owned()),
+            fingerprint_version: 1,
+            fingerprint: vec![1, 0xab],
+            created_at: at(0),
+            expires_at: at(60),
+        }
+    }
+
+    fn in_doubt() -> KeyReport {
+        let request = KnownRequest::from(&record(0));
+        KeyReport {
+            key: "one".to_owned(),
+            found: Inspected::InFlight(Some(request.clone())),
+            lease: Some(LeasedKey {
+                account_id: Uuid::nil(),
+                key: "one".to_owned(),
+                request,
+                operation: Uuid::nil(),
+                is_held: false,
+                leased_until: at(1),
+                recover_after: at(2),
+                takeovers: 3,
+                in_doubt: true,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_key_in_doubt_is_told_with_its_lease() {
+        let report = in_doubt();
+        assert_eq!(
+            report.to_string(),
+            "key      one\n\
+             state    in flight, and in doubt: an attempt may have been executed\n\
+             request  POST /bookings  req_1, about booking-1\n\
+             used     1970-01-01 00:00:00 UTC\n\
+             print    01ab\n\
+             workflow trip\n\
+             lease    in doubt, taken over 3 times, the reconciler continues it after \
+             1970-01-01 00:00:02 UTC; operation 00000000-0000-0000-0000-000000000000"
+        );
+        let json = report.to_json();
+        assert_eq!(
+            (&json["state"], json.get("status")),
+            (&json!("in_doubt"), None)
+        );
+        assert_eq!(json["lease"]["recover_after"], "1970-01-01T00:00:02Z");
+    }
+
+    #[test]
+    fn a_completed_key_is_told_with_its_status_and_without_its_body() {
+        let report = KeyReport {
+            found: Inspected::Completed(Arc::new(record(201))),
+            lease: None,
+            ..in_doubt()
+        };
+        let (text, json) = (report.to_string(), report.to_json());
+        let reply = "\nreply    201, about booking-1\nused     1970-01-01 00:00:00 UTC, expires 1970-01-01 \
+                     00:01:00 UTC\n";
+        assert!(text.contains(reply), "{text}");
+        assert_eq!(
+            (&json["state"], &json["status"]),
+            (&json!("completed"), &json!(201))
+        );
+        assert_eq!(json["expires_at"], "1970-01-01T00:01:00Z");
+        assert!(!text.contains("secret") && !Value::from(json).to_string().contains("secret"));
+    }
+
+    #[test]
+    fn that_nothing_is_stored_is_not_told_as_safety() {
+        let report = KeyReport {
+            found: Inspected::Nothing,
+            lease: None,
+            ..in_doubt()
+        };
+        assert!(
+            report
+                .to_string()
+                .contains("Only a retry with the same key is safe")
+        );
+        let nothing = json!({"key": "one", "state": "nothing", "lease": null});
+        assert_eq!(Value::Object(report.to_json()), nothing);
+    }
+}
