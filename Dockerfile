@@ -27,6 +27,8 @@ COPY crates/database/Cargo.toml crates/database/
 COPY crates/developer/Cargo.toml crates/developer/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY crates/openapi/Cargo.toml crates/openapi/
+COPY crates/pages/Cargo.toml crates/pages/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/

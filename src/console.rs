@@ -19,6 +19,7 @@ use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
     Refusal, Server, Story, routes,
 };
+use charge_once_pages::{self as pages, Cursor, Page};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
@@ -41,7 +42,6 @@ use crate::{
     store::{
         self,
         key_story::{self, KeyStory},
-        page::{self, Cursor, Page},
         request_log::COUNTED_MAX,
     },
     webhooks,
@@ -321,7 +321,7 @@ async fn list(
     })
 }
 
-fn listed<T>(found: Option<page::Listed<T>>, line: impl Fn(&T) -> Line) -> Option<Listed> {
+fn listed<T>(found: Option<pages::Listed<T>>, line: impl Fn(&T) -> Line) -> Option<Listed> {
     found.map(|found| Listed {
         lines: found.data.iter().map(line).collect(),
         has_more: found.has_more,

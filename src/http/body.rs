@@ -9,7 +9,7 @@ use actix_web::{
     web::{Bytes, BytesMut, Payload},
 };
 use charge_once_strict_params::{
-    Encoding,
+    Encoding, Params,
     card_numbers::{bytes_hold_card_number, find_card_number},
 };
 use futures_util::StreamExt;
@@ -20,7 +20,7 @@ use crate::{
     domain::test_cards,
     wire::{
         error::{ApiError, ErrorCode},
-        params::{MAPS, Params},
+        metadata::MAPS,
         source::CARD_FIELD,
     },
 };
@@ -115,5 +115,5 @@ pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
         Err(_) if bytes_hold_card_number(body) => return forbidden(None),
         Err(_) => {}
     }
-    Ok(Params::new(encoding, tree.map_err(ApiError::from)))
+    Ok(Params::new(encoding, tree))
 }

@@ -1,6 +1,7 @@
 //! `/idempotency-keys`: what is known about a key.
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_strict_params::parameters;
 use serde::Serialize;
 
 use super::{
@@ -12,10 +13,7 @@ use super::{
 };
 use crate::{
     idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Step},
-    wire::{
-        error::{ApiError, ErrorCode},
-        parameter::parameters,
-    },
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// The message of a 404.

@@ -1,7 +1,8 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_strict_params::{Error, card_numbers::holds_card_number};
+use charge_once_pages::{LIMIT_MAX, Limit, STARTING_AFTER};
+use charge_once_strict_params::{Error, card_numbers::holds_card_number, parameters};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     error::HttpError,
     error_responses::errors,
     idempotency_keys::KeyObject,
-    list::{self, LIMIT_MAX, Limit},
     parameters::KeyText,
     request::{Caller, last_segment, query_params},
 };
@@ -18,7 +18,6 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         list::List,
-        parameter::parameters,
     },
 };
 
@@ -119,7 +118,7 @@ async fn page(
     }
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let message = "Must be a key in this workflow.";
-    let no_step = || Error::invalid(Some(list::STARTING_AFTER.to_owned()), message);
+    let no_step = || Error::invalid(Some(STARTING_AFTER.to_owned()), message);
     let after = query
         .starting_after
         .map(|key| IdempotencyKey::parse(key.as_bytes()));

@@ -1,14 +1,12 @@
 //! The table `events`, which `crates/webhooks` writes.
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{
-    old_rows::{Age, OldRows},
-    page::{Listed, Page, in_order_of},
-};
+use super::old_rows::{Age, OldRows};
 use crate::{
     domain::{
         event::EventType,

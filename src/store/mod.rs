@@ -24,7 +24,6 @@ mod money;
 pub mod old_rows;
 pub mod operations;
 pub mod orders;
-pub mod page;
 pub mod refunds;
 pub mod request_log;
 pub mod slow_card;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use charge_once_pages::id_after;
 use chrono::Utc;
 use sqlx::{error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
-
-use super::page::id_after;
 
 /// Rows that one batch looks at. The statements have the number a second time, so that their plans
 /// are made for it.

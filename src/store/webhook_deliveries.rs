@@ -1,13 +1,11 @@
 //! The table `webhook_deliveries`: the outbox, which `crates/webhooks` writes.
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{
-    page::{Listed, Page, in_order_of},
-    unknown::unknown,
-};
+use super::unknown::unknown;
 use crate::domain::{
     ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
     webhook_delivery::{Attempt, DeliveryStatus, WebhookDelivery},

@@ -1,10 +1,10 @@
 //! The table `webhook_endpoints`.
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::page::{Listed, Page, in_order_of};
 use crate::domain::{
     ids::{AccountId, WebhookEndpointId},
     metadata::Metadata,

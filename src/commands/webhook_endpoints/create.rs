@@ -5,11 +5,15 @@
 //! Emits    nothing
 //! Refuses  a URL that can't be sent to; an endpoint too many
 
+use charge_once_strict_params::Params;
 use rand::distr::{Alphanumeric, SampleString};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::commands::{Origin, replies::CREATED};
+use crate::commands::{
+    Origin,
+    replies::{CREATED, checked},
+};
 use crate::{
     domain::{
         ids::WebhookEndpointId,
@@ -18,10 +22,8 @@ use crate::{
     idempotency::{Command, Rejection, Reply},
     store,
     webhooks::Secret,
-    wire::{
-        parameter::ParameterSet,
-        params::Params,
-        webhook_endpoints::{CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints},
+    wire::webhook_endpoints::{
+        CreateWebhookEndpointParams, WebhookEndpointView, too_many_endpoints,
     },
 };
 
@@ -38,7 +40,7 @@ pub struct CreateWebhookEndpoint {
 
 impl Command for CreateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewWebhookEndpoint::from(CreateWebhookEndpointParams::parse(&self.params)?);
+        let new = NewWebhookEndpoint::from(checked::<CreateWebhookEndpointParams>(&self.params)?);
         let account = self.origin.account;
         store::webhook_endpoints::lock_creation(tx, account).await?;
         if store::webhook_endpoints::count(tx, account).await? >= ENDPOINTS_MAX {
