@@ -30,6 +30,8 @@ COPY crates/edge/Cargo.toml crates/edge/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/faults/Cargo.toml crates/faults/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY crates/openapi/Cargo.toml crates/openapi/
+COPY crates/pages/Cargo.toml crates/pages/
 COPY crates/processor/Cargo.toml crates/processor/
 COPY crates/request-log/Cargo.toml crates/request-log/
 COPY crates/retention/Cargo.toml crates/retention/

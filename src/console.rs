@@ -20,6 +20,7 @@ use charge_once_console::{
     Refusal, Server, Story, routes,
 };
 use charge_once_edge::read_body;
+use charge_once_pages::{self as pages, Cursor, Page};
 use charge_once_request_log::{self as request_log, COUNTED_MAX, LoggedRequest, count_replays};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -44,7 +45,6 @@ use crate::{
     store::{
         self,
         key_story::{self, KeyStory},
-        page::{self, Cursor, Page},
     },
     webhooks::{self, deliveries, events},
     wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
@@ -324,7 +324,7 @@ async fn list(
     })
 }
 
-fn listed<T>(found: Option<page::Listed<T>>, line: impl Fn(&T) -> Line) -> Option<Listed> {
+fn listed<T>(found: Option<pages::Listed<T>>, line: impl Fn(&T) -> Line) -> Option<Listed> {
     found.map(|found| Listed {
         lines: found.data.iter().map(line).collect(),
         has_more: found.has_more,

@@ -36,7 +36,7 @@ use crate::{
         api_keys::ApiKeys,
         faults::Faults,
         middleware::{allowed_host, outermost},
-        openapi::ServedDocument,
+        openapi,
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,
@@ -509,7 +509,7 @@ fn http_server(
         .transpose()
         .map_err(std::io::Error::other)?;
     let data = web::Data::new(app);
-    let document = web::Data::new(ServedDocument::prepare()?);
+    let document = web::Data::new(openapi::served()?);
     let app = move || {
         ActixApp::new()
             .app_data(data.clone())

@@ -2,6 +2,7 @@
 //!
 //! For the replies of commands and for reads alike. Takes no lock.
 
+use charge_once_pages::Listed;
 use sqlx::PgConnection;
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
         order::Order,
         refund::Refund,
     },
-    store::{self, page::Listed},
+    store,
     wire::{charges::ChargeView, dialect::Dialect, orders::OrderView, refunds::RefundView},
 };
 

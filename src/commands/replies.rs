@@ -1,5 +1,6 @@
 //! Replies as commands save them: bodies, refusals and declines.
 
+use charge_once_strict_params::{ParameterSet, Params};
 use sqlx::PgConnection;
 
 use super::Origin;
@@ -18,6 +19,11 @@ pub(super) const CREATED: u16 = 201;
 /// key, and meet "key reused".
 pub(super) const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
                               request with a new key.";
+
+/// The parameters of a command, or the refusal of a wrong one.
+pub(super) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> {
+    P::parse(params).map_err(|error| ApiError::from(error).into())
+}
 
 /// The account has no object with the id in `param`; ids of the kind begin with `prefix`.
 pub(super) fn missing(param: &str, prefix: &str) -> Rejection {

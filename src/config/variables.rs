@@ -83,7 +83,7 @@ variables! {
         "Longest time one SQL statement may take. The test card tok_slow waits in a statement for two \
          seconds, and for two thirds of this time at most.";
     // A list looks for objects by time among the ids of that time, and `created_at` is when the
-    // transaction began: `store::page` allows the two to be this far apart.
+    // transaction began: `ID_SLACK` in crates/pages is how far apart the two may be.
     DATABASE_DEADLINE: Duration = "5s", |text| at_most(text, "30s"),
         "Longest time from BEGIN to COMMIT, then 503; at most 30s.";
     IDLE_IN_TRANSACTION_TIMEOUT: Duration = "6s", duration,

@@ -26,7 +26,6 @@ macro_rules! named {
 
 pub mod account;
 pub mod api_key;
-pub mod change;
 pub mod charge;
 pub mod checkout;
 pub mod dialect;

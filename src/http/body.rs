@@ -5,7 +5,7 @@
 use actix_web::http::header::HeaderMap;
 use charge_once_edge::{BodyError, media_type};
 use charge_once_strict_params::{
-    Encoding,
+    Encoding, Params,
     card_numbers::{bytes_hold_card_number, find_card_number},
 };
 
@@ -14,7 +14,7 @@ use crate::{
     domain::test_cards,
     wire::{
         error::{ApiError, ErrorCode},
-        params::{MAPS, Params},
+        metadata::MAPS,
         source::CARD_FIELD,
     },
 };
@@ -65,5 +65,5 @@ pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
         Err(_) if bytes_hold_card_number(body) => return forbidden(None),
         Err(_) => {}
     }
-    Ok(Params::new(encoding, tree.map_err(ApiError::from)))
+    Ok(Params::new(encoding, tree))
 }

@@ -1,12 +1,14 @@
 //! `/charges`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use charge_once_strict_params::{Expand, parameters};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, PageQuery},
+    list,
     parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, path_id, query_params},
@@ -17,11 +19,11 @@ use crate::{
         expansions::{charge_view, charge_views},
     },
     domain::ids::{ChargeId, OrderId},
-    store::{self, charges::Filter, page::Listed},
+    store::{self, charges::Filter},
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
         list::List,
-        parameter::{Expand, ExpandDataRefunds, ExpandRefunds, Reference, parameters},
+        parameter::{ExpandDataRefunds, ExpandRefunds, Reference},
     },
 };
 
@@ -225,5 +227,5 @@ pub async fn list(
             })
         })
         .await?;
-    list::reply(dialect, "/charges", &cursor, list::AN_OBJECT, listed)
+    list::reply(dialect, "/charges", &cursor, AN_OBJECT, listed)
 }

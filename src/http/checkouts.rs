@@ -1,12 +1,14 @@
 //! `/checkouts`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_pages::{AN_OBJECT, PageQuery};
+use charge_once_strict_params::parameters;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, PageQuery},
+    list,
     parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, no_query, path_id},
@@ -18,7 +20,7 @@ use crate::{
     wire::{
         checkouts::{CheckoutView, CreateCheckoutParams},
         list::List,
-        parameter::{Reference, parameters},
+        parameter::Reference,
     },
 };
 
@@ -122,11 +124,5 @@ pub async fn list(
         })
         .await?;
     let views = listed.map(|page| page.map(|checkout| CheckoutView::from(&checkout)));
-    list::reply(
-        caller.dialect,
-        "/checkouts",
-        &cursor,
-        list::AN_OBJECT,
-        views,
-    )
+    list::reply(caller.dialect, "/checkouts", &cursor, AN_OBJECT, views)
 }

@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 
 use actix_web::ResponseError;
-use utoipa::openapi::{
-    ContentBuilder, Ref, RefOr, Response, ResponseBuilder, example::Example, extensions::Extensions,
-};
+use charge_once_openapi::{list_header, shared};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder, example::Example};
 
 use super::{
     error::HttpError,
-    reply_headers::{HEADERS, add, add_common, add_stored},
+    reply_headers::{HEADERS, add_common, add_stored},
 };
 use crate::wire::{
     dialect::Dialect,
@@ -103,9 +102,6 @@ macro_rules! errors {
 }
 pub(super) use errors;
 
-/// Where a reply carries the name of its component until the document is put together.
-const COMPONENT: &str = "x-component";
-
 /// The error replies of the endpoint `endpoint`, by status.
 pub(super) fn responses(
     endpoint: &str,
@@ -137,10 +133,9 @@ pub(super) fn responses(
             add_stored(&mut response);
         }
         if kind.is_mutating() && [409, 429, 500, 503].contains(&status) {
-            add(&mut response, "Fault");
+            list_header(&mut response, "Fault");
         }
-        response.extensions = Some(Extensions::from_iter([(COMPONENT, name)]));
-        (status.to_string(), RefOr::T(response))
+        (status.to_string(), shared(response, name).into())
     });
     named.collect()
 }
@@ -185,14 +180,9 @@ fn describe(codes: &[ErrorCode]) -> Response {
         let rendered = HttpError::from(ApiError::explained(*code)).error_response();
         for header in HEADERS {
             if rendered.headers().contains_key(header.name) {
-                add(&mut response, header.name);
+                list_header(&mut response, header.name);
             }
         }
     }
     response
-}
-
-/// The component that an error reply of [`responses`] belongs in.
-pub(super) fn component(response: &Response) -> Option<&str> {
-    response.extensions.as_ref()?.get(COMPONENT)?.as_str()
 }

@@ -1,18 +1,20 @@
 //! `/events`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_pages::{AN_OBJECT, PageQuery};
+use charge_once_strict_params::parameters;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, PageQuery},
+    list,
     request::{Caller, no_query, path_id},
 };
 use crate::{
     domain::{event::EventType, ids::EventId},
     webhooks::events,
-    wire::{events::EventView, list::List, parameter::parameters},
+    wire::{events::EventView, list::List},
 };
 
 errors! {
@@ -88,5 +90,5 @@ pub async fn list(
         })
         .await?;
     let views = listed.map(|page| page.map(EventView::from));
-    list::reply(caller.dialect, "/events", &cursor, list::AN_OBJECT, views)
+    list::reply(caller.dialect, "/events", &cursor, AN_OBJECT, views)
 }

@@ -2,6 +2,7 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use charge_once_edge::last_segment;
+use charge_once_strict_params::parameters;
 use serde::Serialize;
 
 use super::{
@@ -13,10 +14,7 @@ use super::{
 };
 use crate::{
     idempotency::{IdempotencyKey, Inspected, KnownRequest, Step},
-    wire::{
-        error::{ApiError, ErrorCode},
-        parameter::parameters,
-    },
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// The message of a 404.

@@ -2,12 +2,14 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use charge_once_edge::last_segment;
+use charge_once_pages::{Cursor, LIMIT_DEFAULT, Limit, NamePage};
+use charge_once_strict_params::{Text, parameters};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, LIMIT_DEFAULT, Limit},
+    list,
     parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, no_query, query_params},
@@ -15,11 +17,10 @@ use super::{
 use crate::{
     commands::SetInventory,
     domain::{inventory::sku, order::ITEM_TEXT_MAX_CHARS},
-    store::{self, page::NamePage},
+    store,
     wire::{
         inventory::{InventoryView, SetInventoryParams},
         list::List,
-        parameter::{Text, parameters},
     },
 };
 
@@ -136,7 +137,7 @@ pub async fn list(
     let query = query_params::<LevelsQuery>(&request)?;
     let page = NamePage {
         limit: query.limit,
-        cursor: list::one_of(query.starting_after, query.ending_before)?,
+        cursor: Cursor::of(query.starting_after, query.ending_before)?,
     };
     let (account, cursor) = (caller.account, page.cursor.clone());
     let listed = app

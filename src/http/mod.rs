@@ -36,6 +36,7 @@ use actix_web::{
     HttpResponse, Resource, Route, guard,
     web::{self, ServiceConfig},
 };
+use charge_once_openapi::served::show;
 
 pub use self::app::App;
 use self::error::HttpError;
@@ -54,7 +55,7 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
         .service(allow("/favicon.ico", "GET, HEAD").route(get().to(pages::layout::favicon)))
         .service(allow("/swagger-ui", "GET, HEAD").route(get().to(swagger_ui::redirect)))
         .service(allow("/swagger-ui/{file:.*}", "GET, HEAD").route(get().to(swagger_ui::file)))
-        .service(allow("/openapi.json", "GET, HEAD").route(get().to(openapi::show)))
+        .service(allow("/openapi.json", "GET, HEAD").route(get().to(show)))
         .service(web::scope("/v1").configure(api))
         .configure(api)
         .default_service(web::to(not_found::route_not_found));

@@ -1,12 +1,14 @@
 //! `/orders`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use charge_once_strict_params::{Expand, parameters};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, PageQuery},
+    list,
     parameters::{ExpandChargeQuery, MutatingHeaders},
     reply::run,
     request::{Caller, MutatingRequest, path_id, query_params},
@@ -17,12 +19,12 @@ use crate::{
         expansions::{order_view, order_views},
     },
     domain::ids::OrderId,
-    store::{self, orders::Filter, page::Listed},
+    store::{self, orders::Filter},
     wire::{
         list::List,
         metadata::UpdateMetadataParams,
         orders::{CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams},
-        parameter::{Expand, ExpandDataCharge, Reference, parameters},
+        parameter::{ExpandDataCharge, Reference},
     },
 };
 
@@ -249,5 +251,5 @@ pub async fn list(
             })
         })
         .await?;
-    list::reply(caller.dialect, "/orders", &cursor, list::AN_OBJECT, listed)
+    list::reply(caller.dialect, "/orders", &cursor, AN_OBJECT, listed)
 }

@@ -1,5 +1,9 @@
 //! Parameters that several endpoints share.
 
+use charge_once_strict_params::{
+    Error, Expand, Field, ValueKind, parameters,
+    schema::{nullable, text},
+};
 use utoipa::{
     IntoParams,
     openapi::{
@@ -8,13 +12,7 @@ use utoipa::{
     },
 };
 
-use crate::{
-    idempotency::KEY_MAX_BYTES,
-    wire::{
-        error::ApiError,
-        parameter::{Expand, ExpandCharge, Field, ValueKind, nullable, parameters, text},
-    },
-};
+use crate::{idempotency::KEY_MAX_BYTES, wire::parameter::ExpandCharge};
 
 /// As [`MutatingHeaders`] names it.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -38,8 +36,8 @@ pub(super) struct KeyText;
 impl ValueKind for KeyText {
     type Value = String;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, ApiError> {
-        Ok(field.fields.text(field.name, KEY_MAX_BYTES)?)
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, Error> {
+        field.fields.text(field.name, KEY_MAX_BYTES)
     }
 
     fn schema() -> RefOr<Schema> {

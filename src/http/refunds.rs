@@ -1,13 +1,15 @@
 //! `/refunds`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_pages::{AN_OBJECT, Listed, Page, PageQuery};
+use charge_once_strict_params::{Expand, parameters};
 use uuid::Uuid;
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, PageQuery},
+    list,
     parameters::{ExpandChargeQuery, MutatingHeaders},
     reply::run,
     request::{Caller, MutatingRequest, path_id, query_params},
@@ -18,15 +20,11 @@ use crate::{
         expansions::{refund_view, refund_views},
     },
     domain::ids::{ChargeId, RefundId},
-    store::{
-        self,
-        page::{Listed, Page},
-        refunds::Filter,
-    },
+    store::{self, refunds::Filter},
     wire::{
         list::List,
         metadata::UpdateMetadataParams,
-        parameter::{Expand, ExpandDataCharge, parameters},
+        parameter::ExpandDataCharge,
         refunds::{CreateRefundParams, RefundView},
     },
 };
@@ -235,5 +233,5 @@ async fn reply(
             })
         })
         .await?;
-    list::reply(caller.dialect, path, &cursor, list::AN_OBJECT, listed)
+    list::reply(caller.dialect, path, &cursor, AN_OBJECT, listed)
 }

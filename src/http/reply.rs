@@ -10,6 +10,7 @@ use actix_web::{
         header::{HeaderName, HeaderValue},
     },
 };
+use charge_once_strict_params::Params;
 use chrono::SecondsFormat;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
 use crate::{
     commands::{NO_PROCESSOR, Origin},
     idempotency::{Failure, FailureKind, Outcome, Record, Request},
-    wire::{dialect::Dialect, params::Params},
+    wire::{dialect::Dialect, source::loses_its_reply},
 };
 
 /// Runs a command at most once and renders how it ended: the whole of every mutating handler. `by`
@@ -53,7 +54,7 @@ pub async fn run<F: Future<Output = Outcome>>(
     }
     refuse_new_work_when_stopping(app)?;
     let dialect = origin.dialect;
-    let loses_its_reply = params.loses_its_reply();
+    let loses_its_reply = loses_its_reply(&params);
     let run = |request| by(request, origin, params);
     let replay_cache = app.replay_cache.as_ref();
     let outcome = match replay_cache.filter(|_| !testing.expires_keys) {

@@ -1,21 +1,9 @@
 //! The headers of replies, as the OpenAPI document describes them.
 
-use utoipa::openapi::{
-    HeaderBuilder, KnownFormat, ObjectBuilder, Ref, RefOr, Response, SchemaFormat, Type,
-    extensions::Extensions, header::Header,
-};
+use charge_once_openapi::{ReplyHeader, list_header};
+use utoipa::openapi::{KnownFormat, Response, SchemaFormat, Type};
 
 const REQUEST_ID: &str = r"^req_[0-7][0-9a-hjkmnp-tv-z]{25}$";
-
-/// A header that replies carry.
-pub(super) struct ReplyHeader {
-    /// Its name.
-    pub(super) name: &'static str,
-    /// Whether it is on each reply that lists it.
-    always: bool,
-    about: &'static str,
-    schema: fn(ObjectBuilder) -> ObjectBuilder,
-}
 
 /// All of them.
 pub(super) const HEADERS: &[ReplyHeader] = &[
@@ -93,38 +81,18 @@ pub(super) const HEADERS: &[ReplyHeader] = &[
     },
 ];
 
-impl ReplyHeader {
-    /// Its description.
-    pub(super) fn documented(&self) -> Header {
-        let schema = (self.schema)(ObjectBuilder::new().schema_type(Type::String));
-        // utoipa's Header has no field for `required`.
-        let required = self.always.then_some([("required", true)]);
-        HeaderBuilder::new()
-            .schema(Some(schema))
-            .description(Some(self.about))
-            .extensions(required.map(Extensions::from_iter))
-            .build()
-    }
-}
-
-/// Lists a header on a response.
-pub(super) fn add(response: &mut Response, name: &str) {
-    let header = RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
-    response.headers.insert(name.to_owned(), header);
-}
-
 /// Lists the headers that every reply carries, and those of every reply to a mutating request.
 pub(super) fn add_common(response: &mut Response, mutating: bool) {
-    add(response, "Request-Id");
+    list_header(response, "Request-Id");
     if mutating {
-        add(response, "Idempotency-Key");
-        add(response, "Preference-Applied");
+        list_header(response, "Idempotency-Key");
+        list_header(response, "Preference-Applied");
     }
 }
 
 /// Lists the headers of an outcome that is stored under a key.
 pub(super) fn add_stored(response: &mut Response) {
-    add(response, "Idempotent-Replayed");
-    add(response, "Original-Request");
-    add(response, "Idempotency-Expires");
+    list_header(response, "Idempotent-Replayed");
+    list_header(response, "Original-Request");
+    list_header(response, "Idempotency-Expires");
 }

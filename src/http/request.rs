@@ -11,7 +11,7 @@ use actix_web::{
 };
 use charge_once_edge::{decoded_path, read_body, routed_path};
 use charge_once_strict_params::{
-    Encoding,
+    Encoding, Error, ParameterSet, Params, Reason,
     card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
 };
 use futures_util::future::LocalBoxFuture;
@@ -42,9 +42,9 @@ use crate::{
     wire::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
-        parameter::ParameterSet,
-        params::{MAPS, Params},
-        source::CARD_FIELD,
+        metadata::MAPS,
+        source::{CARD_FIELD, LOST_REPLIES},
+        webhook_endpoints::PRIVATE_URLS,
     },
 };
 
@@ -186,8 +186,8 @@ impl MutatingRequest {
             params.tree = Err(refusal);
         }
         let testing = testing(app, headers, account, &key)?;
-        params.allows_lost_reply = testing.is_allowed;
-        params.allows_private_url = app.webhooks_allow_private;
+        params.grant(LOST_REPLIES, testing.is_allowed);
+        params.grant(PRIVATE_URLS, app.webhooks_allow_private);
         let request_id = request_id(request);
         Ok(Self {
             origin: Origin {
@@ -282,7 +282,7 @@ pub fn no_query(request: &HttpRequest) -> Result<(), HttpError> {
 }
 
 /// The decoded query, or why it can't be decoded; a card number in it ends the request.
-fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, HttpError> {
+fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, Error>, HttpError> {
     let raw = request.query_string().as_bytes();
     let decoded = Encoding::Form.decode(raw, MAPS);
     let forbidden = match &decoded {
@@ -292,15 +292,15 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, ApiError>, 
     if forbidden {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
     }
-    Ok(decoded.map_err(|error| ApiError {
-        code: ErrorCode::ParameterInvalid,
-        ..error.into()
+    Ok(decoded.map_err(|error| Error {
+        reason: Reason::Invalid,
+        ..error
     }))
 }
 
 /// The parameters of a mutating request go in its body; some in its query would be ignored, so they
 /// are refused, and the command stores the refusal.
-fn refuse_query(query: Result<Map<String, Value>, ApiError>) -> Option<ApiError> {
+fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
     Params::new(Encoding::Form, query).refuse_any().err()
 }
 

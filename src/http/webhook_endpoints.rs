@@ -1,12 +1,13 @@
 //! `/webhook_endpoints`
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_pages::{AN_OBJECT, PageQuery};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
-    list::{self, PageQuery},
+    list,
     parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, no_query, path_id},
@@ -191,7 +192,7 @@ pub async fn list(
         caller.dialect,
         "/webhook_endpoints",
         &cursor,
-        list::AN_OBJECT,
+        AN_OBJECT,
         views,
     )
 }
@@ -241,7 +242,7 @@ pub async fn list_deliveries(
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
     let views = listed.map(|page| page.map(|delivery| WebhookDeliveryView::from(&delivery)));
-    list::reply(caller.dialect, &path, &cursor, list::AN_OBJECT, views)
+    list::reply(caller.dialect, &path, &cursor, AN_OBJECT, views)
 }
 
 fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, HttpError> {

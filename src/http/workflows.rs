@@ -2,14 +2,14 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use charge_once_edge::{encode_segment, last_segment};
-use charge_once_strict_params::{Error, card_numbers::holds_card_number};
+use charge_once_pages::{LIMIT_MAX, Limit, STARTING_AFTER};
+use charge_once_strict_params::{Error, card_numbers::holds_card_number, parameters};
 
 use super::{
     app::App,
     error::HttpError,
     error_responses::errors,
     idempotency_keys::KeyObject,
-    list::{self, LIMIT_MAX, Limit},
     parameters::KeyText,
     request::{Caller, query_params},
 };
@@ -18,7 +18,6 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         list::List,
-        parameter::parameters,
     },
 };
 
@@ -112,7 +111,7 @@ async fn page(
     }
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let message = "Must be a key in this workflow.";
-    let no_step = || Error::invalid(Some(list::STARTING_AFTER.to_owned()), message);
+    let no_step = || Error::invalid(Some(STARTING_AFTER.to_owned()), message);
     let after = query
         .starting_after
         .map(|key| IdempotencyKey::parse(key.as_bytes()));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
@@ -10,7 +11,6 @@ use super::{
     columns::{all_written, column},
     money::money,
     operations::OpenWork,
-    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{

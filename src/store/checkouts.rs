@@ -2,6 +2,7 @@
 //!
 //! A step is concluded in the transaction that runs it, under the checkout's lock: [`lock`] first.
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use sqlx::{PgConnection, types::Json};
@@ -11,7 +12,6 @@ use super::{
     checkout_steps,
     items::{self, Item},
     money::money,
-    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{

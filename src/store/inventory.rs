@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use charge_once_pages::{Cursor, Listed, NamePage};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::page::{Cursor, Listed, NamePage};
 use crate::domain::{ids::AccountId, inventory::Inventory};
 
 struct Row {

@@ -20,7 +20,6 @@ mod money;
 pub mod old_rows;
 pub mod operations;
 pub mod orders;
-pub mod page;
 pub mod refunds;
 pub mod slow_card;
 pub mod sweepable;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use charge_once_pages::id_after;
 use charge_once_request_log::old_requests;
 use chrono::Utc;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use super::page::id_after;
 use crate::domain::ids::AccountId;
 
 /// Rows that one batch looks at. The statements have the number a second time, so that their plans

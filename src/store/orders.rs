@@ -1,5 +1,6 @@
 //! The table `orders`.
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
@@ -9,7 +10,6 @@ use super::{
     items::{self, Item},
     money::money,
     operations::OpenWork,
-    page::{Listed, Page, in_order_of},
     unknown::unknown,
 };
 use crate::domain::{

@@ -2,15 +2,12 @@
 
 use std::collections::HashMap;
 
+use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{
-    money::money,
-    page::{Listed, Page, in_order_of},
-    unknown::unknown,
-};
+use super::{money::money, unknown::unknown};
 use crate::domain::{
     ids::{AccountId, ChargeId, RefundId},
     metadata::Metadata,

@@ -1,20 +1,21 @@
 //! Charges as clients send and see them.
 
+use charge_once_strict_params::{
+    Change, Expand, Text, TextKind, parameters,
+    schema::{text, with_example},
+};
 use utoipa::openapi::ObjectBuilder;
 
 pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
-    parameter::{
-        Amount, Description, Expand, ExpandRefunds, Reference, Text, TextKind, parameters, text,
-        with_example,
-    },
+    metadata::MetadataParam,
+    parameter::{Amount, Description, ExpandRefunds, Reference},
     source::SourceParam,
 };
 use crate::domain::{
-    change::Change,
     charge::{ChargeRefusal, NewCharge},
-    metadata::{Metadata, MetadataChange},
+    metadata::MetadataChange,
     money::{Currency, Money},
 };
 
@@ -41,7 +42,7 @@ parameters! {
         statement_descriptor: Option<StatementDescriptor>,
         /// Where the receipt goes.
         receipt_email: Option<Email>,
-        metadata: Metadata,
+        metadata: MetadataParam,
         expand: Expand<ExpandRefunds>,
     }
     example {

@@ -1,12 +1,14 @@
 //! Checkouts as clients send and see them.
 
+use charge_once_strict_params::{Integer, Text, parameters};
 use serde::Serialize;
 
 use super::{
     error::{ApiError, ErrorCode, ErrorType},
+    metadata::MetadataParam,
     names::{CheckoutStatusView, StepNameView, StepStateView},
     orders::{ItemView, Lines},
-    parameter::{Amount, Integer, Reference, Text, parameters},
+    parameter::{Amount, Reference},
     source::SourceParam,
 };
 use crate::domain::{
@@ -24,7 +26,7 @@ parameters! {
         source: SourceParam,
         /// Your own reference.
         customer: Option<Reference>,
-        metadata: Metadata,
+        metadata: MetadataParam,
     }
     example {
         "currency": "usd", "source": "tok_visa",

@@ -3,7 +3,9 @@
 //! Promise: the reply, the page `/errors` and the OpenAPI document all come from [`ErrorCode`], so
 //! they can't disagree. A message never echoes a value that the client sent.
 
+use charge_once_strict_params as strict_params;
 use serde::Serialize;
+use strict_params::Reason;
 
 use crate::domain::{
     ids::ID_CHARS,
@@ -188,6 +190,30 @@ impl ErrorCode {
                 | Self::InternalError
                 | Self::ServiceUnavailable
         )
+    }
+}
+
+impl ErrorCode {
+    /// The refusal of the parameter `param`, with the table's own explanation as its message.
+    pub(super) fn as_refusal_of(self, param: Option<String>) -> strict_params::Error {
+        strict_params::Error {
+            reason: Reason::Named(self.as_str()),
+            param,
+            message: self.explanation().to_owned(),
+        }
+    }
+}
+
+impl From<strict_params::Error> for ApiError {
+    fn from(error: strict_params::Error) -> Self {
+        let code = match error.reason {
+            Reason::Malformed => ErrorCode::BodyInvalid,
+            Reason::Missing => ErrorCode::ParameterMissing,
+            Reason::Unknown => ErrorCode::ParameterUnknown,
+            Reason::Invalid => ErrorCode::ParameterInvalid,
+            Reason::Named(code) => ErrorCode::parse(code).unwrap_or(ErrorCode::ParameterInvalid),
+        };
+        Self::new(code, error.message).with_param(error.param)
     }
 }
 

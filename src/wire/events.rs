@@ -1,5 +1,9 @@
 //! Events as clients see them and as webhooks carry them.
 
+use charge_once_strict_params::{
+    Field, ValueKind,
+    schema::{reference, text},
+};
 use serde::{Serialize, Serializer, ser::Error};
 use serde_json::value::RawValue;
 use utoipa::{
@@ -7,10 +11,6 @@ use utoipa::{
     openapi::{RefOr, Schema},
 };
 
-use super::{
-    error::ApiError,
-    parameter::{Field, ValueKind, reference, text},
-};
 use crate::{
     domain::{event::EventType, ids::EventId},
     webhooks::Event,
@@ -19,7 +19,7 @@ use crate::{
 impl ValueKind for EventType {
     type Value = Self;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, ApiError> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, charge_once_strict_params::Error> {
         let Some(text) = field.fields.text(field.name, usize::MAX)? else {
             return Ok(None);
         };

@@ -1,11 +1,9 @@
 //! Inventory as clients send and see it.
 
+use charge_once_strict_params::{Integer, parameters};
 use serde::Serialize;
 
-use super::{
-    error::{ApiError, ErrorCode},
-    parameter::{Integer, parameters},
-};
+use super::error::{ApiError, ErrorCode};
 use crate::domain::inventory::{Inventory, LEVEL_MAX, OutOfStock};
 
 parameters! {

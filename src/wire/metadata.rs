@@ -2,22 +2,23 @@
 
 use std::borrow::Cow;
 
-use charge_once_strict_params::{Error, is_empty};
+use charge_once_strict_params::{
+    Error, Expand, Field, Parameter, is_empty, parameters,
+    schema::{described, reference, text_map},
+};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType},
+    openapi::{RefOr, Schema},
 };
 
-use super::{
-    error::ApiError,
-    parameter::{
-        Expand, ExpandCharge, Field, Parameter, described, nullable, parameters, reference, text,
-    },
-};
+use super::{error::ApiError, parameter::ExpandCharge};
 use crate::domain::metadata::{
     METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata, MetadataChange,
     TooManyKeys,
 };
+
+/// The parameter whose members have names that the client chooses.
+pub const MAPS: &[&str] = &["metadata"];
 
 parameters! {
     /// What may change of an order or a refund.
@@ -29,15 +30,18 @@ parameters! {
 }
 
 /// Strings by name. An empty or `null` value means absent.
-impl Parameter for Metadata {
-    type Value = Self;
+pub struct MetadataParam;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Self, ApiError> {
-        Ok(MetadataChange::read(field)?.apply(Self::new())?)
+impl Parameter for MetadataParam {
+    type Value = Metadata;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Metadata, Error> {
+        let given = MetadataChange::read(field)?;
+        given.apply(Metadata::new()).map_err(too_many_keys)
     }
 
     fn schema(about: String) -> RefOr<Schema> {
-        MetadataChange::schema(about)
+        described(reference::<Self>(), about)
     }
 }
 
@@ -46,7 +50,7 @@ impl Parameter for Metadata {
 impl Parameter for MetadataChange {
     type Value = Self;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Self, ApiError> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Self, Error> {
         if field.fields.given(field.name).is_some_and(is_empty) {
             return Ok(Self::Clear);
         }
@@ -58,41 +62,36 @@ impl Parameter for MetadataChange {
     }
 
     fn schema(about: String) -> RefOr<Schema> {
-        described(reference::<MetadataSchema>(), about)
+        <MetadataParam as Parameter>::schema(about)
     }
 }
 
-/// What OpenAPI says of metadata in requests.
-pub struct MetadataSchema;
-
-impl PartialSchema for MetadataSchema {
+impl PartialSchema for MetadataParam {
     fn schema() -> RefOr<Schema> {
-        let names = text()
-            .min_length(Some(1))
-            .max_length(Some(METADATA_KEY_MAX_CHARS))
-            .pattern(Some(r"^[^\[\]]+$"));
-        let values = text().max_length(Some(METADATA_VALUE_MAX_CHARS));
-        ObjectBuilder::new()
-            .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
-            .description(Some(
-                "Your own names. An empty or null value is none; in an update it unsets the name.",
-            ))
-            .max_properties(Some(METADATA_KEYS_MAX))
-            .property_names(Some(names))
-            .additional_properties(Some(nullable(values.into())))
-            .into()
+        let names = text_map(
+            METADATA_KEYS_MAX,
+            METADATA_KEY_MAX_CHARS,
+            METADATA_VALUE_MAX_CHARS,
+        );
+        let about =
+            "Your own names. An empty or null value is none; in an update it unsets the name.";
+        names.description(Some(about)).into()
     }
 }
 
-impl ToSchema for MetadataSchema {
+impl ToSchema for MetadataParam {
     fn name() -> Cow<'static, str> {
         "Metadata".into()
     }
 }
 
+fn too_many_keys(TooManyKeys: TooManyKeys) -> Error {
+    let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
+    Error::invalid(Some("metadata".to_owned()), &message)
+}
+
 impl From<TooManyKeys> for ApiError {
-    fn from(TooManyKeys: TooManyKeys) -> Self {
-        let message = format!("Must have at most {METADATA_KEYS_MAX} keys.");
-        Error::invalid(Some("metadata".to_owned()), &message).into()
+    fn from(refusal: TooManyKeys) -> Self {
+        too_many_keys(refusal).into()
     }
 }

@@ -18,7 +18,6 @@ pub mod metadata;
 pub mod names;
 pub mod orders;
 pub mod parameter;
-pub mod params;
 pub mod refunds;
 pub mod source;
 pub mod test_accounts;

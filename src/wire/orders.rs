@@ -2,7 +2,10 @@
 
 use std::marker::PhantomData;
 
-use charge_once_strict_params::Fields;
+use charge_once_strict_params::{
+    Error, Expand, Field, Fields, Integer, ParameterSet, Reason, Text, ValueKind, parameters,
+    schema::list_of,
+};
 use serde::Serialize;
 use utoipa::{
     ToSchema,
@@ -13,11 +16,9 @@ use super::{
     charge_views::ChargeView,
     error::{ApiError, ErrorCode},
     list::Expandable,
+    metadata::MetadataParam,
     names::OrderStatusView,
-    parameter::{
-        Amount, Expand, ExpandCharge, Field, Integer, ParameterSet, Reference, Text, ValueKind,
-        list_of, parameters,
-    },
+    parameter::{Amount, ExpandCharge, Reference},
     source::SourceParam,
 };
 use crate::domain::{
@@ -40,7 +41,7 @@ parameters! {
         /// Your own id of the order, unique in the account: a second create with it and the same
         /// content answers 200 with the order as it is then.
         client_order_id: Option<Reference>,
-        metadata: Metadata,
+        metadata: MetadataParam,
         expand: Expand<ExpandCharge>,
     }
     example {
@@ -121,11 +122,10 @@ pub struct ItemsAndTotal {
 impl<P: ParameterSet + ToSchema + Into<Item>> ValueKind for Lines<P> {
     type Value = ItemsAndTotal;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<ItemsAndTotal>, ApiError> {
-        let params = field.params;
-        let item = |fields: &mut Fields<'_>| P::read(fields, params).map(P::into);
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<ItemsAndTotal>, Error> {
+        let item = |fields: &mut Fields<'_>| P::read(fields).map(P::into);
         let items = field.fields.objects(field.name, 1..=ITEMS_MAX, item)?;
-        let total = total(&items)?;
+        let total = total(&items).map_err(refused)?;
         Ok(Some(ItemsAndTotal { items, total }))
     }
 
@@ -138,16 +138,15 @@ impl<P: ParameterSet + ToSchema + Into<Item>> ValueKind for Lines<P> {
     }
 }
 
-impl From<TotalRefusal> for ApiError {
-    fn from(refusal: TotalRefusal) -> Self {
-        match refusal {
-            TotalRefusal::Zero => Self::new(
-                ErrorCode::ParameterInvalid,
-                "The order's total must not be zero.",
-            ),
-            TotalRefusal::TooLarge => Self::explained(ErrorCode::AmountTooLarge),
-        }
-        .with_param("items".to_owned())
+fn refused(refusal: TotalRefusal) -> Error {
+    let param = Some("items".to_owned());
+    match refusal {
+        TotalRefusal::Zero => Error {
+            reason: Reason::Invalid,
+            param,
+            message: "The order's total must not be zero.".to_owned(),
+        },
+        TotalRefusal::TooLarge => ErrorCode::AmountTooLarge.as_refusal_of(param),
     }
 }
 
@@ -291,10 +290,10 @@ impl From<&Order> for OrderView {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-    use charge_once_strict_params::Encoding;
+    use charge_once_strict_params::{Encoding, Params};
     use serde_json::{Value, json};
 
-    use super::{super::params::Params, *};
+    use super::*;
 
     /// Every order keeps a hash of these bytes. If they ever changed, no create with a
     /// `client_order_id` from before the upgrade would be recognized as the same: its client would

@@ -1,16 +1,17 @@
 //! Refunds as clients send and see them.
 
+use charge_once_strict_params::{
+    Error, Expand, Field, ID_MAX_CHARS, TextKind, ValueKind, parameters,
+    schema::{id_pattern, text},
+};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 pub use super::charge_views::RefundView;
 use super::{
-    error::ApiError,
-    parameter::{
-        Amount, Expand, ExpandCharge, Field, ID_MAX_CHARS, TextKind, ValueKind, id_pattern,
-        parameters, text,
-    },
+    metadata::MetadataParam,
+    parameter::{Amount, ExpandCharge},
 };
-use crate::domain::{ids::ChargeId, metadata::Metadata, refund::RefundReason};
+use crate::domain::{ids::ChargeId, refund::RefundReason};
 
 parameters! {
     /// The parameters of a new refund.
@@ -21,7 +22,7 @@ parameters! {
         amount: Option<Amount>,
         /// duplicate, fraudulent or requested_by_customer.
         reason: Option<RefundReason>,
-        metadata: Metadata,
+        metadata: MetadataParam,
         expand: Expand<ExpandCharge>,
     }
     example {
@@ -51,7 +52,7 @@ impl TextKind for ChargeReference {
 impl ValueKind for RefundReason {
     type Value = Self;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, ApiError> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
         let Some(text) = field.fields.text(field.name, usize::MAX)? else {
             return Ok(None);
         };

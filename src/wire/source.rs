@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use charge_once_strict_params::{TextOrFields, card_numbers::card_digits};
+use charge_once_strict_params::{
+    Error, Field, Integer, Parameter, ParameterSet, Params, TextKind, TextOrFields,
+    card_numbers::card_digits,
+    parameters,
+    schema::{described, reference, text},
+};
+use serde_json::Value;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema},
 };
 
-use super::{
-    error::ApiError,
-    parameter::{
-        Field, Integer, Parameter, ParameterSet, TextKind, described, parameters, reference, text,
-    },
-};
 use crate::domain::{
     charge::Card,
-    test_cards::{self, TEST_CARDS, TOKEN_EXPIRY, TestCard},
+    test_cards::{self, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY, TestCard},
 };
 
 /// The one field that may hold a card number: a test card's.
@@ -25,17 +25,28 @@ pub const CARD_FIELD: &[&str] = &["source", "number"];
 /// The card that is charged when the request names none.
 const DEFAULT_SOURCE: &str = "tok_visa";
 
-/// What is charged. `tok_lostReply` is a token only where [`Params::allows_lost_reply`] says so.
+/// What a request is granted whose `source` may be `tok_lostReply`. To others that is no token.
+pub const LOST_REPLIES: &str = "lost replies";
+
+/// Whether `source` names the card whose replies get lost, and may.
+pub fn loses_its_reply(params: &Params) -> bool {
+    params.fields().is_ok_and(|mut fields| {
+        let source = fields.given("source").and_then(Value::as_str);
+        fields.is_granted(LOST_REPLIES) && source == Some(LOST_REPLY.token())
+    })
+}
+
+/// What is charged.
 pub struct SourceParam;
 
 impl Parameter for SourceParam {
     type Value = Card;
     const NULLABLE: bool = true;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Card, ApiError> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Card, Error> {
         let unknown = field.invalid("Must be a test token such as tok_visa.");
         let (exp_month, exp_year) = TOKEN_EXPIRY;
-        let by_token = match field.params.allows_lost_reply {
+        let by_token = match field.fields.is_granted(LOST_REPLIES) {
             true => test_cards::by_stored_token,
             false => test_cards::by_token,
         };
@@ -43,7 +54,7 @@ impl Parameter for SourceParam {
             None => by_token(DEFAULT_SOURCE),
             Some(TextOrFields::Text(text)) => by_token(text),
             Some(TextOrFields::Fields(mut card)) => {
-                let parsed = CardParams::read(&mut card, field.params)?;
+                let parsed = CardParams::read(&mut card)?;
                 card.finish()?;
                 return Ok(parsed.into());
             }

@@ -1,5 +1,9 @@
 //! Webhook endpoints as clients send and see them.
 
+use charge_once_strict_params::{
+    Change, Error, Field, Kept, ValueKind, parameters,
+    schema::{list_of, text, with_example},
+};
 use serde::Serialize;
 use utoipa::{
     PartialSchema, ToSchema,
@@ -8,17 +12,20 @@ use utoipa::{
 
 use super::{
     error::{ApiError, ErrorCode},
-    parameter::{Description, Field, Kept, ValueKind, list_of, parameters, text, with_example},
+    metadata::MetadataParam,
+    parameter::Description,
 };
 use crate::{
     domain::{
-        change::Change,
         event::EventType,
         ids::WebhookEndpointId,
         metadata::{Metadata, MetadataChange},
     },
     webhooks::{EVERY_EVENT, Endpoint, NewEndpoint, UrlRefusal, check_url},
 };
+
+/// What a request is granted whose `url` may name an address that is not public.
+pub const PRIVATE_URLS: &str = "private URLs";
 
 /// The longest URL that proxies and servers commonly take.
 const URL_MAX_CHARS: usize = 2048;
@@ -42,7 +49,7 @@ parameters! {
         enabled_events: EnabledEvents,
         /// For people.
         description: Option<Description>,
-        metadata: Metadata,
+        metadata: MetadataParam,
     }
     example {
         "url": "https://example.com/webhooks",
@@ -83,10 +90,10 @@ pub struct EndpointUrl;
 impl ValueKind for EndpointUrl {
     type Value = String;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, ApiError> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, Error> {
         let url = field.fields.text(field.name, URL_MAX_CHARS)?;
         if let Some(url) = &url {
-            check_url(url, field.params.allows_private_url).map_err(|refusal| {
+            check_url(url, field.fields.is_granted(PRIVATE_URLS)).map_err(|refusal| {
                 let is_private = refusal == UrlRefusal::NotPublic;
                 let remedy = if is_private { ALLOW_PRIVATE } else { "" };
                 field.invalid(format!("{refusal}{remedy}"))
@@ -109,7 +116,7 @@ pub struct EnabledEvents;
 impl ValueKind for EnabledEvents {
     type Value = Vec<String>;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<Vec<String>>, ApiError> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Vec<String>>, Error> {
         let events =
             field
                 .fields
@@ -119,10 +126,7 @@ impl ValueKind for EnabledEvents {
             None => Ok((!events.is_empty()).then_some(events)),
             Some(index) => {
                 let message = "Must be * or a type of event, such as charge.succeeded.";
-                Err(field
-                    .fields
-                    .invalid_element(field.name, index, message)
-                    .into())
+                Err(field.fields.invalid_element(field.name, index, message))
             }
         }
     }
@@ -247,17 +251,14 @@ impl From<&Endpoint> for WebhookEndpointView {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-    use charge_once_strict_params::Encoding;
+    use charge_once_strict_params::{Encoding, ParameterSet, Params};
     use serde_json::{Value, json};
 
-    use super::{
-        super::{parameter::ParameterSet, params::Params},
-        *,
-    };
+    use super::*;
 
     fn parse(body: &Value, allow_private: bool) -> Result<NewEndpoint, ApiError> {
         let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
-        params.allows_private_url = allow_private;
+        params.grant(PRIVATE_URLS, allow_private);
         CreateWebhookEndpointParams::parse(&params).map(NewEndpoint::from)
     }
 

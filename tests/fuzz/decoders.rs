@@ -3,20 +3,16 @@
 use std::fmt::Write;
 
 use charge_once::{
-    domain::{ids::ChargeId, metadata::Metadata},
-    http::{body, list::PageQuery},
+    domain::ids::ChargeId,
+    http::body,
     idempotency::{Fingerprint, FingerprintInput, Parameters},
-    store::page::Cursor,
     wire::{
-        charges::CreateChargeParams,
-        checkouts::CreateCheckoutParams,
-        orders::CreateOrderParams,
-        parameter::{Field, Parameter, ParameterSet},
-        params::Params,
-        refunds::CreateRefundParams,
+        charges::CreateChargeParams, checkouts::CreateCheckoutParams, metadata::MetadataParam,
+        orders::CreateOrderParams, refunds::CreateRefundParams,
     },
 };
-use charge_once_strict_params::Encoding;
+use charge_once_pages::{Cursor, PageQuery};
+use charge_once_strict_params::{Encoding, Field, Parameter, ParameterSet, Params};
 use proptest::{collection::vec, prelude::*, test_runner::TestCaseError};
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
@@ -67,7 +63,7 @@ const FORM_TOKENS: &[&str] = &[
     "%ff",
 ];
 
-/// What [`list::page`] reads.
+/// What [`PageQuery`] reads.
 const PAGE_PARAMETERS: &[&str] = &[
     "limit",
     "starting_after",
@@ -172,7 +168,7 @@ fn parameters() {
         let _ = CreateRefundParams::parse(&params);
         let _ = CreateCheckoutParams::parse(&params);
         if let Ok(mut fields) = params.fields()
-            && let Ok(metadata) = Metadata::read(&mut Field::new(&mut fields, "metadata", &params))
+            && let Ok(metadata) = MetadataParam::read(&mut Field::new(&mut fields, "metadata"))
         {
             prop_assert!(metadata.len() <= 50);
             for (name, value) in &metadata {

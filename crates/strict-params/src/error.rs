@@ -26,6 +26,8 @@ pub enum Reason {
     Unknown,
     /// A parameter's value is not allowed.
     Invalid,
+    /// What the application has a name of its own for.
+    Named(&'static str),
 }
 
 impl Error {

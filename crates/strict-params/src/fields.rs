@@ -30,6 +30,7 @@ pub struct Fields<'a> {
     encoding: Encoding,
     members: &'a Map<String, Value>,
     place: ParamPath<'a>,
+    grants: &'a [&'static str],
     read: BTreeSet<&'static str>,
 }
 
@@ -37,16 +38,40 @@ impl<'a> Fields<'a> {
     /// The members of a body's root.
     #[must_use]
     pub fn new(encoding: Encoding, root: &'a Map<String, Value>) -> Self {
-        Self::at(ParamPath::Root, encoding, root)
-    }
-
-    fn at(place: ParamPath<'a>, encoding: Encoding, members: &'a Map<String, Value>) -> Self {
         Self {
             encoding,
-            members,
-            place,
+            members: root,
+            place: ParamPath::Root,
+            grants: &[],
             read: BTreeSet::new(),
         }
+    }
+
+    /// With what the request was granted.
+    pub(crate) fn granted(mut self, grants: &'a [&'static str]) -> Self {
+        self.grants = grants;
+        self
+    }
+
+    /// The members of an object within this one.
+    fn at<'b>(&self, place: ParamPath<'b>, members: &'b Map<String, Value>) -> Fields<'b>
+    where
+        'a: 'b,
+    {
+        Fields {
+            encoding: self.encoding,
+            members,
+            place,
+            grants: self.grants,
+            read: BTreeSet::new(),
+        }
+    }
+
+    /// Whether the request was [granted](crate::Params::grant) `name`, for values that only some
+    /// requests may have.
+    #[must_use]
+    pub fn is_granted(&self, name: &str) -> bool {
+        self.grants.contains(&name)
     }
 
     /// A value that is there: `null` and the empty string mean absent.
@@ -190,11 +215,10 @@ impl<'a> Fields<'a> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(TextOrFields::Text(text))),
-            Some(Value::Object(members)) => Ok(Some(TextOrFields::Fields(Fields::at(
-                self.place.within(Step::Name(name)),
-                self.encoding,
-                members,
-            )))),
+            Some(Value::Object(members)) => {
+                let place = self.place.within(Step::Name(name));
+                Ok(Some(TextOrFields::Fields(self.at(place, members))))
+            }
             Some(_) => Err(self.invalid(name, "Must be a string or an object.")),
         }
     }
@@ -219,7 +243,7 @@ impl<'a> Fields<'a> {
             let Value::Object(members) = value else {
                 return Err(Error::invalid(place.to_param(), "Must be an object.").into());
             };
-            let mut fields = Fields::at(place, self.encoding, members);
+            let mut fields = self.at(place, members);
             let one = read(&mut fields)?;
             fields.finish()?;
             Ok(one)

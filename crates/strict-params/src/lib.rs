@@ -1,16 +1,35 @@
-#![doc = include_str!("../README.md")]
+// Without the feature, its example does not compile.
+#![cfg_attr(any(feature = "openapi", not(doctest)), doc = include_str!("../README.md"))]
 
 pub mod card_numbers;
 mod error;
 mod fields;
 mod form;
 mod json;
+#[cfg(feature = "openapi")]
+mod kinds;
+#[cfg(feature = "openapi")]
+mod parameter;
+mod params;
 mod path;
+#[cfg(feature = "openapi")]
+pub mod schema;
 
 use serde_json::{Map, Value};
 
 pub use error::{Error, Reason};
 pub use fields::{EXPAND_MAX, Fields, TextOrFields, canonical_integer, is_empty};
+#[cfg(feature = "openapi")]
+pub use kinds::{
+    AnyId, Change, Expand, ExpandName, ID_MAX_CHARS, Integer, Kept, Text, TextKind, ValueKind,
+};
+#[cfg(feature = "openapi")]
+pub use parameter::{Field, Parameter, ParameterSet};
+pub use params::Params;
+/// For the macros of this crate.
+#[cfg(feature = "openapi")]
+#[doc(hidden)]
+pub use {serde_json, utoipa};
 
 /// Deepest nesting of objects and lists, in levels, the root being the first. It must stay below
 /// the 128 levels at which `serde_json` gives up with a less helpful error.

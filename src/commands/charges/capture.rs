@@ -7,13 +7,14 @@
 //! Fails    while another operation on the charge has no outcome; if another processor
 //!          authorized it
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::commands::{
     Origin,
     mode::{Mode, must_be_free},
-    replies::{OK, declined_by_processor, missing},
+    replies::{OK, checked, declined_by_processor, missing},
 };
 use crate::{
     domain::{
@@ -24,11 +25,7 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
-    wire::{
-        charges::{CaptureChargeParams, ChargeView, refused},
-        parameter::ParameterSet,
-        params::Params,
-    },
+    wire::charges::{CaptureChargeParams, ChargeView, refused},
 };
 
 /// Captures a charge.
@@ -49,7 +46,7 @@ struct Decided {
 
 impl CaptureCharge {
     async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
-        let params = CaptureChargeParams::parse(&self.params)?;
+        let params: CaptureChargeParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         let charge = store::charges::lock(tx, account, id)

@@ -6,6 +6,7 @@
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
 
+use charge_once_strict_params::Params;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use crate::commands::{
     Creation, Origin, SlowLane,
     card_answers::authorize,
     creation::NewObject,
-    replies::{CREATED, declined},
+    replies::{CREATED, checked, declined},
 };
 use crate::{
     domain::{
@@ -25,11 +26,7 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply},
     store,
-    wire::{
-        charges::{ChargeView, CreateChargeParams},
-        parameter::ParameterSet,
-        params::Params,
-    },
+    wire::charges::{ChargeView, CreateChargeParams},
 };
 
 /// Creates a charge.
@@ -46,7 +43,7 @@ impl Decide for CreateCharge {
     type Rows = Creation;
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
-        let params = CreateChargeParams::parse(&self.params)?;
+        let params: CreateChargeParams = checked(&self.params)?;
         let waits = || Failure::unavailable("the processor takes its time, or is down");
         let said = Authorization::at_once(params.source.card).ok_or_else(waits)?;
         self.charged(params, said, now)
@@ -57,7 +54,7 @@ impl Decide for CreateCharge {
         tx: &mut PgConnection,
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
-        let params = CreateChargeParams::parse(&self.params)?;
+        let params: CreateChargeParams = checked(&self.params)?;
         let said = authorize(tx, params.source.card, &self.slow_lane).await?;
         self.charged(params, said, now)
     }
@@ -96,7 +93,7 @@ impl Begin for CreateCharge {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let params = CreateChargeParams::parse(&self.params)?;
+        let params: CreateChargeParams = checked(&self.params)?;
         let (expand_refunds, new) = (params.expand, NewCharge::from(params));
         let id = ChargeId(Uuid::now_v7());
         store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;

@@ -5,11 +5,12 @@
 //! Emits    charge.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    replies::{OK, missing},
+    replies::{OK, checked, missing},
 };
 use crate::{
     domain::{event::EventType, ids::ChargeId},
@@ -18,8 +19,6 @@ use crate::{
     wire::{
         charges::{ChargeView, UpdateChargeParams},
         error::ApiError,
-        parameter::ParameterSet,
-        params::Params,
     },
 };
 
@@ -35,7 +34,7 @@ pub struct UpdateCharge {
 
 impl Command for UpdateCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateChargeParams::parse(&self.params)?;
+        let update: UpdateChargeParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         let before = store::charges::lock(tx, account, id)

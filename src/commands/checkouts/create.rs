@@ -9,12 +9,13 @@
 //! Emits    checkout.completed or checkout.canceled
 //! Refuses  parameters that are missing, unknown or wrong; at the end, what a step refused for good
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::commands::{
     Origin,
-    replies::{CREATED, stored_refusal},
+    replies::{CREATED, checked, stored_refusal},
 };
 use crate::{
     domain::{
@@ -25,11 +26,7 @@ use crate::{
     idempotency::{Begin, BeginOutcome, Failure, Rejection, Reply},
     store::{self, checkouts::AskedBy},
     telemetry::traces,
-    wire::{
-        checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
-        parameter::ParameterSet,
-        params::Params,
-    },
+    wire::checkouts::{CheckoutView, CreateCheckoutParams, refusal_of},
 };
 
 /// Creates a checkout.
@@ -46,7 +43,7 @@ impl Begin for CreateCheckout {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let new = NewCheckout::from(CreateCheckoutParams::parse(&self.params)?);
+        let new = NewCheckout::from(checked::<CreateCheckoutParams>(&self.params)?);
         let Origin {
             account,
             dialect,

@@ -6,9 +6,13 @@
 //! Refuses  parameters that are missing, unknown or wrong; a sku that no item of an order
 //!          could have
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
-use crate::commands::{Origin, replies::OK};
+use crate::commands::{
+    Origin,
+    replies::{OK, checked},
+};
 use crate::{
     domain::inventory::sku,
     idempotency::{Command, Rejection, Reply},
@@ -16,8 +20,6 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         inventory::{InventoryView, SetInventoryParams},
-        parameter::ParameterSet,
-        params::Params,
     },
 };
 
@@ -36,7 +38,7 @@ pub struct SetInventory {
 
 impl Command for SetInventory {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let params = SetInventoryParams::parse(&self.params)?;
+        let params: SetInventoryParams = checked(&self.params)?;
         let sku = sku(&self.sku).ok_or_else(|| {
             ApiError::explained(ErrorCode::ResourceMissing).with_param("sku".to_owned())
         })?;

@@ -6,20 +6,21 @@
 //! Refuses  an order that was paid or canceled
 //! Fails    while a payment or the checkout that made it is unfinished
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::open::lock_open;
-use crate::commands::{Origin, mode::Mode, replies::OK};
+use crate::commands::{
+    Origin,
+    mode::Mode,
+    replies::{OK, checked},
+};
 use crate::{
     domain::event::EventType,
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
-    wire::{
-        orders::{CancelOrderParams, OrderView},
-        parameter::ParameterSet,
-        params::Params,
-    },
+    wire::orders::{CancelOrderParams, OrderView},
 };
 
 /// Cancels an order.
@@ -34,7 +35,7 @@ pub struct CancelOrder {
 
 impl CancelOrder {
     async fn cancel(&self, tx: &mut PgConnection, mode: Mode) -> Result<Reply, Rejection> {
-        let params = CancelOrderParams::parse(&self.params)?;
+        let params: CancelOrderParams = checked(&self.params)?;
         let account = self.origin.account;
         let open = lock_open(tx, account, &self.id, mode).await?;
         let order = store::orders::cancel(tx, account, open.id).await?;

@@ -5,6 +5,7 @@
 //! Emits    order.created
 //! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
 
+use charge_once_strict_params::Params;
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use crate::commands::{
     Creation, Origin,
     creation::NewObject,
-    replies::{CREATED, OK},
+    replies::{CREATED, OK, checked},
 };
 use crate::{
     domain::{
@@ -26,8 +27,6 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         orders::{CreateOrderParams, OrderContent, OrderView},
-        parameter::ParameterSet,
-        params::Params,
     },
 };
 
@@ -43,7 +42,7 @@ impl Decide for CreateOrder {
     type Rows = Creation;
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
-        let new = NewOrder::from(CreateOrderParams::parse(&self.params)?);
+        let new = NewOrder::from(checked::<CreateOrderParams>(&self.params)?);
         if new.client_order_id.is_some() {
             let natural_key = "whether an order has this client_order_id is to be read";
             return Err(Rejection::Failed(Failure::unavailable(natural_key)));
@@ -60,7 +59,7 @@ impl Decide for CreateOrder {
         tx: &mut PgConnection,
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
-        let params = CreateOrderParams::parse(&self.params)?;
+        let params: CreateOrderParams = checked(&self.params)?;
         let (expand_charge, new) = (params.expand, NewOrder::from(params));
         let natural_key = new.client_order_id.clone();
         let content_hash = content_hash(&new)?;

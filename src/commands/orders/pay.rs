@@ -8,6 +8,7 @@
 //! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
 //!          that made it is unfinished
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ use crate::commands::{
     card_answers::authorize,
     charges::create::record_answer,
     mode::Mode,
-    replies::{OK, declined},
+    replies::{OK, checked, declined},
 };
 use crate::{
     domain::{
@@ -31,8 +32,6 @@ use crate::{
     wire::{
         charges::ChargeView,
         orders::{OrderView, PayOrderParams},
-        parameter::ParameterSet,
-        params::Params,
     },
 };
 
@@ -58,7 +57,7 @@ struct Decided {
 
 impl PayOrder {
     async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
-        let params = PayOrderParams::parse(&self.params)?;
+        let params: PayOrderParams = checked(&self.params)?;
         let account = self.origin.account;
         let order = lock_open(tx, account, &self.id, mode).await?;
         Ok(Decided {

@@ -5,20 +5,18 @@
 //! Emits    order.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    replies::{OK, missing},
+    replies::{OK, checked, missing},
 };
 use crate::{
     domain::{event::EventType, ids::OrderId},
     idempotency::{Command, Rejection, Reply},
     store,
-    wire::{
-        error::ApiError, metadata::UpdateMetadataParams, orders::OrderView,
-        parameter::ParameterSet, params::Params,
-    },
+    wire::{error::ApiError, metadata::UpdateMetadataParams, orders::OrderView},
 };
 
 /// Updates an order.
@@ -33,7 +31,7 @@ pub struct UpdateOrder {
 
 impl Command for UpdateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateMetadataParams::parse(&self.params)?;
+        let update: UpdateMetadataParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let before = store::orders::lock(tx, account, id)

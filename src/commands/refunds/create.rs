@@ -9,13 +9,14 @@
 //! Fails    while another operation on the charge, or the checkout that made it, has no outcome; if
 //!          another processor took the money
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::commands::{
     Origin,
     mode::{Mode, must_be_free},
-    replies::{CREATED, declined_by_processor, missing},
+    replies::{CREATED, checked, declined_by_processor, missing},
 };
 use crate::{
     domain::{
@@ -30,8 +31,6 @@ use crate::{
     wire::{
         charges::{ChargeView, refused},
         orders::OrderView,
-        parameter::ParameterSet,
-        params::Params,
         refunds::{CreateRefundParams, RefundView},
     },
 };
@@ -52,7 +51,7 @@ struct Written {
 
 impl CreateRefund {
     async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
-        let params = CreateRefundParams::parse(&self.params)?;
+        let params: CreateRefundParams = checked(&self.params)?;
         let account = self.origin.account;
         let charge_id = params
             .charge

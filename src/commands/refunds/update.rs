@@ -5,20 +5,18 @@
 //! Emits    refund.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    replies::{OK, missing},
+    replies::{OK, checked, missing},
 };
 use crate::{
     domain::{event::EventType, ids::RefundId},
     idempotency::{Command, Rejection, Reply},
     store,
-    wire::{
-        error::ApiError, metadata::UpdateMetadataParams, parameter::ParameterSet, params::Params,
-        refunds::RefundView,
-    },
+    wire::{error::ApiError, metadata::UpdateMetadataParams, refunds::RefundView},
 };
 
 /// Updates a refund.
@@ -33,7 +31,7 @@ pub struct UpdateRefund {
 
 impl Command for UpdateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateMetadataParams::parse(&self.params)?;
+        let update: UpdateMetadataParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = RefundId::parse(&self.id).ok_or_else(|| missing("id", RefundId::PREFIX))?;
         let before = store::refunds::lock(tx, account, id)

@@ -6,17 +6,19 @@
 //! Refuses  any parameter; an account too many
 
 use charge_once_api_keys::{count_test_accounts, insert_key, insert_test_account};
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::commands::{
+    Origin, new_api_key,
+    replies::{CREATED, checked},
+};
 use crate::{
     commands::{Origin, replies::CREATED},
     domain::{api_key::API_KEY, ids::AccountId},
     idempotency::{Command, Rejection, Reply},
-    wire::{
-        params::Params,
-        test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},
-    },
+    wire::test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},
 };
 
 /// Creates a test account with an API key.
@@ -29,7 +31,7 @@ pub struct CreateTestAccount {
 
 impl Command for CreateTestAccount {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        self.params.refuse_any()?;
+        let () = checked(&self.params)?;
         // Two that race may make one account too many, which does no harm.
         if count_test_accounts(tx, OPEN_MAX).await? >= OPEN_MAX {
             return Err(too_many_test_accounts().into());

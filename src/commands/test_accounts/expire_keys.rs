@@ -5,12 +5,16 @@
 //! Emits    nothing
 //! Refuses  any parameter
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
-use crate::commands::{Origin, replies::OK};
+use crate::commands::{
+    Origin,
+    replies::{OK, checked},
+};
 use crate::{
     idempotency::{self, Command, Rejection, Reply},
-    wire::{params::Params, test_accounts::ExpiredKeysView},
+    wire::test_accounts::ExpiredKeysView,
 };
 
 /// Most batches in one request. With 500 records each, they take a fraction of the request's time.
@@ -29,7 +33,7 @@ pub struct ExpireKeys {
 
 impl Command for ExpireKeys {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        self.params.refuse_any()?;
+        let () = checked(&self.params)?;
         let account = self.origin.account.0;
         let (mut deleted, mut last) = (0, None);
         for _ in 0..BATCHES_MAX {

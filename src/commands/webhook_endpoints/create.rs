@@ -5,21 +5,21 @@
 //! Emits    nothing
 //! Refuses  a URL that can't be sent to; an endpoint too many
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::commands::{Origin, replies::CREATED};
+use crate::commands::{
+    Origin,
+    replies::{CREATED, checked},
+};
 use crate::{
     domain::ids::WebhookEndpointId,
     idempotency::{Command, Rejection, Reply},
     store,
     webhooks::{NewEndpoint, Secret, endpoints},
-    wire::{
-        parameter::ParameterSet,
-        params::Params,
-        webhook_endpoints::{
-            CreateWebhookEndpointParams, ENDPOINTS_MAX, WebhookEndpointView, too_many_endpoints,
-        },
+    wire::webhook_endpoints::{
+        CreateWebhookEndpointParams, ENDPOINTS_MAX, WebhookEndpointView, too_many_endpoints,
     },
 };
 
@@ -33,7 +33,7 @@ pub struct CreateWebhookEndpoint {
 
 impl Command for CreateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let new = NewEndpoint::from(CreateWebhookEndpointParams::parse(&self.params)?);
+        let new = NewEndpoint::from(checked::<CreateWebhookEndpointParams>(&self.params)?);
         let account = self.origin.account;
         charge_once_api_keys::lock_account(tx, account.0).await?;
         if endpoints::count(tx, account.0).await? >= ENDPOINTS_MAX {

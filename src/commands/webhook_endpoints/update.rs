@@ -5,11 +5,12 @@
 //! Emits    nothing
 //! Refuses  parameters that are unknown or wrong; a URL that can't be sent to
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    replies::{OK, missing},
+    replies::{OK, checked, missing},
 };
 use crate::{
     domain::ids::WebhookEndpointId,
@@ -17,8 +18,6 @@ use crate::{
     webhooks::endpoints,
     wire::{
         error::ApiError,
-        parameter::ParameterSet,
-        params::Params,
         webhook_endpoints::{UpdateWebhookEndpointParams, WebhookEndpointView},
     },
 };
@@ -35,7 +34,7 @@ pub struct UpdateWebhookEndpoint {
 
 impl Command for UpdateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update = UpdateWebhookEndpointParams::parse(&self.params)?;
+        let update: UpdateWebhookEndpointParams = checked(&self.params)?;
         let account = self.origin.account.0;
         let gone = || missing("id", WebhookEndpointId::PREFIX);
         let id = WebhookEndpointId::parse(&self.id).ok_or_else(gone)?;

@@ -1,12 +1,12 @@
 //! Part of the OpenAPI document: an example request for every test card.
 
+use charge_once_openapi::operations;
 use serde_json::{Value, json};
 use utoipa::{
     Modify,
     openapi::{OpenApi, RefOr, example::Example},
 };
 
-use super::operations::operations;
 use crate::domain::test_cards::{Decision, TEST_CARDS, TestCard};
 
 /// Adds the examples to the operations that take a card.

@@ -1,27 +1,24 @@
 //! The headers of successful replies, and the descriptions of all.
 
+use charge_once_openapi::{describe_headers, has_parameter, list_header, operations};
 use utoipa::{
     Modify,
     openapi::{OpenApi, RefOr},
 };
 
-use super::operations::{is_mutating, operations};
-use crate::http::reply_headers::{HEADERS, add, add_common, add_stored};
+use crate::http::{
+    parameters::IDEMPOTENCY_KEY,
+    reply_headers::{HEADERS, add_common, add_stored},
+};
 
 /// Describes every header once, and lists those of each successful reply.
 pub(super) struct ReplyHeaders;
 
 impl Modify for ReplyHeaders {
     fn modify(&self, document: &mut OpenApi) {
-        let components = document.components.get_or_insert_default();
-        for header in HEADERS {
-            let documented = header.documented().into();
-            components
-                .headers
-                .insert(header.name.to_owned(), documented);
-        }
+        describe_headers(document, HEADERS);
         for operation in operations(document) {
-            let mutating = is_mutating(operation);
+            let mutating = has_parameter(operation, IDEMPOTENCY_KEY);
             for (status, response) in &mut operation.responses.responses {
                 let RefOr::T(response) = response else {
                     continue;
@@ -37,7 +34,7 @@ impl Modify for ReplyHeaders {
                 // A test account is not shown again.
                 let is_shown = operation.operation_id.as_deref() != Some("createTestAccount");
                 if status == "201" && is_shown {
-                    add(response, "Location");
+                    list_header(response, "Location");
                 }
             }
         }

@@ -4,36 +4,27 @@
 //! that it answers. This folder puts the descriptions together and adds what follows from them.
 
 mod cards;
-mod errors;
 mod headers;
-mod operations;
-mod references;
-mod request_bodies;
-mod served;
 mod webhooks;
 
-use sha2::{Digest, Sha256};
+use std::{io, sync::LazyLock};
+
+use charge_once_openapi::{
+    ExampleKeys, FormBodies, References, SharedResponses, served::ServedDocument,
+};
 use utoipa::{
     Modify, OpenApi,
-    openapi::{
-        RefOr,
-        path::ParameterBuilder,
-        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
-    },
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-pub use self::served::{ServedDocument, show};
-use self::{
-    cards::CardExamples, errors::SharedErrors, headers::ReplyHeaders, operations::operations,
-    references::References, request_bodies::RequestBodies, webhooks::Webhooks,
-};
+use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::Webhooks};
 use super::parameters::IDEMPOTENCY_KEY;
 use crate::{
     domain::event::EventType,
     wire::{
         checkouts::ItemWithSkuParams,
         error::Envelope,
-        metadata::MetadataSchema,
+        metadata::MetadataParam,
         orders::ItemParams,
         parameter::{ExpandCharge, ExpandDataCharge, ExpandDataRefunds, ExpandRefunds},
         source::{CardParams, SourceParam, TestToken},
@@ -86,7 +77,7 @@ use crate::{
     // Schemas of parameters don't come by themselves.
     components(schemas(
         Envelope<'static>, CardParams, EnabledEvent, EventType, ExpandCharge, ExpandDataCharge,
-        ExpandDataRefunds, ExpandRefunds, ItemParams, ItemWithSkuParams, MetadataSchema, SourceParam,
+        ExpandDataRefunds, ExpandRefunds, ItemParams, ItemWithSkuParams, MetadataParam, SourceParam,
         TestToken,
     )),
     tags(
@@ -105,8 +96,7 @@ use crate::{
         &SecuritySchemes,
         // First, while copies are as what they are copied from.
         &References,
-        &RequestBodies, &ReplyHeaders, &SharedErrors, &ExampleKeys, &CardExamples,
-        &Webhooks,
+        &FormBodies, &ReplyHeaders, &SharedResponses, &EXAMPLE_KEYS, &CardExamples, &Webhooks,
     ),
 )]
 struct Document;
@@ -115,6 +105,19 @@ struct Document;
 pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
+
+static SERVED: LazyLock<io::Result<ServedDocument>> =
+    LazyLock::new(|| ServedDocument::of(&document()));
+
+/// The document as programs get it from this process: the first call renders and compresses it.
+pub fn served() -> io::Result<&'static ServedDocument> {
+    let served = SERVED.as_ref();
+    served.map_err(|error| io::Error::new(error.kind(), error.to_string()))
+}
+
+const EXAMPLE_KEYS: ExampleKeys = ExampleKeys {
+    header: IDEMPOTENCY_KEY,
+};
 
 struct SecuritySchemes;
 
@@ -141,35 +144,4 @@ impl Modify for SecuritySchemes {
                 .insert(name.to_owned(), scheme.into());
         }
     }
-}
-
-/// Gives each operation an example key of its own. Swagger UI fills it in, and one key for two
-/// operations is a mistake that would be answered with 422.
-struct ExampleKeys;
-
-impl Modify for ExampleKeys {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        for operation in operations(document) {
-            let key = example_key(operation.operation_id.as_deref().unwrap_or_default());
-            for parameter in operation.parameters.iter_mut().flatten() {
-                if let RefOr::T(parameter) = parameter
-                    && parameter.name == IDEMPOTENCY_KEY
-                {
-                    let builder = ParameterBuilder::from(parameter.clone());
-                    *parameter = builder.example(Some(key.clone().into())).build();
-                }
-            }
-        }
-    }
-}
-
-/// A UUID that is the same in every build, so that the committed document doesn't change by itself.
-fn example_key(operation_id: &str) -> String {
-    let mut bytes = [0; 16];
-    for (byte, digest) in bytes.iter_mut().zip(Sha256::digest(operation_id)) {
-        *byte = digest;
-    }
-    uuid::Builder::from_random_bytes(bytes)
-        .into_uuid()
-        .to_string()
 }

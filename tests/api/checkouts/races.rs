@@ -15,9 +15,8 @@ use charge_once::{
         Parameters, Phases, Request, Settings,
     },
     store,
-    wire::params::Params,
 };
-use charge_once_strict_params::Encoding;
+use charge_once_strict_params::{Encoding, Params};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -22,6 +22,8 @@ const WITHOUT_DATABASE: &[&str] = &[
     "faults",
     "retention",
     "settings",
+    "openapi",
+    "pages",
     "strict-params",
     "supervisor",
 ];
@@ -43,15 +45,27 @@ fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
+/// Puts the crate's folder into `files`, and those that its manifest names as `../other`, which its
+/// README says to copy too.
+fn copy(name: &str, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("crates").join(name);
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    for other in manifest.split("path = \"../").skip(1) {
+        copy(other.split('"').next().unwrap(), files);
+    }
+    for (path, text) in files_of(&folder) {
+        files.insert(Path::new(name).join(path), text);
+    }
+}
+
 /// A workspace whose only member is a copy of the crate's folder. Its own folder is named after
 /// what it holds: if nothing has changed since the last run, nothing is compiled again, and Cargo,
 /// which compares times, can't take what was compiled from another text for this one's.
 fn workspace_of(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files: BTreeMap<_, _> = files_of(&root.join("crates").join(name))
-        .into_iter()
-        .map(|(path, text)| (Path::new(name).join(path), text))
-        .collect();
+    let mut files = BTreeMap::new();
+    copy(name, &mut files);
     let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [\"{name}\"]\n");
     files.insert("Cargo.toml".into(), manifest.into_bytes());
     // Cargo removes what the crate doesn't need from it, and downloads nothing.

@@ -12,9 +12,9 @@ use charge_once::{
         refund::{NewRefund, RefundStatus},
     },
     store,
-    wire::{charges::CreateChargeParams, parameter::ParameterSet, params::Params},
+    wire::charges::CreateChargeParams,
 };
-use charge_once_strict_params::Encoding;
+use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

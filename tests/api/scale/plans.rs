@@ -80,7 +80,7 @@ async fn no_statement_reads_more_the_bigger_a_table_is() {
 }
 
 /// Values to run a statement with: a page of any time, one that begins or ends in the middle of the
-/// table, far from both ends, and one of a minute there. `store::page` derives the ids of a page
+/// table, far from both ends, and one of a minute there. `crates/pages` derives the ids of a page
 /// from its time.
 fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
     let parameters = &statement.parameters;
@@ -123,7 +123,7 @@ fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
     ]
 }
 
-/// What `store::page` allows an id to be apart from its row's time, in rows.
+/// What `crates/pages` allows an id to be apart from its row's time, in rows.
 const SLACK_ROWS: i64 = 6;
 
 /// SQL for a parameter's value: row 100,001 where it names a row.

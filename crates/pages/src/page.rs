@@ -1,18 +1,16 @@
 //! Which part of a list is asked for.
-//!
-//! Ids are UUIDv7, so their order is the order of creation and an id is a cursor.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 /// How far an object's id and its `created_at` may be apart. The id is made by a machine's clock,
-/// whose difference to the database's is at most [`crate::database::CLOCKS_APART_MAX`].
-/// `created_at` is the beginning of the transaction, which has as long again at most:
-/// `DATABASE_DEADLINE`.
+/// and `created_at` is the beginning of the transaction by the database's. So a program must keep
+/// the difference of the clocks and the time of a transaction below this in sum: at most half of it
+/// each.
 ///
 /// Ids aren't made from the transaction's time: of two transactions that wait for the same row, the
 /// one that began first may write last, and an object's events would be in the wrong order.
-const ID_SLACK: TimeDelta = TimeDelta::seconds(60);
+pub const ID_SLACK: TimeDelta = TimeDelta::seconds(60);
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +47,7 @@ pub enum Cursor<K = Uuid> {
 
 impl<K> Cursor<K> {
     /// The object that the cursor names.
+    #[must_use]
     pub fn key(&self) -> Option<&K> {
         match self {
             Self::StartingAfter(key) | Self::EndingBefore(key) => Some(key),
@@ -64,17 +63,17 @@ impl<K> Cursor<K> {
 
 /// Reads a page of a list that is newest first: `$rows!` is given the order, as SQL, and after it
 /// what else it takes. The two orders are two statements: each walks an index and stops.
+#[macro_export]
 macro_rules! in_order_of {
     ($page:expr, $rows:ident $(, $more:tt)*) => {
         match $page.cursor {
-            $crate::store::page::Cursor::Start | $crate::store::page::Cursor::StartingAfter(_) => {
+            $crate::Cursor::Start | $crate::Cursor::StartingAfter(_) => {
                 $rows!("DESC" $(, $more)*)
             }
-            $crate::store::page::Cursor::EndingBefore(_) => $rows!("ASC" $(, $more)*),
+            $crate::Cursor::EndingBefore(_) => $rows!("ASC" $(, $more)*),
         }
     };
 }
-pub(super) use in_order_of;
 
 /// Objects of one page, and whether there are more beyond it.
 #[derive(Debug)]
@@ -97,6 +96,7 @@ impl<T> Listed<T> {
 
 impl Page {
     /// What to ask the database for: one row more than the page holds tells whether there are more.
+    #[must_use]
     pub fn rows(&self) -> i64 {
         self.limit + 1
     }
@@ -106,6 +106,7 @@ impl Page {
     /// Of objects that were created at a certain moment or after, too: an id begins with the time
     /// of a machine's clock, so an index finds where they begin. The filter on `created_at` stays
     /// the exact one.
+    #[must_use]
     pub fn above(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::EndingBefore(id) => id,
@@ -116,6 +117,7 @@ impl Page {
     }
 
     /// The objects' ids are less than this.
+    #[must_use]
     pub fn below(&self) -> Uuid {
         let cursor = match self.cursor {
             Cursor::StartingAfter(id) => id,
@@ -135,12 +137,13 @@ impl Page {
 
 impl NamePage {
     /// What to ask the database for, as [`Page::rows`].
-    pub(super) fn rows(&self) -> i64 {
+    #[must_use]
+    pub fn rows(&self) -> i64 {
         self.limit + 1
     }
 
     /// Cuts the extra row off, and turns a page that was read towards the first name around.
-    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
+    pub fn cut<T>(&self, rows: Vec<T>) -> Listed<T> {
         cut(rows, self.limit, self.cursor.is_turned())
     }
 }
@@ -158,9 +161,9 @@ fn cut<T>(mut rows: Vec<T>, limit: i64, is_turned: bool) -> Listed<T> {
     }
 }
 
-/// Greater than the id of every row that was made before `at`. Ids are made by this machine's
-/// clock, `created_at` by the database's.
-pub(super) fn id_after(at: DateTime<Utc>) -> Uuid {
+/// Greater than the id of every row that was created before `at`, by the database's clock.
+#[must_use]
+pub fn id_after(at: DateTime<Utc>) -> Uuid {
     first_id(at + ID_SLACK)
 }
 

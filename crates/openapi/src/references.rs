@@ -12,8 +12,9 @@ use utoipa::{
 /// generic type holds, the `T` of `List<T>`, and a generator makes a second type of a copy, or a
 /// broken one.
 ///
-/// The bodies of forms stay copies: see [`super::request_bodies`].
-pub(super) struct References;
+/// It goes before modifiers that change schemas, while copies are as what they are copied from. The
+/// bodies of forms stay copies: see [`FormBodies`](crate::FormBodies).
+pub struct References;
 
 type Named = Vec<(Object, Ref)>;
 

@@ -16,7 +16,7 @@ use utoipa::{
     },
 };
 
-use super::operations::operations;
+use crate::operations;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -31,9 +31,9 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 /// type of a body how to write it.
 ///
 /// A body may be left out where no parameter is required: nothing is an empty object.
-pub(super) struct RequestBodies;
+pub struct FormBodies;
 
-impl Modify for RequestBodies {
+impl Modify for FormBodies {
     fn modify(&self, document: &mut OpenApi) {
         let schemas = document.components.clone().unwrap_or_default().schemas;
         for operation in operations(document) {

@@ -1,12 +1,9 @@
-//! The document as programs get it.
+//! A document as programs get it.
 //!
 //! Promise: it is rendered and compressed once, when the server starts; a request only picks the
 //! form that it accepts, or is told that it has the document already.
 
-use std::{
-    io::{self, Write},
-    sync::LazyLock,
-};
+use std::io::{self, Write};
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -19,8 +16,6 @@ use actix_web::{
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 use utoipa::openapi::OpenApi;
-
-use super::document;
 
 /// The document in both of its forms.
 pub struct ServedDocument {
@@ -44,18 +39,9 @@ impl Representation {
     }
 }
 
-static SERVED: LazyLock<io::Result<ServedDocument>> =
-    LazyLock::new(|| ServedDocument::of(&document()));
-
 impl ServedDocument {
-    /// The one of this process: the first call renders and compresses it.
-    pub fn prepare() -> io::Result<&'static Self> {
-        SERVED
-            .as_ref()
-            .map_err(|error| io::Error::new(error.kind(), error.to_string()))
-    }
-
-    fn of(document: &OpenApi) -> io::Result<Self> {
+    /// Renders and compresses a document.
+    pub fn of(document: &OpenApi) -> io::Result<Self> {
         let plain = serde_json::to_vec(document)?;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&plain)?;
@@ -76,7 +62,7 @@ impl ServedDocument {
     }
 }
 
-/// The document, for programs.
+/// The handler of the document, which is the application's data.
 pub async fn show(
     served: web::Data<&'static ServedDocument>,
     request: HttpRequest,

@@ -1,0 +1,27 @@
+//! The operations of a document.
+
+use utoipa::openapi::{OpenApi, RefOr, path::Operation};
+
+/// Every operation of the document, to be changed.
+pub fn operations(document: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
+    document.paths.paths.values_mut().flat_map(|item| {
+        [
+            item.get.as_mut(),
+            item.put.as_mut(),
+            item.post.as_mut(),
+            item.delete.as_mut(),
+            item.options.as_mut(),
+            item.head.as_mut(),
+            item.patch.as_mut(),
+            item.trace.as_mut(),
+        ]
+        .into_iter()
+        .flatten()
+    })
+}
+
+/// Whether an operation has the parameter `name`, such as a header that only some need.
+pub fn has_parameter(operation: &Operation, name: &str) -> bool {
+    let mut parameters = operation.parameters.iter().flatten();
+    parameters.any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == name))
+}

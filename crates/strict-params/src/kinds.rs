@@ -1,0 +1,264 @@
+//! The kinds of values that parameters have, and how a request may leave them out or change them.
+
+use std::marker::PhantomData;
+
+use serde_json::Value;
+use utoipa::{
+    ToSchema,
+    openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
+};
+
+use crate::{
+    EXPAND_MAX, Error, Field, Parameter, is_empty,
+    schema::{described, id_pattern, list_of, text},
+};
+
+/// A kind of value. Alone, it is a parameter that a request must have.
+pub trait ValueKind {
+    /// What the program gets.
+    type Value;
+
+    /// Checks it. `None`: it is absent, `null` or the empty string.
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self::Value>, Error>;
+
+    /// Its schema.
+    fn schema() -> RefOr<Schema>;
+}
+
+impl<K: ValueKind> Parameter for K {
+    type Value = K::Value;
+    const REQUIRED: bool = true;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<K::Value, Error> {
+        K::read(field)?.ok_or_else(|| field.fields.missing(field.name))
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        described(K::schema(), about)
+    }
+}
+
+/// A request may leave it out.
+impl<K: ValueKind> Parameter for Option<K> {
+    type Value = Option<K::Value>;
+    const NULLABLE: bool = true;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error> {
+        K::read(field)
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        described(K::schema(), about)
+    }
+}
+
+/// What an update does to one optional value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// It stays as it is.
+    Keep,
+    /// It is removed.
+    Unset,
+    /// It becomes this.
+    Set(T),
+}
+
+impl<T> Change<T> {
+    /// The value after the change.
+    pub fn apply(self, current: Option<T>) -> Option<T> {
+        match self {
+            Self::Keep => current,
+            Self::Unset => None,
+            Self::Set(value) => Some(value),
+        }
+    }
+}
+
+/// On an update, `null` and the empty string unset it.
+impl<K: ValueKind> Parameter for Change<K> {
+    type Value = Change<K::Value>;
+    const NULLABLE: bool = true;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error> {
+        if field.fields.given(field.name).is_some_and(is_empty) {
+            return Ok(Change::Unset);
+        }
+        Ok(K::read(field)?.map_or(Change::Keep, Change::Set))
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        described(K::schema(), about)
+    }
+}
+
+/// What an update may change and can't unset. `None` keeps it.
+pub struct Kept<K>(PhantomData<K>);
+
+impl<K: ValueKind> Parameter for Kept<K> {
+    type Value = Option<K::Value>;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error> {
+        let unsets = |value: &Value| is_empty(value) || value.as_array().is_some_and(Vec::is_empty);
+        if field.fields.given(field.name).is_some_and(unsets) {
+            return Err(field.invalid("Must not be empty."));
+        }
+        K::read(field)
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        described(K::schema(), about)
+    }
+}
+
+/// A kind of value that is written as text.
+pub trait TextKind {
+    /// What the program gets.
+    type Value;
+    /// Longer text is refused as such.
+    const MAX_CHARS: usize = usize::MAX;
+    /// The message of other refusals.
+    const MUST_BE: &'static str;
+
+    /// `None` for text that is refused.
+    fn parse(text: &str) -> Option<Self::Value>;
+
+    /// Its schema, which begins with [`text`].
+    fn schema() -> ObjectBuilder;
+}
+
+impl<K: TextKind> ValueKind for K {
+    type Value = K::Value;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<K::Value>, Error> {
+        let Some(text) = field.fields.text(field.name, K::MAX_CHARS)? else {
+            return Ok(None);
+        };
+        let parsed = K::parse(&text).map(Some);
+        parsed.ok_or_else(|| field.invalid(K::MUST_BE))
+    }
+
+    fn schema() -> RefOr<Schema> {
+        K::schema().into()
+    }
+}
+
+/// Text of at most `MAX` characters. The empty text is none, so the document says that a text that
+/// must be there has `MIN` characters at least.
+pub struct Text<const MAX: usize, const MIN: usize = 0>;
+
+impl<const MAX: usize, const MIN: usize> TextKind for Text<MAX, MIN> {
+    type Value = String;
+    const MAX_CHARS: usize = MAX;
+    const MUST_BE: &'static str = "Must be a string.";
+
+    fn parse(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        let least = (MIN > 0).then_some(MIN);
+        text().max_length(Some(MAX)).min_length(least)
+    }
+}
+
+/// Longest id that is worth parsing, in characters; a TypeID has about 30.
+pub const ID_MAX_CHARS: usize = 255;
+
+/// Text that names an object of any kind: every TypeID has this syntax. What it names is checked
+/// where it is looked up.
+pub struct AnyId;
+
+impl TextKind for AnyId {
+    type Value = String;
+    const MAX_CHARS: usize = ID_MAX_CHARS;
+    const MUST_BE: &'static str = "Must be an id.";
+
+    fn parse(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().pattern(Some(id_pattern("[a-z]+")))
+    }
+}
+
+/// An integer from `LEAST` to `MOST`.
+pub struct Integer<const LEAST: i64, const MOST: i64>;
+
+impl<const LEAST: i64, const MOST: i64> ValueKind for Integer<LEAST, MOST> {
+    type Value = i64;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<i64>, Error> {
+        field.fields.integer(field.name, LEAST..=MOST)
+    }
+
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(LEAST))
+            .maximum(Some(MOST))
+            .into()
+    }
+}
+
+impl ValueKind for bool {
+    type Value = Self;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
+        field.fields.boolean(field.name)
+    }
+
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Boolean).into()
+    }
+}
+
+/// A reference that a reply can show as a whole object. [`expandable!`](crate::expandable) makes
+/// one.
+pub trait ExpandName: ToSchema {
+    /// What `expand` calls it.
+    const NAME: &'static str;
+}
+
+/// Declares references that replies can show as whole objects, `pub Type = "name": "What it does.";`,
+/// each a schema of its own.
+#[macro_export]
+macro_rules! expandable {
+    ($($vis:vis $name:ident = $text:literal: $about:literal;)+) => {$(
+        #[doc = $about]
+        $vis struct $name;
+
+        impl $crate::ExpandName for $name {
+            const NAME: &'static str = $text;
+        }
+
+        impl $crate::utoipa::PartialSchema for $name {
+            fn schema() -> $crate::utoipa::openapi::RefOr<$crate::utoipa::openapi::Schema> {
+                let name = $crate::schema::text().enum_values(Some([$text]));
+                name.description(Some($about)).into()
+            }
+        }
+
+        impl $crate::utoipa::ToSchema for $name {}
+    )+};
+}
+
+/// The parameter `expand`: whether it asks for `E`, the one reference that can be expanded there.
+pub struct Expand<E>(PhantomData<E>);
+
+impl<E: ExpandName> Parameter for Expand<E> {
+    type Value = bool;
+    const NULLABLE: bool = true;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<bool, Error> {
+        field.fields.expands(E::NAME)
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        let list = list_of::<E>()
+            .description(Some("References to expand in the reply."))
+            .max_items(Some(EXPAND_MAX));
+        described(list.into(), about)
+    }
+}

@@ -1,0 +1,186 @@
+//! What a parameter is: how it is read, and how an OpenAPI document describes it.
+//!
+//! Promise: both are one type's, so they can't disagree. A request names the types
+//! ([`parameters!`](crate::parameters)), and the program gets their `Value`.
+
+use std::mem;
+
+use utoipa::openapi::{
+    RefOr, Required, Schema,
+    path::{Parameter as QueryParameter, ParameterIn},
+};
+
+use crate::{Error, Fields, Params};
+
+/// Declares the parameters of a request: a name, a [`Parameter`], and what it means. From it come a
+/// struct of their values, which [`ParameterSet`] fills, and what the OpenAPI document says of them
+/// in a body (`as` names its schema) or in a query: the struct is a `utoipa::ToSchema` and a
+/// `utoipa::IntoParams`.
+///
+/// They are checked in the order in which they are declared. Where a field has no comment, the
+/// document says what the type says of itself. `example {…}` behind the fields is an example of the
+/// whole body.
+#[macro_export]
+macro_rules! parameters {
+    (
+        $(#[doc = $about:literal])+
+        $vis:vis struct $name:ident $(as $schema:literal)? {
+            $($(#[doc = $field_about:literal])* $field:ident: $parameter:ty,)+
+        }
+        $(example $example:tt)?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone)]
+        #[allow(missing_docs, reason = "some parameters are what their types say")]
+        $vis struct $name {
+            $(
+                $(#[doc = $field_about])*
+                $vis $field: <$parameter as $crate::Parameter>::Value,
+            )+
+        }
+
+        impl $crate::ParameterSet for $name {
+            fn read(fields: &mut $crate::Fields<'_>) -> ::std::result::Result<Self, $crate::Error> {
+                $(
+                    let $field = <$parameter as $crate::Parameter>::read(
+                        &mut $crate::Field::new(fields, stringify!($field)),
+                    )?;
+                )+
+                Ok(Self { $($field),+ })
+            }
+        }
+
+        impl $crate::utoipa::PartialSchema for $name {
+            fn schema() -> $crate::utoipa::openapi::RefOr<$crate::utoipa::openapi::Schema> {
+                let object = $crate::schema::object(&[$($about),+]);
+                $(
+                    let object = $crate::schema::with_property::<$parameter>(
+                        object, stringify!($field), &[$($field_about),*],
+                    );
+                )+
+                $(
+                    let object = $crate::schema::with_example(
+                        object, $crate::serde_json::json!($example),
+                    );
+                )?
+                object.into()
+            }
+        }
+
+        impl $crate::utoipa::ToSchema for $name {
+            $(
+                fn name() -> ::std::borrow::Cow<'static, str> {
+                    $schema.into()
+                }
+            )?
+        }
+
+        impl $crate::utoipa::IntoParams for $name {
+            fn into_params(
+                _: impl Fn() -> Option<$crate::utoipa::openapi::path::ParameterIn>,
+            ) -> Vec<$crate::utoipa::openapi::path::Parameter> {
+                let parameters = [$(
+                    $crate::schema::in_query::<$parameter>(
+                        stringify!($field), &[$($field_about),*],
+                    ),
+                )+];
+                parameters.into_iter().flatten().collect()
+            }
+        }
+    };
+}
+
+/// The parameters of one object, which [`parameters!`](crate::parameters) declares. Two sets are
+/// read together as a tuple, and `()` has none.
+pub trait ParameterSet: Sized {
+    /// Checks them. The caller refuses others.
+    fn read(fields: &mut Fields<'_>) -> Result<Self, Error>;
+
+    /// Checks them, and that there are no others.
+    fn parse(params: &Params) -> Result<Self, Error> {
+        let mut fields = params.fields()?;
+        let parsed = Self::read(&mut fields)?;
+        fields.finish()?;
+        Ok(parsed)
+    }
+}
+
+impl ParameterSet for () {
+    fn read(_fields: &mut Fields<'_>) -> Result<Self, Error> {
+        Ok(())
+    }
+}
+
+impl<A: ParameterSet, B: ParameterSet> ParameterSet for (A, B) {
+    fn read(fields: &mut Fields<'_>) -> Result<Self, Error> {
+        Ok((A::read(fields)?, B::read(fields)?))
+    }
+}
+
+/// One member of an object, to be checked.
+pub struct Field<'f, 'a> {
+    /// All members.
+    pub fields: &'f mut Fields<'a>,
+    /// The name of this one.
+    pub name: &'static str,
+}
+
+impl<'f, 'a> Field<'f, 'a> {
+    /// `name` is that of a struct's field, which may be a word of Rust's: `r#type`.
+    pub fn new(fields: &'f mut Fields<'a>, name: &'static str) -> Self {
+        let name = plain(name);
+        Self { fields, name }
+    }
+
+    /// A refusal of it.
+    pub fn invalid(&self, message: impl AsRef<str>) -> Error {
+        self.fields.invalid(self.name, message)
+    }
+}
+
+/// The name of a struct's field without what lets it be a word of Rust's.
+pub(crate) fn plain(name: &str) -> &str {
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+/// A parameter as a request declares it. That is a [`ValueKind`](crate::ValueKind), `Option`,
+/// [`Change`](crate::Change) or [`Kept`](crate::Kept) of one, or a type of the application's own.
+pub trait Parameter {
+    /// What the program gets.
+    type Value;
+    /// Whether a request must have it.
+    const REQUIRED: bool = false;
+    /// Whether a body may say `null`, which means that there is none. In a query, nothing is `null`.
+    const NULLABLE: bool = false;
+
+    /// Checks it.
+    fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error>;
+
+    /// Its schema, without `null`. `about` is what it means in this request, or empty.
+    fn schema(about: String) -> RefOr<Schema>;
+
+    /// How it is named and described in a query.
+    fn in_query(name: &str, about: String) -> Vec<QueryParameter> {
+        let mut schema = Self::schema(about);
+        let (brackets, about) = match &mut schema {
+            RefOr::T(Schema::Array(list)) => ("[]", list.description.take()),
+            RefOr::T(Schema::Object(object)) => ("", object.description.take()),
+            RefOr::Ref(reference) => ("", Some(mem::take(&mut reference.description))),
+            RefOr::T(_) => ("", None),
+        };
+        let required = match Self::REQUIRED {
+            true => Required::True,
+            false => Required::False,
+        };
+        let parameter = QueryParameter::builder()
+            .name(format!("{name}{brackets}"))
+            .parameter_in(ParameterIn::Query)
+            .description(about)
+            .required(required)
+            .schema(Some(schema));
+        vec![parameter.build()]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use serde_json::{Value, json};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use crate::{
+    AnyId, Change, Encoding, Error, Expand, Field, Integer, Kept, Parameter, ParameterSet, Params,
+    Reason, Text, expandable, parameters,
+};
+
+expandable! {
+    ExpandOwner = "owner": "Shows the whole owner.";
+}
+
+/// A switch that only some requests may turn on.
+struct Debug;
+
+impl Parameter for Debug {
+    type Value = bool;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<bool, Error> {
+        match <Option<bool> as Parameter>::read(field)? {
+            Some(true) if !field.fields.is_granted("debug") => Err(field.invalid("Not for you.")),
+            given => Ok(given == Some(true)),
+        }
+    }
+
+    fn schema(about: String) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        <bool as Parameter>::schema(about)
+    }
+}
+
+parameters! {
+    /// What may change
+    /// of a shelf.
+    struct UpdateShelf as "Shelf" {
+        /// How high it is.
+        height: Integer<1, 9>,
+        /// For people.
+        label: Change<Text<5>>,
+        color: Kept<Text<5, 1>>,
+        r#type: Option<AnyId>,
+        expand: Expand<ExpandOwner>,
+        debug: Debug,
+    }
+    example {"height": 2}
+}
+
+fn parse(body: Value) -> Result<UpdateShelf, (Reason, Option<String>)> {
+    let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
+    UpdateShelf::parse(&params).map_err(|error| (error.reason, error.param))
+}
+
+#[test]
+fn parameters_are_checked_in_the_order_of_their_declaration() {
+    for (body, reason, param) in [
+        (
+            json!({"label": "too long", "x": 1}),
+            Reason::Missing,
+            "height",
+        ),
+        (json!({"height": 10, "label": 1}), Reason::Invalid, "height"),
+        (
+            json!({"height": 1, "label": 1, "x": 1}),
+            Reason::Invalid,
+            "label",
+        ),
+        (
+            json!({"height": 1, "color": null}),
+            Reason::Invalid,
+            "color",
+        ),
+        (
+            json!({"height": 1, "expand": ["shop"]}),
+            Reason::Invalid,
+            "expand[0]",
+        ),
+        (
+            json!({"height": 1, "debug": true}),
+            Reason::Invalid,
+            "debug",
+        ),
+        (json!({"height": 1, "hight": 1}), Reason::Unknown, "hight"),
+    ] {
+        let refused = parse(body.clone()).unwrap_err();
+        assert_eq!(refused, (reason, Some(param.to_owned())), "{body}");
+    }
+}
+
+#[test]
+fn an_update_keeps_unsets_or_sets() {
+    let bare = parse(json!({"height": 1})).unwrap();
+    assert_eq!((bare.label, bare.color), (Change::Keep, None));
+    assert_eq!((bare.height, bare.r#type, bare.expand), (1, None, false));
+    for nothing in [json!(null), json!("")] {
+        let unset = parse(json!({"height": 1, "label": nothing})).unwrap();
+        assert_eq!(unset.label.apply(Some("old".to_owned())), None);
+    }
+    let set = json!({"height": 1, "label": "new", "type": "a", "expand": ["owner"]});
+    let set = parse(set).unwrap();
+    assert_eq!(set.label, Change::Set("new".to_owned()));
+    assert_eq!((set.r#type.as_deref(), set.expand), (Some("a"), true));
+}
+
+#[test]
+fn what_is_granted_is_granted_to_one_request_and_a_body_without_a_tree_is_refused() {
+    let body = json!({"height": 1, "debug": true});
+    let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
+    params.grant("debug", true);
+    assert!(UpdateShelf::parse(&params).unwrap().debug);
+    params.tree = Err(Error::malformed(None, "No JSON."));
+    let refused = UpdateShelf::parse(&params).unwrap_err();
+    assert_eq!(
+        (refused.reason, &*refused.message),
+        (Reason::Malformed, "No JSON.")
+    );
+}
+
+#[test]
+fn the_document_says_what_is_checked() {
+    assert_eq!(UpdateShelf::name(), "Shelf");
+    let schema = serde_json::to_value(UpdateShelf::schema()).unwrap();
+    let expand = json!({
+        "type": ["array", "null"], "description": "References to expand in the reply.",
+        "maxItems": 20, "items": {"$ref": "#/components/schemas/ExpandOwner"},
+    });
+    let whole = json!({
+        "type": "object", "description": "What may change\nof a shelf.", "required": ["height"],
+        "properties": {
+            "height": {
+                "type": "integer", "format": "int64", "minimum": 1, "maximum": 9,
+                "description": "How high it is.",
+            },
+            "label": {"type": ["string", "null"], "maxLength": 5, "description": "For people."},
+            "color": {"type": "string", "minLength": 1, "maxLength": 5},
+            "type": {
+                "type": ["string", "null"], "pattern": "^[a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}$",
+            },
+            "expand": expand,
+            "debug": {"type": "boolean"},
+        },
+        "example": {"height": 2}, "additionalProperties": false,
+    });
+    assert_eq!(schema, whole);
+    let query = serde_json::to_value(UpdateShelf::into_params(|| None)).unwrap();
+    let names = query
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap());
+    let names: Vec<_> = names.collect();
+    assert_eq!(
+        names,
+        ["height", "label", "color", "type", "expand[]", "debug"]
+    );
+    assert_eq!(query[0]["required"], true);
+    assert_eq!(query[0]["description"], "How high it is.");
+}

@@ -1,0 +1,65 @@
+//! A request's parameters, as they were decoded.
+
+use serde_json::{Map, Value};
+
+use crate::{Encoding, Error, Fields};
+
+/// Parameters as they were decoded: syntax without meaning.
+#[derive(Debug, Clone)]
+pub struct Params {
+    /// How they were written.
+    pub encoding: Encoding,
+    /// The root object, or why there is none. That is a refusal like any other, for programs that
+    /// store the refusals of their requests.
+    pub tree: Result<Map<String, Value>, Error>,
+    grants: Vec<&'static str>,
+}
+
+impl Params {
+    /// Decoded parameters of a request without grants.
+    #[must_use]
+    pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, Error>) -> Self {
+        Self {
+            encoding,
+            tree,
+            grants: Vec::new(),
+        }
+    }
+
+    /// Lets parameters have values that only some requests may have, if `is_granted`. The name is
+    /// the application's own, and [`Fields::is_granted`] asks for it.
+    pub fn grant(&mut self, name: &'static str, is_granted: bool) {
+        if is_granted {
+            self.grants.push(name);
+        }
+    }
+
+    /// The fields of the root, or the refusal of a body that could not be decoded.
+    pub fn fields(&self) -> Result<Fields<'_>, Error> {
+        let tree = self.tree.as_ref().map_err(Clone::clone)?;
+        Ok(Fields::new(self.encoding, tree).granted(&self.grants))
+    }
+
+    /// Refuses all, for requests that have none.
+    pub fn refuse_any(&self) -> Result<(), Error> {
+        self.fields()?.finish()
+    }
+
+    /// About how many bytes they have: their names and texts.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            match value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+                Value::String(text) => text.len(),
+                Value::Array(values) => values.iter().map(of).sum(),
+                Value::Object(members) => of_members(members),
+            }
+        }
+        fn of_members(members: &Map<String, Value>) -> usize {
+            let weights = members.iter().map(|(name, value)| name.len() + of(value));
+            weights.sum()
+        }
+        self.tree.as_ref().map_or(0, of_members)
+    }
+}
