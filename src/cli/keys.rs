@@ -3,7 +3,6 @@
 //! Promise: looking changes nothing. Bodies are not shown, because they may hold secrets. What is
 //! said describes one moment: that nothing is stored never means that a new key is safe.
 
-use charge_once_request_log::LoggedRequest;
 use clap::ArgGroup;
 use serde_json::{Map, Value, json};
 
@@ -17,7 +16,6 @@ use crate::{
         list_leased_keys,
     },
     store::key_story::{self, KeyStory},
-    webhooks::events::Happened,
 };
 
 /// Keys that are listed, the oldest ones.

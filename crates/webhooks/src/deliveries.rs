@@ -1,6 +1,5 @@
 //! The table `webhook_deliveries`, as it is looked at: the deliveries of events to endpoints.
 
-use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use charge_once_pages::{Listed, Page, in_order_of};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;

@@ -3,7 +3,6 @@
 //! Promise: it makes deliveries due and sends nothing itself, so a server's workers send them with
 //! their limits and signatures. What has been delivered is not sent again.
 
-use charge_once_pages::{Cursor, Page};
 use chrono::Utc;
 
 use crate::{

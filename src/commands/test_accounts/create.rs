@@ -10,12 +10,11 @@ use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::commands::{
-    Origin, new_api_key,
-    replies::{CREATED, checked},
-};
 use crate::{
-    commands::{Origin, replies::CREATED},
+    commands::{
+        Origin,
+        replies::{CREATED, checked},
+    },
     domain::{api_key::API_KEY, ids::AccountId},
     idempotency::{Command, Rejection, Reply},
     wire::test_accounts::{OPEN_MAX, TestAccountView, too_many_test_accounts},

@@ -16,7 +16,6 @@ use crate::commands::{
 use crate::{
     domain::ids::WebhookEndpointId,
     idempotency::{Command, Rejection, Reply},
-    store,
     webhooks::{NewEndpoint, Secret, endpoints},
     wire::webhook_endpoints::{
         CreateWebhookEndpointParams, ENDPOINTS_MAX, WebhookEndpointView, too_many_endpoints,
