@@ -14,8 +14,8 @@ pub enum DatabaseLocation {
 }
 
 impl DatabaseLocation {
-    /// Starts the private PostgreSQL if there is to be one, keeps it running for as long as the work
-    /// takes, which gets its URL, and stops it.
+    /// Starts the private PostgreSQL if there is to be one, keeps it running for as long as the
+    /// work takes, which gets its URL, and stops it.
     ///
     /// # Errors
     ///
