@@ -259,7 +259,9 @@ mod tests {
     fn parse(body: &Value, allow_private: bool) -> Result<NewEndpoint, ApiError> {
         let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
         params.grant(PRIVATE_URLS, allow_private);
-        CreateWebhookEndpointParams::parse(&params).map(NewEndpoint::from)
+        Ok(NewEndpoint::from(CreateWebhookEndpointParams::parse(
+            &params,
+        )?))
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::support::{
 /// The card processor's simulator has a database of its own.
 const PROCESSOR: &str = "crates/processor/.sqlx";
 
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     ".sqlx",
     "crates/api-keys/.sqlx",
     "crates/idempotency/.sqlx",

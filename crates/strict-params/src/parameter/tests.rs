@@ -9,7 +9,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::{
     AnyId, Change, Encoding, Error, Expand, Field, Integer, Kept, Parameter, ParameterSet, Params,
-    Reason, Text, expandable, parameters,
+    Reason, Text, expandable,
 };
 
 expandable! {
