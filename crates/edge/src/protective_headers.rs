@@ -11,8 +11,7 @@ const NOTHING: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Replies of an API hold what is private. Files that are the same for everyone say that they may be
-/// kept.
+/// Replies of an API hold what is private. Files that anyone may read say that they may be kept.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
