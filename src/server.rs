@@ -19,6 +19,7 @@ use actix_web::{
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
 use charge_once_request_log::{self as request_log, RequestLog, Writing};
 use charge_once_supervisor::{Failing, Supervisor};
+use futures_util::future::BoxFuture;
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -440,23 +441,21 @@ fn checkouts(
 fn reconcilers(app: &App, supervisor: &Supervisor) -> Vec<JoinHandle<()>> {
     let processor = app.phases.iter();
     let processor =
-        processor.map(|phases| reconciler(app, supervisor, "processor_reconciler", phases));
-    let checkouts = reconciler(app, supervisor, "checkout_reconciler", &app.checkouts);
+        processor.map(|phases| supervisor.spawn("processor_reconciler", reconciling(app, phases)));
+    let checkouts = supervisor.spawn("checkout_reconciler", reconciling(app, &app.checkouts));
     processor.chain([checkouts]).collect()
 }
 
-fn reconciler<E: ExternalEffect>(
+fn reconciling<E: ExternalEffect>(
     app: &App,
-    supervisor: &Supervisor,
-    name: &'static str,
     phases: &Phases<E>,
-) -> JoinHandle<()> {
+) -> impl Fn() -> BoxFuture<'static, ()> + Send + 'static {
     let (phases, stopping) = (phases.clone(), app.stopping.clone());
     let wake = Arc::clone(&app.wake_webhooks);
-    supervisor.spawn(name, move || {
+    move || {
         let (phases, wake) = (phases.clone(), Arc::clone(&wake));
-        phases.reconcile(move || wake.notify_one(), stopping.clone())
-    })
+        Box::pin(phases.reconcile(move || wake.notify_one(), stopping.clone()))
+    }
 }
 
 fn deliver(
