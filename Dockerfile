@@ -33,9 +33,9 @@ COPY crates/idempotency/Cargo.toml crates/idempotency/
 COPY crates/openapi/Cargo.toml crates/openapi/
 COPY crates/pages/Cargo.toml crates/pages/
 COPY crates/processor/Cargo.toml crates/processor/
+COPY crates/prometheus/Cargo.toml crates/prometheus/
 COPY crates/request-log/Cargo.toml crates/request-log/
 COPY crates/retention/Cargo.toml crates/retention/
-COPY crates/prometheus/Cargo.toml crates/prometheus/
 COPY crates/settings/Cargo.toml crates/settings/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
 COPY crates/supervisor/Cargo.toml crates/supervisor/

@@ -58,8 +58,8 @@ impl Timeouts {
             (IDLE_IN_TRANSACTION_TIMEOUT.name, self.idle_in_transaction),
             (REQUEST_TIMEOUT.name, self.request),
         ];
-        let is_waited_for = source.are_good(&[POOL_WAIT.name]);
-        if is_waited_for && source.ascends(&ladder) && self.before_work().is_zero() {
+        let pool_wait_is_good = source.are_good(&[POOL_WAIT.name]);
+        if pool_wait_is_good && source.ascends(&ladder) && self.before_work().is_zero() {
             let expected = "longer than POOL_WAIT and DATABASE_DEADLINE together";
             source.bad(REQUEST_TIMEOUT.name, expected);
         }

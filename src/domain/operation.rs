@@ -136,6 +136,20 @@ impl Effect {
         }
     }
 
+    /// Whether a command of this release begins such an effect. No other can be completed, so no
+    /// other may be sent.
+    pub fn has_a_command(&self) -> bool {
+        let (order, checkout) = (self.order.is_some(), self.checkout.is_some());
+        matches!(
+            (self.verb, &self.ask, order, checkout),
+            (Verb::CreateCharge, Ask::Authorize(_), false, false)
+                | (Verb::CreateCharge, Ask::Authorize(_), true, true)
+                | (Verb::CaptureCharge, Ask::Capture(_), false, false)
+                | (Verb::CreateRefund, Ask::Refund(_), false, _)
+                | (Verb::PayOrder, Ask::Authorize(_), true, false)
+        )
+    }
+
     /// The id of what the request is about, as its reply will have it unless a card is declined.
     pub fn resource(&self) -> String {
         match (self.verb, self.order, &self.ask) {
@@ -181,4 +195,45 @@ pub struct Operation {
     pub processor: String,
     /// How long ago it was written down, by the database's clock.
     pub age: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_command_begins_may_be_sent() {
+        let (charge, order, checkout) = (
+            ChargeId(Uuid::nil()),
+            Some(OrderId(Uuid::nil())),
+            Some(CheckoutId(Uuid::nil())),
+        );
+        let capture = || Ask::Capture(CaptureRequest { charge, amount: 1 });
+        let refund = || {
+            Ask::Refund(RefundRequest {
+                charge,
+                refund: RefundId(Uuid::nil()),
+                amount: 1,
+            })
+        };
+        let table = [
+            (Verb::CaptureCharge, capture(), None, None, true),
+            (Verb::CaptureCharge, capture(), None, checkout, false),
+            (Verb::CaptureCharge, capture(), order, None, false),
+            (Verb::CaptureCharge, refund(), None, None, false),
+            (Verb::CreateRefund, refund(), None, None, true),
+            (Verb::CreateRefund, refund(), None, checkout, true),
+            (Verb::CreateRefund, refund(), order, checkout, false),
+            (Verb::PayOrder, refund(), order, None, false),
+            (Verb::CreateCharge, capture(), None, None, false),
+        ];
+        for (verb, ask, order, checkout, is_known) in table {
+            let effect = Effect {
+                order,
+                checkout,
+                ..Effect::of(verb, ask)
+            };
+            assert_eq!(effect.has_a_command(), is_known, "{effect:?}");
+        }
+    }
 }

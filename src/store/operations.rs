@@ -124,16 +124,20 @@ pub async fn find(
             amount: found.amount,
         }),
     };
+    let effect = Effect {
+        verb: Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?,
+        ask,
+        order: found.order_id.map(OrderId),
+        checkout: found.checkout_id.map(CheckoutId),
+        expand: found.expand,
+    };
+    if !effect.has_a_command() {
+        return Err(unknown("verb"));
+    }
     Ok(Some(Operation {
         id,
         account: account_id,
-        effect: Effect {
-            verb: Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?,
-            ask,
-            order: found.order_id.map(OrderId),
-            checkout: found.checkout_id.map(CheckoutId),
-            expand: found.expand,
-        },
+        effect,
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
         request_id: found.request_id,
         idempotency_key: found.idempotency_key,

@@ -211,6 +211,7 @@ impl From<strict_params::Error> for ApiError {
             Reason::Missing => ErrorCode::ParameterMissing,
             Reason::Unknown => ErrorCode::ParameterUnknown,
             Reason::Invalid => ErrorCode::ParameterInvalid,
+            // Made by `as_refusal_of`, so the code is known.
             Reason::Named(code) => ErrorCode::parse(code).unwrap_or(ErrorCode::ParameterInvalid),
         };
         Self::new(code, error.message).with_param(error.param)

@@ -1,6 +1,6 @@
 -- What POST /charges does to PostgreSQL, as a transaction that a service without this project's library
 -- would write: claim the key, write the charge and its event, save the reply, COMMIT. The statements are
--- those of crates/idempotency/src/claim.rs, src/store/charges.rs, src/store/events.rs and
+-- those of crates/idempotency/src/claim.rs, src/store/charges.rs, crates/webhooks/src/events.rs and
 -- crates/idempotency/src/reply.rs, on the same tables. The account and the body of the reply are given
 -- with --define.
 \set high random(1000000000000000000, 9000000000000000000)

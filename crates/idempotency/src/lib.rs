@@ -214,7 +214,7 @@ impl Idempotency {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let patience = Instant::now() + request.wait;
-        // Another process had the key when it was last asked for.
+        // Another process had the key when it was asked for before.
         let mut was_in_use = false;
         loop {
             let leadership = match self.in_flight.join(&request) {

@@ -371,7 +371,7 @@ async fn a_workflow_lists_its_requests_whichever_way_they_run(
     let page = idempotency.workflow(account_id, trip.clone(), None, 100);
     let steps = page.await.unwrap().unwrap().steps.into_iter();
     let steps: Vec<_> = steps
-        .map(|step| (step.key, step.outcome.map(|outcome| outcome.status)))
+        .map(|step| (step.key, step.request.outcome.map(|outcome| outcome.status)))
         .collect();
     let step = |key: &str, status| (key.to_owned(), status);
     assert_eq!(

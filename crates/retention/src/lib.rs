@@ -164,11 +164,21 @@ impl<A: Copy + Send> Walk<A> {
             while batches < BATCHES_PER_VISIT && !is_whole {
                 let began = Instant::now();
                 if began >= until {
-                    break;
+                    // Perhaps: this part was not looked at to its end.
+                    return Ok(true);
                 }
                 let removing = rows.remove_batch(account, &part, from);
                 let removed = timeout(self.deadline, removing).await;
-                let batch = removed.unwrap_or_else(|_| Err(R::TIMED_OUT()))?;
+                let batch = match removed.unwrap_or_else(|_| Err(R::TIMED_OUT())) {
+                    Ok(batch) => batch,
+                    Err(error) => {
+                        // What fails is undone, which costs as much. Accounts may fail one after
+                        // the other, for one cause.
+                        let left = until.saturating_duration_since(Instant::now());
+                        sleep(left.min(began.elapsed() * self.rest)).await;
+                        return Err(error);
+                    }
+                };
                 (from, is_whole) = (batch.next, batch.next.is_none());
                 if batch.rows > 0 {
                     batches += 1;
@@ -273,6 +283,33 @@ mod tests {
         let stop = walk.go_on(&mut left, later()).await;
         assert!(matches!(stop, Ok(Stop::At(Round::Whole))), "{stop:?}");
         assert_eq!((left.rows, walk.failed_accounts()), ([0, 0, 0], 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_fails_is_followed_by_a_rest_that_ends_in_time() {
+        let mut left = left([1, 1, 1]);
+        left.refuses = Some(0);
+        let mut walk = Walk::new(DEADLINE, 9);
+        let began = Instant::now();
+        let stop = walk.go_on(&mut left, later()).await;
+        assert!(matches!(stop, Ok(Stop::Failed(0, "refused"))), "{stop:?}");
+        assert_eq!(began.elapsed().as_millis() / 100, 10);
+        left.refuses = Some(1);
+        let began = Instant::now();
+        let soon = began + Duration::from_millis(300);
+        let stop = walk.go_on(&mut left, soon).await;
+        assert!(matches!(stop, Ok(Stop::Failed(1, "refused"))), "{stop:?}");
+        assert_eq!(began.elapsed().as_millis() / 100, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_looked_at_in_time_is_left_for_the_next_round() {
+        let mut left = left([0, 0, 3]);
+        let mut walk = Walk::new(DEADLINE, 0);
+        let soon = Instant::now() + Duration::from_millis(350);
+        let stop = walk.go_on(&mut left, soon).await;
+        assert!(matches!(stop, Ok(Stop::At(Round::Over))), "{stop:?}");
+        assert_eq!(left.rows, [0, 0, 1]);
     }
 
     #[tokio::test(start_paused = true)]

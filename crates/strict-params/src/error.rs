@@ -26,7 +26,7 @@ pub enum Reason {
     Unknown,
     /// A parameter's value is not allowed.
     Invalid,
-    /// What the application has a name of its own for.
+    /// A refusal with a code of the application's own. This crate makes none.
     Named(&'static str),
 }
 

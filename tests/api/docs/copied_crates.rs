@@ -24,6 +24,7 @@ const WITHOUT_DATABASE: &[&str] = &[
     "settings",
     "openapi",
     "pages",
+    "prometheus",
     "strict-params",
     "supervisor",
 ];
