@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
 };
 
 use sha2::{Digest, Sha256};
@@ -99,8 +100,13 @@ fn workspace_of(name: &str) -> PathBuf {
     workspace
 }
 
+/// The copies share what is compiled of their dependencies. Cargo locks it while it compiles, but not
+/// while examples in documents are compiled, which then miss what another Cargo writes anew.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Runs Cargo in the workspace, with every warning an error.
 fn cargo(workspace: &Path, arguments: &[&str], database_url: &str) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut cargo = Command::new(env!("CARGO"));
     // What the outer Cargo, its user and CI have set for this repository's own build.
     for (name, _) in std::env::vars() {
