@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How many batches of a part one visit removes at most: ten seconds or so, with their rests. What
 /// is left then is for the next round.
@@ -84,6 +84,8 @@ pub struct Walk<A> {
     failed_before: u64,
     /// Whether an account of this round may have more to remove.
     is_more_left: bool,
+    /// Until when the batch that failed is followed by its rest.
+    rests_until: Option<Instant>,
 }
 
 impl<A: Copy + Send> Walk<A> {
@@ -97,6 +99,7 @@ impl<A: Copy + Send> Walk<A> {
             failed: 0,
             failed_before: 0,
             is_more_left: false,
+            rests_until: None,
         }
     }
 
@@ -109,11 +112,17 @@ impl<A: Copy + Send> Walk<A> {
     /// Goes on with the account after the last one, until `until`, the end of the round, or an
     /// account that fails. After an error the accounts can't be listed, and the connection is in
     /// doubt.
+    ///
+    /// The rest behind a batch that fails is taken by the next call. Its transaction may still hold
+    /// locks until its connection is closed, which is the caller's part.
     pub async fn go_on<R: Rows<Account = A>>(
         &mut self,
         rows: &mut R,
         until: Instant,
     ) -> Result<Stop<A, R::Error>, R::Error> {
+        if let Some(rested) = self.rests_until.take() {
+            sleep_until(rested.min(until)).await;
+        }
         loop {
             let listed = timeout(self.deadline, rows.accounts(self.account)).await;
             let accounts = listed.unwrap_or_else(|_| Err(R::TIMED_OUT()))?;
@@ -151,7 +160,7 @@ impl<A: Copy + Send> Walk<A> {
 
     /// Removes rows of one account, until `until`. Returns whether it may have more to remove.
     async fn visit<R: Rows<Account = A>>(
-        &self,
+        &mut self,
         rows: &mut R,
         account: A,
         until: Instant,
@@ -169,16 +178,13 @@ impl<A: Copy + Send> Walk<A> {
                 }
                 let removing = rows.remove_batch(account, &part, from);
                 let removed = timeout(self.deadline, removing).await;
-                let batch = match removed.unwrap_or_else(|_| Err(R::TIMED_OUT())) {
-                    Ok(batch) => batch,
-                    Err(error) => {
-                        // What fails is undone, which costs as much. Accounts may fail one after
-                        // the other, for one cause.
-                        let left = until.saturating_duration_since(Instant::now());
-                        sleep(left.min(began.elapsed() * self.rest)).await;
-                        return Err(error);
-                    }
-                };
+                let removed = removed.unwrap_or_else(|_| Err(R::TIMED_OUT()));
+                let rest = began.elapsed() * self.rest;
+                let batch = removed.inspect_err(|_| {
+                    // What fails is undone, which costs as much. Accounts may fail one after the
+                    // other, for one cause.
+                    self.rests_until = Some(Instant::now() + rest);
+                })?;
                 (from, is_whole) = (batch.next, batch.next.is_none());
                 if batch.rows > 0 {
                     batches += 1;
@@ -186,7 +192,7 @@ impl<A: Copy + Send> Walk<A> {
                 // What only reads and locks costs others as much. An account that has nothing needs
                 // no rest.
                 if batch.rows > 0 || !is_whole {
-                    sleep(began.elapsed() * self.rest).await;
+                    sleep(rest).await;
                 }
             }
             is_more_left |= batches > 0 && !is_whole;
@@ -286,20 +292,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_that_fails_is_followed_by_a_rest_that_ends_in_time() {
-        let mut left = left([1, 1, 1]);
+    async fn the_next_call_rests_behind_a_batch_that_failed_and_ends_in_time() {
+        let mut left = left([1, 1, 0]);
         left.refuses = Some(0);
         let mut walk = Walk::new(DEADLINE, 9);
         let began = Instant::now();
         let stop = walk.go_on(&mut left, later()).await;
         assert!(matches!(stop, Ok(Stop::Failed(0, "refused"))), "{stop:?}");
-        assert_eq!(began.elapsed().as_millis() / 100, 10);
-        left.refuses = Some(1);
-        let began = Instant::now();
-        let soon = began + Duration::from_millis(300);
+        // The connection can be closed at once.
+        assert_eq!(began.elapsed().as_millis() / 100, 1);
+        let soon = Instant::now() + Duration::from_millis(300);
         let stop = walk.go_on(&mut left, soon).await;
+        assert!(matches!(stop, Ok(Stop::At(Round::GoesOn))), "{stop:?}");
+        assert_eq!(began.elapsed().as_millis() / 100, 4);
+        left.refuses = Some(1);
+        let stop = walk.go_on(&mut left, later()).await;
         assert!(matches!(stop, Ok(Stop::Failed(1, "refused"))), "{stop:?}");
-        assert_eq!(began.elapsed().as_millis() / 100, 3);
+        let began = Instant::now();
+        let stop = walk.go_on(&mut left, later()).await;
+        assert!(matches!(stop, Ok(Stop::At(Round::Failed))), "{stop:?}");
+        // A rest of 9 times 100 ms, and the third account's batch, which has nothing.
+        assert_eq!(began.elapsed().as_millis() / 100, 10);
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,6 +51,17 @@ fn taken_over(set: &MigrationSet) -> Vec<String> {
     before.chain(own).collect()
 }
 
+async fn assert_is_taken_over(database: &TestDatabase) {
+    for set in SCHEMA {
+        assert_eq!(
+            applied(set, &database.pool).await,
+            taken_over(set),
+            "{}",
+            set.table
+        );
+    }
+}
+
 /// Makes a migrated database look as release 0.2 left it: the tables are the same. It had no table
 /// to count the migrations of a crate whose tables those of the API made.
 async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
@@ -111,14 +122,7 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
         assert!(replica.wait().unwrap().success());
     }
 
-    for set in SCHEMA {
-        assert_eq!(
-            applied(set, &database.pool).await,
-            taken_over(set),
-            "{}",
-            set.table
-        );
-    }
+    assert_is_taken_over(&database).await;
     let server = ServerProcess::start(&database, &kept);
     assert!(server.client.charge("key-1").await.is_replay());
     assert_eq!(server.client.charge("key-2").await.status, 201);
@@ -134,14 +138,7 @@ async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
             make_release_0_2(set, &database.pool).await;
         }
         printed_by(&["migrate"], &[("DATABASE_URL", &database.url)]);
-        for set in SCHEMA {
-            assert_eq!(
-                applied(set, &database.pool).await,
-                taken_over(set),
-                "{}",
-                set.table
-            );
-        }
+        assert_is_taken_over(&database).await;
     }
 }
 

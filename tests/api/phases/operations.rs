@@ -291,6 +291,43 @@ async fn a_word_has_a_name() {
 }
 
 #[tokio::test]
+async fn what_no_command_of_this_release_begins_is_never_sent() {
+    let world = World::new().await;
+    let (client, pool) = (world.client(), &world.database.pool);
+    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 1}]});
+    assert_eq!(client.post_new("/orders", &order).await.status, 201);
+    let promised =
+        json!({"amount": 2000, "currency": "usd", "source": "tok_visa", "capture": false});
+    let id = client.post_new("/charges", &promised).await.id();
+    let capture = format!("/charges/{id}/capture");
+    world
+        .processor
+        .set_fault(json!({"fault": "drop_before"}))
+        .await;
+    assert_eq!(client.post(&capture, "key-1", &json!({})).await.status, 503);
+    world.processor.reset_faults().await;
+
+    // A newer release may capture for an order, and this one runs beside it.
+    let newer =
+        "UPDATE operations SET order_id = (SELECT id FROM orders) WHERE completed_at IS NULL";
+    sqlx::query(newer).execute(pool).await.unwrap();
+    let before = world.processor.lines().await;
+    for _ in 0..2 {
+        let answer = client.post(&capture, "key-1", &json!({})).await;
+        assert!(answer.status.is_server_error(), "{answer:?}");
+    }
+    assert_eq!(world.processor.lines().await, before);
+    assert_eq!(world.in_flight().await, 1);
+
+    let known = "UPDATE operations SET order_id = NULL WHERE completed_at IS NULL";
+    sqlx::query(known).execute(pool).await.unwrap();
+    let captured = client.post(&capture, "key-1", &json!({})).await;
+    assert_eq!(captured.status, 200);
+    assert_eq!(world.processor.lines().await, before + 1);
+    world.assert_the_ledgers_agree("known again").await;
+}
+
+#[tokio::test]
 async fn what_is_not_as_it_was_written_down_is_not_undone_and_frees_no_key() {
     for tampered in [
         "UPDATE operations SET completed_at = now(), outcome = 'done'",
