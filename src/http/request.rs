@@ -301,7 +301,7 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, Error>, Htt
 /// The parameters of a mutating request go in its body; some in its query would be ignored, so they
 /// are refused, and the command stores the refusal.
 fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
-    Params::new(Encoding::Form, query).refuse_any().err()
+    <()>::parse(&Params::new(Encoding::Form, query)).err()
 }
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).

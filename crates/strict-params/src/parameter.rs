@@ -105,6 +105,7 @@ pub trait ParameterSet: Sized {
     }
 }
 
+/// For requests that have none.
 impl ParameterSet for () {
     fn read(_fields: &mut Fields<'_>) -> Result<Self, Error> {
         Ok(())

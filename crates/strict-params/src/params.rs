@@ -40,11 +40,6 @@ impl Params {
         Ok(Fields::new(self.encoding, tree).granted(&self.grants))
     }
 
-    /// Refuses all, for requests that have none.
-    pub fn refuse_any(&self) -> Result<(), Error> {
-        self.fields()?.finish()
-    }
-
     /// About how many bytes they have: their names and texts.
     #[must_use]
     pub fn weight(&self) -> usize {
