@@ -170,18 +170,7 @@ impl MutatingRequest {
         ensure_no_card_number(routed_path(request))?;
         ensure_no_card_number(&decoded_path)?;
         let query = query(request)?;
-        let canonical_query = canonical(query.as_ref().ok())?;
-        let canonical_body = canonical(params.tree.as_ref().ok())?;
-        let fingerprint = Fingerprint::of(&FingerprintInput {
-            method: request.method().as_str(),
-            path: routed_path(request),
-            query: identity(
-                canonical_query.as_deref(),
-                request.query_string().as_bytes(),
-            ),
-            media_type: encoding.as_str(),
-            parameters: identity(canonical_body.as_deref(), &bytes),
-        });
+        let fingerprint = fingerprint(request, query.as_ref().ok(), &params, &bytes)?;
         if let Some(refusal) = refuse_query(query) {
             params.tree = Err(refusal);
         }
@@ -342,6 +331,26 @@ fn ensure_no_card_number(text: &str) -> Result<(), ApiError> {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden));
     }
     Ok(())
+}
+
+/// What tells a retry from another request with the same key. The query is part of it although
+/// parameters in it are refused, because the refusal is stored too.
+fn fingerprint(
+    request: &HttpRequest,
+    query: Option<&Map<String, Value>>,
+    params: &Params,
+    body: &[u8],
+) -> Result<Fingerprint, HttpError> {
+    let canonical_query = canonical(query)?;
+    let canonical_body = canonical(params.tree.as_ref().ok())?;
+    let raw_query = request.query_string().as_bytes();
+    Ok(Fingerprint::of(&FingerprintInput {
+        method: request.method().as_str(),
+        path: routed_path(request),
+        query: identity(canonical_query.as_deref(), raw_query),
+        media_type: params.encoding.as_str(),
+        parameters: identity(canonical_body.as_deref(), body),
+    }))
 }
 
 /// Canonical JSON of what was decoded, if it was.
