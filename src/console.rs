@@ -291,7 +291,7 @@ async fn list(
 ) -> Result<Option<Listed>, sqlx::Error> {
     Ok(match kind {
         Kind::Charges => {
-            let filter = store::charges::Filter::default();
+            let filter = store::charges::ChargeFilter::default();
             let found = store::charges::list(connection, account, page, &filter).await?;
             listed(found, |one| {
                 let state = match one.amount_refunded {
@@ -302,14 +302,14 @@ async fn list(
             })
         }
         Kind::Orders => {
-            let filter = store::orders::Filter::default();
+            let filter = store::orders::OrderFilter::default();
             let found = store::orders::list(connection, account, page, &filter).await?;
             listed(found, |one| {
                 line(one.id, one.created_at, one.amount, one.status.as_str())
             })
         }
         Kind::Refunds => {
-            let filter = store::refunds::Filter::default();
+            let filter = store::refunds::RefundFilter::default();
             let found = store::refunds::list(connection, account, page, &filter).await?;
             listed(found, |one| {
                 line(one.id, one.created_at, one.amount, one.status.as_str())

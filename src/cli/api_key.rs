@@ -23,7 +23,7 @@ const ACCOUNT_MAX_CHARS: usize = 100;
 
 /// What is done with API keys.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum ApiKeyCommand {
     /// Makes a key and shows it, once.
     Create {
         /// The account of the key; it is created if it doesn't exist.
@@ -40,10 +40,10 @@ pub enum Command {
     Revoke,
 }
 
-pub(super) fn run(command: Command) -> Result<(), BoxError> {
+pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     match command {
-        Command::Create { account } => {
+        ApiKeyCommand::Create { account } => {
             if account.is_empty() || account.chars().count() > ACCOUNT_MAX_CHARS {
                 return Err("--account must have 1 to 100 characters".into());
             }
@@ -54,10 +54,10 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 ))
             })
         }
-        Command::List { json } => {
+        ApiKeyCommand::List { json } => {
             session::once(&config, async move |database| list(database, json).await)
         }
-        Command::Revoke => {
+        ApiKeyCommand::Revoke => {
             let key = read_key()?;
             session::once(&config, async |database| {
                 if revoke_key(database, &key).await? {

@@ -30,7 +30,7 @@ const NOT_KNOWN: u8 = 2;
 
 /// How it is checked and shown.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct CheckArguments {
     /// Prints one JSON document.
     #[arg(long)]
     json: bool,
@@ -46,7 +46,7 @@ struct Checked {
     took: Duration,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     let code = check(arguments).unwrap_or_else(|error| {
         say(&format!("nothing is known: {error}"));
         NOT_KNOWN
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn check(arguments: &Arguments) -> Result<u8, BoxError> {
+fn check(arguments: &CheckArguments) -> Result<u8, BoxError> {
     let config = aside::config()?;
     let kept = config.retention.events;
     let mut checked = Vec::new();

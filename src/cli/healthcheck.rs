@@ -7,13 +7,13 @@ use crate::config::Config;
 
 /// Which server is asked.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct HealthcheckArguments {
     /// The card processor's simulator instead, at PROCESSOR_BIND_ADDRESS.
     #[arg(long)]
     processor: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+pub(super) fn run(arguments: &HealthcheckArguments) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     let address = if arguments.processor {
         config.processor_service.bind_address

@@ -26,7 +26,7 @@ const REQUESTS_MAX: i64 = 100;
 
 /// What is looked at.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum KeysCommand {
     /// Shows what is known of one key: its first request, its outcome, its lease, what it changed,
     /// and the requests with it that the request log has.
     Show {
@@ -60,9 +60,9 @@ pub enum Command {
     },
 }
 
-pub(super) fn run(command: Command) -> Result<(), BoxError> {
+pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
     match command {
-        Command::Show { key, account, json } => {
+        KeysCommand::Show { key, account, json } => {
             // A step of a checkout has a key that no client can send.
             let parsed = match key.strip_prefix(',') {
                 Some(step) => IdempotencyKey::reserved(step),
@@ -81,7 +81,7 @@ pub(super) fn run(command: Command) -> Result<(), BoxError> {
                 }
             })
         }
-        Command::List {
+        KeysCommand::List {
             in_flight: _,
             in_doubt,
             account,

@@ -49,40 +49,40 @@ pub enum Command {
     /// Migrates the database schema.
     Migrate,
     /// Removes expired idempotency keys once, and prints how many there were.
-    Sweep(sweep::Arguments),
+    Sweep(sweep::SweepArguments),
     /// Checks everything that must always hold, in the rows of all accounts, and prints what does
     /// not.
     ///
     /// The exit code is 0 if everything holds, 1 if something does not, and 2 if that is not known.
     /// EVENT_RETENTION must be as the servers have it, because older events are not missed.
-    Check(check::Arguments),
+    Check(check::CheckArguments),
     /// Shows what is known of an idempotency key, and lists those in flight.
     #[command(subcommand)]
-    Keys(keys::Command),
+    Keys(keys::KeysCommand),
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
-    ApiKey(api_key::Command),
+    ApiKey(api_key::ApiKeyCommand),
     /// Lists and resolves operations that a card processor has not answered.
     #[command(subcommand)]
-    Operations(operations::Command),
+    Operations(operations::OperationsCommand),
     /// Prints the OpenAPI document.
     Openapi,
     /// Prints the table of environment variables in Markdown.
     ConfigTable,
     /// Prints what a shell needs to complete commands and options.
-    Completions(completions::Arguments),
+    Completions(completions::CompletionsArguments),
     /// Asks the server at BIND_ADDRESS whether it is ready; exit code 0 if it is.
-    Healthcheck(healthcheck::Arguments),
+    Healthcheck(healthcheck::HealthcheckArguments),
     /// Charges a test card through a running service; killed and run again with --store, once.
-    Pay(pay::Arguments),
+    Pay(pay::PayArguments),
     /// Forwards events to a URL while you develop, and sends webhooks again that failed.
     #[command(subcommand)]
-    Webhooks(webhooks::Command),
+    Webhooks(webhooks::WebhooksCommand),
     /// Makes what an event of this type needs, through a running service.
-    Trigger(trigger::Arguments),
+    Trigger(trigger::TriggerArguments),
     /// Fills an account with the data of a shop, through a running service; run again, it charges
     /// nothing again.
-    Seed(seed::Arguments),
+    Seed(seed::SeedArguments),
 }
 
 /// Reads the command line; a mistake in it, and `--help`, end the process.

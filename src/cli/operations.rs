@@ -70,7 +70,7 @@ const DECLINED: Decline = Decline {
 
 /// What is done about operations in doubt.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum OperationsCommand {
     /// Lists the operations that wait for an answer, and refused refunds that checkouts wait for.
     List {
         /// Prints one JSON document.
@@ -107,13 +107,13 @@ pub enum OperationOutcome {
     NotExecuted,
 }
 
-pub(super) fn run(command: Command) -> Result<(), BoxError> {
+pub(super) fn run(command: OperationsCommand) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     match command {
-        Command::List { json } => {
+        OperationsCommand::List { json } => {
             session::once(&config, async move |database| show(database, json).await)
         }
-        Command::Resolve { id, outcome, by } => {
+        OperationsCommand::Resolve { id, outcome, by } => {
             if by.trim().is_empty() || by.chars().count() > NAME_MAX_CHARS {
                 return Err("--by must have 1 to 100 characters".into());
             }

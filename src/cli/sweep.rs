@@ -18,7 +18,7 @@ const ROUND_MAX: Duration = Duration::from_secs(3600);
 
 /// What is done, or only counted.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct SweepArguments {
     /// Removes nothing, and prints what would be removed now.
     #[arg(long)]
     dry_run: bool,
@@ -31,7 +31,7 @@ pub struct Arguments {
     timeout: Duration,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+pub(super) fn run(arguments: &SweepArguments) -> Result<(), BoxError> {
     if arguments.dry_run {
         return count(arguments);
     }
@@ -103,7 +103,7 @@ fn is_not_permitted(error: &sqlx::Error) -> bool {
 }
 
 /// Prints what a sweep would remove. By the time of the sweep, it may be more.
-fn count(arguments: &Arguments) -> Result<(), BoxError> {
+fn count(arguments: &SweepArguments) -> Result<(), BoxError> {
     let config = aside::config()?;
     let kept = Kept {
         events: config.retention.events,

@@ -47,7 +47,7 @@ impl Creation {
         for creation in &creations {
             let account = creation.account;
             match &creation.object {
-                NewObject::Charge { id, new, said } => charges.push(store::charges::NewRow {
+                NewObject::Charge { id, new, said } => charges.push(store::charges::NewChargeRow {
                     account,
                     id: *id,
                     new,
@@ -58,7 +58,7 @@ impl Creation {
                     id,
                     new,
                     content_hash,
-                } => orders.push(store::orders::NewRow {
+                } => orders.push(store::orders::NewOrderRow {
                     account,
                     id: *id,
                     new,

@@ -39,7 +39,7 @@ use crate::idempotency::InProgressLimits;
 pub use self::{
     database::DEFAULT_DEV_API_KEY,
     processor::{ProcessorConfig, ProcessorService},
-    retention::Retention,
+    retention::RetentionTimes,
     timeouts::Timeouts,
     variables::VARIABLES,
     webhooks::Webhooks,
@@ -69,7 +69,7 @@ pub struct Config {
     /// `EXPIRY_SWEEP_INTERVAL`
     pub expiry_sweep_interval: Duration,
     /// `EVENT_RETENTION`, `OPERATION_RETENTION`, `REQUEST_LOG_RETENTION`
-    pub retention: Retention,
+    pub retention: RetentionTimes,
     /// `IN_FLIGHT_WAIT_V1`
     pub in_flight_wait_v1: Duration,
     /// `POOL_CONNECTIONS`
@@ -158,7 +158,7 @@ impl Config {
             lease: calls.lease,
             processor: ProcessorConfig::read(&source, &calls),
             expiry_sweep_interval: source.read(&EXPIRY_SWEEP_INTERVAL),
-            retention: Retention::read(&source),
+            retention: RetentionTimes::read(&source),
             in_flight_wait_v1: source.read(&IN_FLIGHT_WAIT_V1),
             pool_connections,
             batch_connections: if source.read(&BATCH) {

@@ -8,7 +8,7 @@ use super::variables::{EVENT_RETENTION, OPERATION_RETENTION, REQUEST_LOG_RETENTI
 
 /// What is removed after a time; `None` is kept for good.
 #[derive(Debug, Clone, Copy)]
-pub struct Retention {
+pub struct RetentionTimes {
     /// `EVENT_RETENTION`: events, and the deliveries of each.
     pub events: Option<Duration>,
     /// `OPERATION_RETENTION`: instructions to a card processor that have their answer.
@@ -17,7 +17,7 @@ pub struct Retention {
     pub request_log: Option<Duration>,
 }
 
-impl Retention {
+impl RetentionTimes {
     pub(super) fn read(source: &Source<'_>) -> Self {
         Self {
             events: source.read(&EVENT_RETENTION),

@@ -19,7 +19,7 @@ use crate::{
         expansions::{charge_view, charge_views},
     },
     domain::ids::{ChargeId, OrderId},
-    store::{self, charges::Filter},
+    store::{self, charges::ChargeFilter},
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
         list::List,
@@ -209,7 +209,7 @@ pub async fn list(
     let (page, query) =
         list::query::<ListChargesQuery>(&request, |text| ChargeId::parse(text).map(|id| id.0))?;
     let expand_refunds = query.expand;
-    let filter = Filter {
+    let filter = ChargeFilter {
         customer: query.customer,
         order: query.order,
     };

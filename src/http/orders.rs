@@ -19,7 +19,7 @@ use crate::{
         expansions::{order_view, order_views},
     },
     domain::ids::OrderId,
-    store::{self, orders::Filter},
+    store::{self, orders::OrderFilter},
     wire::{
         list::List,
         metadata::UpdateMetadataParams,
@@ -234,7 +234,7 @@ pub async fn list(
     let (page, query) =
         list::query::<ListOrdersQuery>(&request, |text| OrderId::parse(text).map(|id| id.0))?;
     let expand_charge = query.expand;
-    let filter = Filter {
+    let filter = OrderFilter {
         customer: query.customer,
         client_order_id: query.client_order_id,
     };

@@ -20,7 +20,7 @@ use crate::{
         expansions::{refund_view, refund_views},
     },
     domain::ids::{ChargeId, RefundId},
-    store::{self, refunds::Filter},
+    store::{self, refunds::RefundFilter},
     wire::{
         list::List,
         metadata::UpdateMetadataParams,
@@ -220,7 +220,7 @@ async fn reply(
     path: &str,
 ) -> Result<HttpResponse, HttpError> {
     let ListRefundsQuery { charge, expand } = query;
-    let (account, cursor, filter) = (caller.account, page.cursor, Filter { charge });
+    let (account, cursor, filter) = (caller.account, page.cursor, RefundFilter { charge });
     let listed = app
         .snapshot(account, move |connection| {
             Box::pin(async move {

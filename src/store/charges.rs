@@ -19,7 +19,7 @@ use crate::domain::{
     metadata::Metadata,
 };
 
-struct Row {
+struct ChargeRow {
     id: Uuid,
     amount: i64,
     amount_captured: i64,
@@ -44,10 +44,10 @@ struct Row {
     created_at: DateTime<Utc>,
 }
 
-impl TryFrom<Row> for Charge {
+impl TryFrom<ChargeRow> for Charge {
     type Error = sqlx::Error;
 
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+    fn try_from(row: ChargeRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: ChargeId(row.id),
             amount: money(row.amount, &row.currency)?,
@@ -78,11 +78,11 @@ impl TryFrom<Row> for Charge {
     }
 }
 
-/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+/// `query_as!` with the columns of [`ChargeRow`] between the two parts of a statement.
 macro_rules! charge_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
-            Row,
+            ChargeRow,
             $before
                 + r#"
                   id, amount, amount_captured, amount_refunded, currency, captured, released,
@@ -98,7 +98,7 @@ macro_rules! charge_rows {
 
 /// A charge that is to be written.
 #[derive(Debug)]
-pub struct NewRow<'a> {
+pub struct NewChargeRow<'a> {
     /// Whose it is.
     pub account: AccountId,
     /// Its id.
@@ -120,7 +120,7 @@ pub async fn insert(
     order: Option<OrderId>,
     said: Option<Authorization>,
 ) -> Result<Charge, sqlx::Error> {
-    let row = NewRow {
+    let row = NewChargeRow {
         account,
         id,
         new,
@@ -137,11 +137,12 @@ pub async fn insert(
 /// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
 pub async fn insert_all(
     tx: &mut PgConnection,
-    rows: &[NewRow<'_>],
+    rows: &[NewChargeRow<'_>],
 ) -> Result<DateTime<Utc>, sqlx::Error> {
-    let captured =
-        |row: &NewRow<'_>| row.new.capture && ChargeStatus::of(row.said) == ChargeStatus::Succeeded;
-    let decline = |row: &NewRow<'_>| row.said.and_then(Authorization::decline);
+    let captured = |row: &NewChargeRow<'_>| {
+        row.new.capture && ChargeStatus::of(row.said) == ChargeStatus::Succeeded
+    };
+    let decline = |row: &NewChargeRow<'_>| row.said.and_then(Authorization::decline);
     let written = sqlx::query_scalar!(
         "
         INSERT INTO charges
@@ -389,13 +390,13 @@ pub async fn find_all(
     )
     .fetch_all(connection)
     .await?;
-    let by_id = |row: Row| Charge::try_from(row).map(|charge| (charge.id, charge));
+    let by_id = |row: ChargeRow| Charge::try_from(row).map(|charge| (charge.id, charge));
     rows.into_iter().map(by_id).collect()
 }
 
 /// What a list of charges is narrowed down to.
 #[derive(Debug, Default)]
-pub struct Filter {
+pub struct ChargeFilter {
     /// The client's own reference.
     pub customer: Option<String>,
     /// The order that was paid.
@@ -407,7 +408,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &Filter,
+    filter: &ChargeFilter,
 ) -> Result<Option<Listed<Charge>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, ChargeId(cursor))

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     checkout_steps,
-    items::{self, Item},
+    items::{self, StoredItem},
     money::money,
     unknown::unknown,
 };
@@ -27,17 +27,17 @@ use crate::domain::{
 
 /// A row of `checkout_steps`, as it is read together with its checkout.
 #[derive(Deserialize)]
-struct Step {
+struct StoredStep {
     name: String,
     state: String,
     resource: Option<String>,
     attempts: i32,
 }
 
-impl TryFrom<Step> for checkout::Step {
+impl TryFrom<StoredStep> for checkout::Step {
     type Error = sqlx::Error;
 
-    fn try_from(row: Step) -> Result<Self, sqlx::Error> {
+    fn try_from(row: StoredStep) -> Result<Self, sqlx::Error> {
         Ok(Self {
             name: StepName::parse(&row.name).ok_or_else(|| unknown("name"))?,
             state: StepState::parse(&row.state).ok_or_else(|| unknown("state"))?,
@@ -47,12 +47,12 @@ impl TryFrom<Step> for checkout::Step {
     }
 }
 
-struct Row {
+struct CheckoutRow {
     id: Uuid,
     account_id: Uuid,
     amount: i64,
     currency: String,
-    items: Json<Vec<Item>>,
+    items: Json<Vec<StoredItem>>,
     customer: Option<String>,
     metadata: Json<Metadata>,
     card_token: String,
@@ -70,13 +70,13 @@ struct Row {
     request_id: String,
     idempotency_key: String,
     created_at: DateTime<Utc>,
-    steps: Json<Vec<Step>>,
+    steps: Json<Vec<StoredStep>>,
 }
 
-impl TryFrom<Row> for CheckoutRun {
+impl TryFrom<CheckoutRow> for CheckoutRun {
     type Error = sqlx::Error;
 
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+    fn try_from(row: CheckoutRow) -> Result<Self, sqlx::Error> {
         let steps: Result<Vec<_>, _> = row.steps.0.into_iter().map(TryInto::try_into).collect();
         let refusal = match (row.failure_code, row.failure_message) {
             (Some(code), Some(message)) => Some(StepRefusal {
@@ -116,15 +116,15 @@ impl TryFrom<Row> for CheckoutRun {
     }
 }
 
-/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+/// `query_as!` with the columns of [`CheckoutRow`] between the two parts of a statement.
 macro_rules! checkout_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
-            Row,
+            CheckoutRow,
             $before
                 + r#"
-                  id, account_id, amount, currency, items AS "items: Json<Vec<Item>>", customer,
-                  metadata AS "metadata: Json<Metadata>", card_token, card_exp_month,
+                  id, account_id, amount, currency, items AS "items: Json<Vec<StoredItem>>",
+                  customer, metadata AS "metadata: Json<Metadata>", card_token, card_exp_month,
                   card_exp_year, status, order_id, failure_code, failure_message, failure_param,
                   decline_code, refused_refunds,
                   coalesce(refund_refused_at > now() - interval '1 hour', false) AS "refund_waits!",
@@ -135,7 +135,7 @@ macro_rules! checkout_rows {
                               ORDER BY position)
                      FROM checkout_steps
                     WHERE account_id = checkouts.account_id
-                      AND checkout_id = checkouts.id) AS "steps!: Json<Vec<Step>>"
+                      AND checkout_id = checkouts.id) AS "steps!: Json<Vec<StoredStep>>"
                   "#
                 + $after $(+ $more)*,
             $($argument),+

@@ -8,14 +8,14 @@ use sqlx::PgConnection;
 
 use crate::domain::{ids::AccountId, inventory::Inventory};
 
-struct Row {
+struct InventoryRow {
     sku: String,
     quantity: i64,
     updated_at: DateTime<Utc>,
 }
 
-impl From<Row> for Inventory {
-    fn from(row: Row) -> Self {
+impl From<InventoryRow> for Inventory {
+    fn from(row: InventoryRow) -> Self {
         Self {
             sku: row.sku,
             quantity: row.quantity,
@@ -31,7 +31,7 @@ pub async fn find(
     sku: &str,
 ) -> Result<Option<Inventory>, sqlx::Error> {
     sqlx::query_as!(
-        Row,
+        InventoryRow,
         "SELECT sku, quantity, updated_at FROM inventory WHERE account_id = $1 AND sku = $2",
         account_id.0,
         sku,
@@ -60,7 +60,7 @@ pub async fn list(
         Cursor::StartingAfter(sku) => after(connection, account_id, sku, page.rows()).await?,
         Cursor::EndingBefore(sku) => {
             sqlx::query_as!(
-                Row,
+                InventoryRow,
                 "
                 SELECT sku, quantity, updated_at
                   FROM inventory
@@ -87,9 +87,9 @@ async fn after(
     account_id: AccountId,
     sku: &str,
     count: i64,
-) -> Result<Vec<Row>, sqlx::Error> {
+) -> Result<Vec<InventoryRow>, sqlx::Error> {
     sqlx::query_as!(
-        Row,
+        InventoryRow,
         "
         SELECT sku, quantity, updated_at
           FROM inventory
@@ -115,7 +115,7 @@ pub async fn set(
     // Not now(): a transaction that waited for the lock may have begun before the one that held it,
     // and its change would seem to be the older one.
     sqlx::query_as!(
-        Row,
+        InventoryRow,
         "
         INSERT INTO inventory (account_id, sku, quantity, updated_at)
         VALUES ($1, $2, $3, clock_timestamp())

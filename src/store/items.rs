@@ -7,7 +7,7 @@ use crate::domain::order;
 /// One line as the column holds it. Every replica reads what any other wrote, so members are only
 /// ever added.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Item {
+pub(super) struct StoredItem {
     amount: i64,
     description: Option<String>,
     quantity: i64,
@@ -15,7 +15,7 @@ pub(super) struct Item {
     unit_amount: i64,
 }
 
-impl From<&order::Item> for Item {
+impl From<&order::Item> for StoredItem {
     fn from(item: &order::Item) -> Self {
         Self {
             amount: item.amount(),
@@ -27,8 +27,8 @@ impl From<&order::Item> for Item {
     }
 }
 
-impl From<Item> for order::Item {
-    fn from(item: Item) -> Self {
+impl From<StoredItem> for order::Item {
+    fn from(item: StoredItem) -> Self {
         Self {
             sku: item.sku,
             description: item.description,
@@ -39,11 +39,11 @@ impl From<Item> for order::Item {
 }
 
 /// The column's value for these lines.
-pub(super) fn stored(items: &[order::Item]) -> Vec<Item> {
-    items.iter().map(Item::from).collect()
+pub(super) fn stored(items: &[order::Item]) -> Vec<StoredItem> {
+    items.iter().map(StoredItem::from).collect()
 }
 
 /// The lines that the column holds.
-pub(super) fn read(items: Vec<Item>) -> Vec<order::Item> {
+pub(super) fn read(items: Vec<StoredItem>) -> Vec<order::Item> {
     items.into_iter().map(order::Item::from).collect()
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     columns::{all_written, column},
-    items::{self, Item},
+    items::{self, StoredItem},
     money::money,
     operations::OpenWork,
     unknown::unknown,
@@ -18,7 +18,7 @@ use crate::domain::{
     order::{NewOrder, Order, OrderStatus},
 };
 
-struct Row {
+struct OrderRow {
     id: Uuid,
     amount: i64,
     charge_id: Option<Uuid>,
@@ -26,15 +26,15 @@ struct Row {
     created_at: DateTime<Utc>,
     currency: String,
     customer: Option<String>,
-    items: Json<Vec<Item>>,
+    items: Json<Vec<StoredItem>>,
     metadata: Json<Metadata>,
     status: String,
 }
 
-impl TryFrom<Row> for Order {
+impl TryFrom<OrderRow> for Order {
     type Error = sqlx::Error;
 
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+    fn try_from(row: OrderRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: OrderId(row.id),
             amount: money(row.amount, &row.currency)?,
@@ -49,15 +49,16 @@ impl TryFrom<Row> for Order {
     }
 }
 
-/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+/// `query_as!` with the columns of [`OrderRow`] between the two parts of a statement.
 macro_rules! order_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
-            Row,
+            OrderRow,
             $before
                 + r#"
                   id, amount, charge_id, client_order_id, created_at, currency, customer,
-                  items AS "items: Json<Vec<Item>>", metadata AS "metadata: Json<Metadata>", status
+                  items AS "items: Json<Vec<StoredItem>>", metadata AS "metadata: Json<Metadata>",
+                  status
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -67,7 +68,7 @@ macro_rules! order_rows {
 
 /// An order that is to be opened.
 #[derive(Debug)]
-pub struct NewRow<'a> {
+pub struct NewOrderRow<'a> {
     /// Whose it is.
     pub account: AccountId,
     /// Its id.
@@ -86,7 +87,7 @@ pub async fn insert(
     new: &NewOrder,
     content_hash: &[u8],
 ) -> Result<Order, sqlx::Error> {
-    let row = NewRow {
+    let row = NewOrderRow {
         account,
         id,
         new,
@@ -101,7 +102,7 @@ pub async fn insert(
 /// transaction is writing an order with the same `client_order_id`.
 pub async fn insert_all(
     tx: &mut PgConnection,
-    rows: &[NewRow<'_>],
+    rows: &[NewOrderRow<'_>],
 ) -> Result<Vec<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar!(
         "
@@ -311,7 +312,7 @@ pub async fn update(
 
 /// What a list of orders is narrowed down to.
 #[derive(Debug, Default)]
-pub struct Filter {
+pub struct OrderFilter {
     /// The client's own reference.
     pub customer: Option<String>,
     /// The client's own id of the order.
@@ -323,7 +324,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &Filter,
+    filter: &OrderFilter,
 ) -> Result<Option<Listed<Order>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, OrderId(cursor))

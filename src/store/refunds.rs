@@ -14,7 +14,7 @@ use crate::domain::{
     refund::{NewRefund, Refund, RefundReason, RefundStatus},
 };
 
-struct Row {
+struct RefundRow {
     id: Uuid,
     amount: i64,
     charge_id: Uuid,
@@ -25,10 +25,10 @@ struct Row {
     status: String,
 }
 
-impl TryFrom<Row> for Refund {
+impl TryFrom<RefundRow> for Refund {
     type Error = sqlx::Error;
 
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
+    fn try_from(row: RefundRow) -> Result<Self, sqlx::Error> {
         let reason = |text: String| RefundReason::parse(&text).ok_or_else(|| unknown("reason"));
         Ok(Self {
             id: RefundId(row.id),
@@ -42,11 +42,11 @@ impl TryFrom<Row> for Refund {
     }
 }
 
-/// `query_as!` with the columns of [`Row`] between the two parts of a statement.
+/// `query_as!` with the columns of [`RefundRow`] between the two parts of a statement.
 macro_rules! refund_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
-            Row,
+            RefundRow,
             $before
                 + r#"
                   id, amount, charge_id, created_at, currency,
@@ -283,7 +283,7 @@ pub async fn newest_of_each(
 
 /// What a list of refunds is narrowed down to.
 #[derive(Debug, Default)]
-pub struct Filter {
+pub struct RefundFilter {
     /// The charge that was given back.
     pub charge: Option<ChargeId>,
 }
@@ -293,7 +293,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &Filter,
+    filter: &RefundFilter,
 ) -> Result<Option<Listed<Refund>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, RefundId(cursor))

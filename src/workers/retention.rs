@@ -51,13 +51,13 @@ pub type Stop = charge_once_retention::Stop<AccountId, sqlx::Error>;
 
 /// Walks through all accounts, again and again.
 pub struct Retention {
-    kept: config::Retention,
+    kept: config::RetentionTimes,
     walk: Walk<AccountId>,
 }
 
 impl Retention {
     /// Each batch has a deadline, and is followed by a rest of so many times what it took.
-    pub fn new(kept: config::Retention, deadline: Duration, rest: u32) -> Self {
+    pub fn new(kept: config::RetentionTimes, deadline: Duration, rest: u32) -> Self {
         let walk = Walk::new(deadline, rest);
         Self { kept, walk }
     }
@@ -94,7 +94,7 @@ enum Table {
 /// Rows of all accounts that are older than they are kept.
 struct AgedRows<'a> {
     connection: &'a mut PgConnection,
-    kept: config::Retention,
+    kept: config::RetentionTimes,
     removed: &'a mut Removed,
 }
 

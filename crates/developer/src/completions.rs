@@ -6,14 +6,14 @@ use super::{BoxError, print};
 
 /// For which shell.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct CompletionsArguments {
     /// The shell that reads it.
     #[arg(value_enum)]
     shell: Shell,
 }
 
 /// Prints the completions of `program`.
-pub fn run(arguments: &Arguments, mut program: clap::Command) -> Result<(), BoxError> {
+pub fn run(arguments: &CompletionsArguments, mut program: clap::Command) -> Result<(), BoxError> {
     let mut script = Vec::new();
     let name = program.get_name().to_owned();
     clap_complete::generate(arguments.shell, &mut program, name, &mut script);

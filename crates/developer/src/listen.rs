@@ -38,7 +38,7 @@ const SECRET_PURPOSE: &[u8] = b"charge-once webhooks listen";
 /// Where to forward events, and which.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Arguments {
+pub struct ListenArguments {
     #[command(flatten)]
     service: Service,
     /// Where events are sent, this machine included.
@@ -63,7 +63,7 @@ fn event_types() -> PossibleValuesParser {
 }
 
 /// Forwards events until Ctrl-C. `settings` say what the receiver sees of the sender.
-pub fn run(arguments: &Arguments, settings: Settings) -> Result<(), BoxError> {
+pub fn run(arguments: &ListenArguments, settings: Settings) -> Result<(), BoxError> {
     check_url(&arguments.forward_to, true)
         .map_err(|refusal| format!("--forward-to {}", explain(refusal)))?;
     if arguments.timeout.is_zero() || arguments.timeout > TIMEOUT_MAX {
@@ -88,7 +88,7 @@ fn explain(refusal: UrlRefusal) -> &'static str {
     }
 }
 
-async fn listen(arguments: &Arguments, settings: Settings) -> Result<(), BoxError> {
+async fn listen(arguments: &ListenArguments, settings: Settings) -> Result<(), BoxError> {
     let service = &arguments.service;
     let secret = secret_of(&api_key()?);
     // The receiver is on this machine or wherever its developer wants.

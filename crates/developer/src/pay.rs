@@ -40,7 +40,7 @@ const NEEDS_A_PERSON: u8 = 5;
 /// What to charge, and how to ask for it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Arguments {
+pub struct PayArguments {
     /// In major units: 20.00, or 2000 in a currency without decimals.
     #[arg(long)]
     amount: String,
@@ -66,7 +66,7 @@ pub struct Arguments {
 
 /// Runs it to its exit code. `decimals` says how many a currency in use has, by its code.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &PayArguments,
     decimals: impl Fn(&str) -> Option<usize>,
 ) -> Result<ExitCode, BoxError> {
     let code = tokio::runtime::Builder::new_current_thread()
@@ -76,7 +76,7 @@ pub fn run(
     Ok(code.unwrap_or_else(|error| failed(&error)).into())
 }
 
-async fn pay(arguments: &Arguments, decimals: Option<usize>) -> Result<u8, Error> {
+async fn pay(arguments: &PayArguments, decimals: Option<usize>) -> Result<u8, Error> {
     let amount = match decimals {
         Some(decimals) => minor_units(&arguments.amount, decimals),
         None => {
@@ -112,7 +112,7 @@ async fn pay(arguments: &Arguments, decimals: Option<usize>) -> Result<u8, Error
     Ok(show(request.send_for_reply().await))
 }
 
-fn client(arguments: &Arguments) -> Result<Client, Error> {
+fn client(arguments: &PayArguments) -> Result<Client, Error> {
     let api_key = api_key()?;
     let mut builder = Client::builder(&arguments.url, api_key)
         .retry_policy(RetryPolicy {

@@ -45,7 +45,7 @@ const DESCRIPTION: &str = "Made by charge-once trigger";
 /// Which event to make happen, and where.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Arguments {
+pub struct TriggerArguments {
     #[command(flatten)]
     service: Service,
     /// The type of the event.
@@ -93,13 +93,13 @@ pub(crate) enum EventType {
 }
 
 /// Runs it to its end.
-pub fn run(arguments: &Arguments) -> Result<(), BoxError> {
+pub fn run(arguments: &TriggerArguments) -> Result<(), BoxError> {
     service::block_on(trigger(arguments), || {
         Err("stopped before it was done".into())
     })
 }
 
-async fn trigger(arguments: &Arguments) -> Result<(), BoxError> {
+async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
     let (event, service) = (arguments.event, &arguments.service);
     if event != EventType::RefundFailed && arguments.processor_url.is_some() {
         return Err("--processor-url is for refund.failed only: leave it out".into());

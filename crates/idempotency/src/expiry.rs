@@ -61,7 +61,7 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
 }
 
 /// What a batch deleted.
-struct Batch {
+struct Swept {
     rows: i64,
     /// When the last of them died.
     until: Option<DateTime<Utc>>,
@@ -78,9 +78,9 @@ struct Batch {
 async fn sweep_batch(
     connection: &mut PgConnection,
     from: Option<DateTime<Utc>>,
-) -> Result<Batch, sqlx::Error> {
+) -> Result<Swept, sqlx::Error> {
     sqlx::query_as!(
-        Batch,
+        Swept,
         r#"
         WITH dead AS MATERIALIZED (
             SELECT ctid

@@ -169,14 +169,14 @@ fn parse_segment(segment: &str, is_map_root: bool) -> Result<Step<'_>, &'static 
 /// A tree under construction. It tells the two spellings of a list apart, so that
 /// they are not mixed, and keeps indexed items in order whatever order they come
 /// in.
-enum Node {
+enum FormNode {
     Leaf(String),
-    Map(BTreeMap<String, Node>),
-    Indexed(BTreeMap<usize, Node>),
-    Appended(Vec<Node>),
+    Map(BTreeMap<String, FormNode>),
+    Indexed(BTreeMap<usize, FormNode>),
+    Appended(Vec<FormNode>),
 }
 
-impl Node {
+impl FormNode {
     /// A new branch with `value` at the end of `steps`.
     fn branch(steps: &[Step<'_>], value: String) -> Self {
         let Some((step, rest)) = steps.split_first() else {
@@ -253,7 +253,7 @@ impl Node {
 }
 
 fn graft_member(
-    members: &mut BTreeMap<String, Node>,
+    members: &mut BTreeMap<String, FormNode>,
     steps: &[Step<'_>],
     value: String,
 ) -> Result<(), &'static str> {
@@ -263,12 +263,12 @@ fn graft_member(
     if let Some(member) = members.get_mut(*name) {
         return member.graft(rest, value);
     }
-    members.insert((*name).to_owned(), Node::branch(rest, value));
+    members.insert((*name).to_owned(), FormNode::branch(rest, value));
     Ok(())
 }
 
 fn finish_members(
-    members: BTreeMap<String, Node>,
+    members: BTreeMap<String, FormNode>,
     path: &ParamPath<'_>,
 ) -> Result<Map<String, Value>, Error> {
     members
@@ -281,7 +281,7 @@ fn finish_members(
 }
 
 fn finish_items(
-    items: impl IntoIterator<Item = Node>,
+    items: impl IntoIterator<Item = FormNode>,
     path: &ParamPath<'_>,
 ) -> Result<Value, Error> {
     items

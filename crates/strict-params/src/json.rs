@@ -45,7 +45,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     }
 
     let refusal = RefCell::new(None);
-    let root = Node {
+    let root = JsonNode {
         path: &ParamPath::Root,
         depth: 1,
         refusal: &refusal,
@@ -72,7 +72,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
 
 /// A value about to be read, and its place in the body.
 #[derive(Clone, Copy)]
-struct Node<'a> {
+struct JsonNode<'a> {
     path: &'a ParamPath<'a>,
     /// The level that this value would be at if it were an object or an array.
     depth: usize,
@@ -80,7 +80,7 @@ struct Node<'a> {
     refusal: &'a RefCell<Option<Refusal>>,
 }
 
-impl Node<'_> {
+impl JsonNode<'_> {
     fn refuse<E: Error>(self, message: &str) -> E {
         *self.refusal.borrow_mut() = Some(Refusal::malformed(self.path.to_param(), message));
         E::custom(message)
@@ -117,7 +117,7 @@ impl Node<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for JsonNode<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -125,7 +125,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for JsonNode<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         self.check_depth()?;
         let mut items = Vec::new();
-        while let Some(item) = elements.next_element_seed(Node {
+        while let Some(item) = elements.next_element_seed(JsonNode {
             path: &self.path.within(Step::Index(items.len())),
             depth: self.depth + 1,
             refusal: self.refusal,
@@ -177,7 +177,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut members = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
             let path = self.path.within(Step::Name(&name));
-            let member = Node {
+            let member = JsonNode {
                 path: &path,
                 depth: self.depth + 1,
                 refusal: self.refusal,

@@ -309,11 +309,11 @@ pub(crate) type SharedKey = Arc<Mutex<KeyHistory>>;
 /// All keys, and what was counted. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<HistoryState>>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct HistoryState {
     keys: Vec<SharedKey>,
     /// The keys by what they are known by: their names, the tags of their requests, and the objects
     /// and items that their requests and answers name.
@@ -358,7 +358,7 @@ pub(crate) struct Totals {
 /// How many of the keys that share a name are looked at before one is added.
 const LOOKED_BACK: usize = 50;
 
-impl Inner {
+impl HistoryState {
     fn know(&mut self, names: Vec<String>, key: &SharedKey) {
         for name in names {
             let keys = self.by_name.entry(name).or_default();

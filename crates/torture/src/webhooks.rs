@@ -32,11 +32,11 @@ const REFUSED_EVERY: u64 = 17;
 /// What was received. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Received {
-    inner: Arc<Inner>,
+    inner: Arc<ReceivedState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct ReceivedState {
     /// The endpoints' secrets, by account.
     secrets: Mutex<Vec<String>>,
     /// Account and event id.

@@ -9,16 +9,16 @@ use crate::workers::webhooks::sender_settings;
 
 /// What is done with webhooks.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum WebhooksCommand {
     /// Forwards the account's events to a URL as signed webhooks, from now on until Ctrl-C.
-    Listen(listen::Arguments),
+    Listen(listen::ListenArguments),
     /// Sends webhooks again that failed. It works on the server's database.
-    Retry(retry::Arguments),
+    Retry(retry::RetryArguments),
 }
 
-pub(super) fn run(command: Command) -> Result<(), BoxError> {
+pub(super) fn run(command: WebhooksCommand) -> Result<(), BoxError> {
     match command {
-        Command::Listen(arguments) => listen::run(&arguments, sender_settings()),
-        Command::Retry(arguments) => retry::run(&arguments),
+        WebhooksCommand::Listen(arguments) => listen::run(&arguments, sender_settings()),
+        WebhooksCommand::Retry(arguments) => retry::run(&arguments),
     }
 }

@@ -27,7 +27,7 @@ const RETRIED_MAX: u64 = 10_000;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["deliveries", "endpoint"]))]
-pub struct Arguments {
+pub struct RetryArguments {
     /// Deliveries, by the ids that the console and GET /webhook_endpoints/{id}/deliveries show;
     /// at most 100.
     #[arg(
@@ -55,7 +55,7 @@ fn endpoint_id(text: &str) -> Result<WebhookEndpointId, &'static str> {
     WebhookEndpointId::parse(text).ok_or("it must be the id of a webhook endpoint, we_…")
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
+pub(super) fn run(arguments: &RetryArguments) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     session::once(&config, async |database| {
         let account = account_named(database, &arguments.account).await?;
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), BoxError> {
 async fn retry_each(
     database: &Database,
     account: AccountId,
-    arguments: &Arguments,
+    arguments: &RetryArguments,
 ) -> Result<(), BoxError> {
     let mut left = 0;
     for &id in &arguments.deliveries {

@@ -39,13 +39,13 @@ pub struct CaptureCharge {
 }
 
 /// A capture that may be made, of a charge that this transaction has locked.
-struct Decided {
+struct DecidedCapture {
     request: CaptureRequest,
     expand_refunds: bool,
 }
 
 impl CaptureCharge {
-    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
+    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<DecidedCapture, Rejection> {
         let params: CaptureChargeParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
@@ -56,7 +56,7 @@ impl CaptureCharge {
         let amount = charge
             .capture(params.amount)
             .map_err(|refusal| refused(refusal, "id"))?;
-        Ok(Decided {
+        Ok(DecidedCapture {
             request: CaptureRequest { charge: id, amount },
             expand_refunds: params.expand,
         })

@@ -48,7 +48,7 @@ pub struct PayOrder {
 }
 
 /// A payment that may be made, of an order that this transaction has locked.
-struct Decided {
+struct DecidedPayment {
     order: OrderId,
     charge: ChargeId,
     new: NewCharge,
@@ -56,11 +56,11 @@ struct Decided {
 }
 
 impl PayOrder {
-    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
+    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<DecidedPayment, Rejection> {
         let params: PayOrderParams = checked(&self.params)?;
         let account = self.origin.account;
         let order = lock_open(tx, account, &self.id, mode).await?;
-        Ok(Decided {
+        Ok(DecidedPayment {
             order: order.id,
             charge: ChargeId(Uuid::now_v7()),
             new: order.charge_for(params.source),
@@ -71,7 +71,7 @@ impl PayOrder {
 
 impl Command for PayOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let Decided {
+        let DecidedPayment {
             order,
             charge,
             new,
@@ -91,7 +91,7 @@ impl Begin for PayOrder {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let Decided {
+        let DecidedPayment {
             order,
             charge,
             new,

@@ -17,7 +17,7 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::Webhooks};
+use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::WebhooksSection};
 use super::parameters::IDEMPOTENCY_KEY;
 use crate::{
     domain::event::EventType,
@@ -96,7 +96,8 @@ use crate::{
         &SecuritySchemes,
         // First, while copies are as what they are copied from.
         &References,
-        &FormBodies, &ReplyHeaders, &SharedResponses, &EXAMPLE_KEYS, &CardExamples, &Webhooks,
+        &FormBodies, &ReplyHeaders, &SharedResponses, &EXAMPLE_KEYS, &CardExamples,
+        &WebhooksSection,
     ),
 )]
 struct Document;

@@ -13,9 +13,9 @@ use utoipa::{
 use crate::domain::event::EventType;
 
 /// Adds the section `webhooks`.
-pub(super) struct Webhooks;
+pub(super) struct WebhooksSection;
 
-impl Modify for Webhooks {
+impl Modify for WebhooksSection {
     fn modify(&self, document: &mut OpenApi) {
         let mut webhooks = PathsBuilder::new();
         for event_type in EventType::ALL {

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -454,7 +454,7 @@ fn handlers_hold_no_sql() {
 }
 
 /// The packages of the workspace, as paths.
-fn members() -> Vec<String> {
+pub(super) fn members() -> Vec<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let text = fs::read_to_string(manifest).unwrap();
     let (_, list) = text.split_once("members = [").unwrap();

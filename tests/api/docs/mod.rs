@@ -7,4 +7,5 @@ mod endpoint_places;
 mod layers;
 mod readme;
 mod shown_commands;
+mod type_names;
 mod words;

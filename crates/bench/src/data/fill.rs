@@ -16,7 +16,7 @@ use super::{
     progress::Progress,
     rows::Rows,
     shape::{OTHER_ACCOUNTS, Shape, api_key},
-    tables::{TABLES, Table},
+    tables::{FilledTable, TABLES},
 };
 
 /// Row numbers that are encoded at a time: some megabytes.
@@ -71,8 +71,8 @@ pub(crate) async fn tables(
     Ok(())
 }
 
-async fn fill(table: &Table, rows: &Arc<Rows>, tx: &mut PgConnection) -> anyhow::Result<()> {
-    let Table { name, columns, .. } = table;
+async fn fill(table: &FilledTable, rows: &Arc<Rows>, tx: &mut PgConnection) -> anyhow::Result<()> {
+    let FilledTable { name, columns, .. } = table;
     let count = (table.numbers)(&rows.shape);
     let mut progress = Progress::of(name, count);
     let statement = format!("COPY {name} ({columns}) FROM STDIN (FORMAT binary, FREEZE)");

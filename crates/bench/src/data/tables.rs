@@ -11,7 +11,7 @@ use super::{
 };
 
 /// A table that is filled.
-pub(crate) struct Table {
+pub(crate) struct FilledTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static str,
     /// How many numbers `write` is called with.
@@ -21,15 +21,15 @@ pub(crate) struct Table {
 }
 
 /// Every table that grows.
-pub(crate) static TABLES: [Table; 11] = [
-    Table {
+pub(crate) static TABLES: [FilledTable; 11] = [
+    FilledTable {
         name: "idempotency_keys",
         columns: "account_id, key, fingerprint_version, fingerprint, method, path, request_id, \
                   created_at, expires_at, status, headers, body, resource_id",
         numbers: |shape| shape.rows + unfinished(shape),
         write: write_key,
     },
-    Table {
+    FilledTable {
         name: "idempotency_leases",
         columns: "account_id, key, kind, operation, token, leased_until, recover_after",
         numbers: unfinished,
@@ -45,7 +45,7 @@ pub(crate) static TABLES: [Table; 11] = [
                 .time(FAR_FUTURE);
         },
     },
-    Table {
+    FilledTable {
         name: "charges",
         columns: "account_id, id, amount, amount_captured, amount_refunded, currency, captured, \
                   status, card_brand, card_last4, card_exp_month, card_exp_year, customer, \
@@ -54,14 +54,14 @@ pub(crate) static TABLES: [Table; 11] = [
         numbers: |shape| shape.rows + paid_orders(shape),
         write: write_charge,
     },
-    Table {
+    FilledTable {
         name: "orders",
         columns: "account_id, id, amount, currency, customer, client_order_id, content_hash, items, \
                   metadata, status, charge_id, created_at",
         numbers: |shape| shape.rows / ROWS_PER_ORDER,
         write: write_order,
     },
-    Table {
+    FilledTable {
         name: "refunds",
         columns: "account_id, id, charge_id, amount, currency, status, metadata, created_at",
         numbers: |shape| shape.rows,
@@ -80,13 +80,13 @@ pub(crate) static TABLES: [Table; 11] = [
             }
         },
     },
-    Table {
+    FilledTable {
         name: "events",
         columns: "account_id, id, type, object, request_id, idempotency_key, created_at",
         numbers: events,
         write: write_event,
     },
-    Table {
+    FilledTable {
         name: "webhook_endpoints",
         columns: "account_id, id, url, enabled_events, metadata, secret, created_at",
         numbers: |_| ENDPOINTS,
@@ -102,14 +102,14 @@ pub(crate) static TABLES: [Table; 11] = [
                 .time(shape.created_micros(0));
         },
     },
-    Table {
+    FilledTable {
         name: "webhook_deliveries",
         columns: "account_id, id, endpoint_id, event_id, ready, status, attempts, next_attempt_at, \
                   created_at, delivered_at",
         numbers: events,
         write: write_deliveries,
     },
-    Table {
+    FilledTable {
         name: "checkouts",
         columns: "account_id, id, amount, currency, items, metadata, card_token, card_exp_month, \
                   card_exp_year, dialect, request_id, idempotency_key, created_at",
@@ -132,7 +132,7 @@ pub(crate) static TABLES: [Table; 11] = [
                 .time(shape.created_micros(n));
         },
     },
-    Table {
+    FilledTable {
         name: "checkout_steps",
         columns: "account_id, checkout_id, position, name, state, attempts",
         numbers: unfinished,
@@ -154,7 +154,7 @@ pub(crate) static TABLES: [Table; 11] = [
             }
         },
     },
-    Table {
+    FilledTable {
         name: "operations",
         columns: "account_id, id, verb, charge_id, amount, currency, card_token, capture, dialect, \
                   expand, request_id, idempotency_key, processor, created_at, completed_at, outcome",

@@ -52,7 +52,7 @@ const DIGEST_BYTES: usize = 16;
 /// What to create, and where.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Arguments {
+pub struct SeedArguments {
     #[command(flatten)]
     service: Service,
     /// The name of this data: letters, digits, dots, dashes and underscores, at most 64. The same
@@ -83,7 +83,7 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// Runs it to its end.
-pub fn run(arguments: &Arguments) -> Result<(), BoxError> {
+pub fn run(arguments: &SeedArguments) -> Result<(), BoxError> {
     let plan = match &arguments.file {
         Some(path) => Plan::read(path)?,
         None => shop::shop(&arguments.seed, usize::from(arguments.orders)),
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<(), BoxError> {
     })
 }
 
-async fn seed(arguments: &Arguments, plan: &Plan) -> Result<(), BoxError> {
+async fn seed(arguments: &SeedArguments, plan: &Plan) -> Result<(), BoxError> {
     let service = &arguments.service;
     let mut seeder = Seeder {
         client: service.client(DEADLINE)?,

@@ -23,7 +23,7 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(1);
 
 /// Cheap to clone; all clones are the same places.
 #[derive(Debug, Clone)]
-pub(super) struct FairPlaces(Arc<Mutex<Shares<oneshot::Sender<Place>>>>);
+pub(super) struct FairPlaces(Arc<Mutex<Shares<oneshot::Sender<FairPlace>>>>);
 
 impl FairPlaces {
     /// While others ask, no account has more than `share` of them.
@@ -37,18 +37,18 @@ impl FairPlaces {
     }
 
     /// Takes a place for the account, in its turn.
-    pub(super) async fn take(&self, account: Uuid) -> Place {
+    pub(super) async fn take(&self, account: Uuid) -> FairPlace {
         let waiting = {
             let mut shares = lock(&self.0);
             if shares.take(account, Instant::now()) {
-                return Place::of(&self.0, account);
+                return FairPlace::of(&self.0, account);
             }
             let (sender, waiting) = oneshot::channel();
             shares.wait(account, sender);
             waiting
         };
         // Every sender is kept until it is served, so there is no other case.
-        waiting.await.unwrap_or_else(|_| Place {
+        waiting.await.unwrap_or_else(|_| FairPlace {
             shares: Arc::clone(&self.0),
             account: None,
         })
@@ -57,13 +57,13 @@ impl FairPlaces {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    shares: Arc<Mutex<Shares<oneshot::Sender<Place>>>>,
+pub(super) struct FairPlace {
+    shares: Arc<Mutex<Shares<oneshot::Sender<FairPlace>>>>,
     /// Whose it is. `None`: it was given back.
     account: Option<Uuid>,
 }
 
-impl Place {
+impl FairPlace {
     fn of(shares: &Arc<Mutex<Shares<oneshot::Sender<Self>>>>, account: Uuid) -> Self {
         Self {
             shares: Arc::clone(shares),
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for FairPlace {
     fn drop(&mut self) {
         // A loop and no recursion: the next thousands in the queue may have given up, and each of
         // them gives its place back too.
@@ -262,7 +262,7 @@ mod tests {
         (shares, taken)
     }
 
-    async fn begins_to_wait(taking: &mut Pin<Box<impl Future<Output = Place>>>) {
+    async fn begins_to_wait(taking: &mut Pin<Box<impl Future<Output = FairPlace>>>) {
         let is_pending = poll_fn(|cx| Poll::Ready(taking.as_mut().poll(cx).is_pending())).await;
         assert!(is_pending, "it has a place");
     }

@@ -39,10 +39,10 @@ const NO_LOOK_UPS_FOR: Duration = Duration::from_secs(1);
 
 /// Cheap to clone; all clones share what waits.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LookUps(Arc<Mutex<State>>);
+pub(super) struct LookUps(Arc<Mutex<LookUpsState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LookUpsState {
     waiting: VecDeque<LookUp>,
     is_read: bool,
     none_until: Option<Instant>,

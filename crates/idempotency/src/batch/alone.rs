@@ -21,17 +21,17 @@ const ALONE_FOR: Duration = Duration::from_secs(1);
 
 /// Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub(super) struct Alone(Arc<Mutex<HashMap<Uuid, State>>>);
+pub(super) struct Alone(Arc<Mutex<HashMap<Uuid, AccountState>>>);
 
 #[derive(Default)]
-struct State {
+struct AccountState {
     /// Its requests whose batch failed and that are not concluded: it is not known yet whether they
     /// are to blame.
     fallen: usize,
     until: Option<Instant>,
 }
 
-impl State {
+impl AccountState {
     fn is_held(&self, now: Instant) -> bool {
         self.fallen > 0 || self.until.is_some_and(|until| now < until)
     }
@@ -66,7 +66,7 @@ impl Alone {
         conclusion
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, State>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, AccountState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Lease {
 }
 
 /// The lease that was found on a request's key.
-pub(super) struct Found {
+pub(super) struct FoundLease {
     pub(super) operation: Uuid,
     pub(super) token: Uuid,
     /// Whether the lease is over.
@@ -38,7 +38,7 @@ pub(super) struct Found {
     fingerprint: Vec<u8>,
 }
 
-impl Found {
+impl FoundLease {
     /// Whether `request` is the one that the operation was begun by.
     pub(super) fn belongs_to(&self, request: &Request) -> Result<bool, Failure> {
         request
@@ -49,7 +49,7 @@ impl Found {
 }
 
 /// An operation that was taken over.
-pub(super) struct Taken {
+pub(super) struct TakenOperation {
     pub(super) account_id: Uuid,
     pub(super) key: String,
     pub(super) operation: Uuid,
@@ -93,9 +93,9 @@ pub(super) async fn take(
 pub(super) async fn read(
     tx: &mut PgConnection,
     request: &Request,
-) -> Result<Option<Found>, sqlx::Error> {
+) -> Result<Option<FoundLease>, sqlx::Error> {
     sqlx::query_as!(
-        Found,
+        FoundLease,
         r#"
         SELECT lease.operation, lease.token, lease.leased_until <= now() AS "is_over!",
                record.fingerprint_version, record.fingerprint
@@ -218,9 +218,9 @@ pub(super) async fn take_over_any(
     account: Uuid,
     token: Uuid,
     length: &PgInterval,
-) -> Result<Option<Taken>, sqlx::Error> {
+) -> Result<Option<TakenOperation>, sqlx::Error> {
     sqlx::query_as!(
-        Taken,
+        TakenOperation,
         r#"
         WITH abandoned AS MATERIALIZED (
             SELECT account_id, key
@@ -254,9 +254,9 @@ pub(super) async fn take_over_operation(
     operation: Uuid,
     token: Uuid,
     length: &PgInterval,
-) -> Result<Option<Taken>, sqlx::Error> {
+) -> Result<Option<TakenOperation>, sqlx::Error> {
     sqlx::query_as!(
-        Taken,
+        TakenOperation,
         r#"
         UPDATE idempotency_leases
            SET token = $2, leased_until = now() + $3::interval,

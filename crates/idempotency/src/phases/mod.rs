@@ -134,7 +134,7 @@ pub struct Phases<E> {
     effect: Arc<E>,
     settings: LeaseSettings,
     lease: PgInterval,
-    turn: Arc<recovery::Turn>,
+    turn: Arc<recovery::RecoveryTurn>,
     observer: Arc<dyn PhasesObserver>,
 }
 

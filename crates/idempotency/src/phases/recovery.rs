@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     CallOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases,
-    lease::{self, Lease, Taken},
+    lease::{self, Lease, TakenOperation},
 };
 use crate::{
     Failure, FailureKind, NO_ACCOUNT,
@@ -191,9 +191,9 @@ impl<E: ExternalEffect> Phases<E> {
 
 /// The account from which on the next turn is. Shared by all clones of one [`Phases`].
 #[derive(Debug, Default)]
-pub(super) struct Turn(Mutex<Uuid>);
+pub(super) struct RecoveryTurn(Mutex<Uuid>);
 
-impl Turn {
+impl RecoveryTurn {
     fn next(&self) -> Uuid {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,7 +206,7 @@ impl Turn {
 }
 
 /// The lease of an operation that was taken over: its last holder may have sent it.
-fn taken_over<E: ExternalEffect>(taken: Taken, token: Uuid, since: Instant) -> Lease {
+fn taken_over<E: ExternalEffect>(taken: TakenOperation, token: Uuid, since: Instant) -> Lease {
     Lease {
         account_id: taken.account_id,
         key: taken.key,

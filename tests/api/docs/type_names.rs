@@ -1,0 +1,46 @@
+//! A type says what it is without its folder: no other type of its crate has its name.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use super::layers::{members, rust_files};
+
+/// The name of the type that a line declares. An indented `type` doesn't count: a trait chose the
+/// name.
+fn declared(line: &str) -> Option<&str> {
+    let code = line.trim_start();
+    if code.starts_with('/') || code.len() < line.len() && code.starts_with("type ") {
+        return None;
+    }
+    let mut words = code
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .skip_while(|word| ["", "pub", "crate", "super", "in"].contains(word));
+    let is_type = ["struct", "enum", "union", "trait", "type"].contains(&words.next()?);
+    let name = words.next()?;
+    (is_type && name.starts_with(char::is_uppercase)).then_some(name)
+}
+
+#[test]
+fn a_type_has_a_name_of_its_own_in_its_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut repeated = Vec::new();
+    let sources = members()
+        .into_iter()
+        .map(|member| root.join(member).join("src"));
+    let sources = sources.filter(|source| source.is_dir());
+    for source in sources.chain([root.join("src")]) {
+        let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for file in rust_files(&source) {
+            let text = fs::read_to_string(&file).unwrap();
+            let path = file.strip_prefix(root).unwrap().display();
+            for (at, line) in text.lines().enumerate() {
+                if let Some(name) = declared(line) {
+                    let places = types.entry(name.to_owned()).or_default();
+                    places.push(format!("{path}:{}", at + 1));
+                }
+            }
+        }
+        let several = types.into_iter().filter(|(_, places)| places.len() > 1);
+        repeated.extend(several.map(|(name, places)| format!("{name}: {}", places.join(", "))));
+    }
+    assert!(repeated.is_empty(), "{repeated:#?}");
+}
