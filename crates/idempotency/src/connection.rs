@@ -72,14 +72,16 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 /// connection pooler may drop what [`pin_session`] asks for. On a server that may forget what it
 /// acknowledges it fails: its settings can change at any time, and `synchronous_commit` has no
 /// value for that.
+/// `columns` are read with it, since a second SELECT costs as much as one: they begin with a comma.
 macro_rules! begin {
-    ($($more:literal)?) => {
+    ($(columns $columns:literal)? $($more:literal)?) => {
         concat!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
              SELECT set_config('synchronous_commit', \
                  CASE WHEN current_setting('fsync') = 'on' \
                        AND current_setting('full_page_writes') = 'on' \
                       THEN 'on' ELSE 'nothing is kept: fsync or full_page_writes is off' END, true)",
+            $($columns,)?
             $($more)?
         )
     };

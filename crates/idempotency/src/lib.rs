@@ -53,7 +53,7 @@ mod workflow;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use admit::Answering;
+use admit::{Answering, Held};
 use in_flight::{Followed, InFlight, Leadership, Place};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
@@ -162,11 +162,11 @@ impl Idempotency {
         let command = Arc::new(command);
         self.lead_or_follow(request, |this, request, leadership| {
             let command = Arc::clone(&command);
-            async move {
+            Box::pin(async move {
                 let until = this.answered_by();
                 let conclusion = this.execute(&request, &*command, &leadership, until).await;
                 conclude(&request, &leadership, conclusion)
-            }
+            })
         })
         .await
     }
@@ -205,14 +205,14 @@ impl Idempotency {
 
     /// Leads, in a task of its own, if no other request in this process works on the key, and else
     /// shares the leader's conclusion.
-    async fn lead_or_follow<F>(
+    ///
+    /// `lead` makes a boxed future: what a command does is kilobytes of state, and each move of it
+    /// would be paid by every request.
+    async fn lead_or_follow(
         &self,
         request: Request,
-        lead: impl Fn(Self, Request, Leadership) -> F,
-    ) -> Outcome
-    where
-        F: Future<Output = Outcome> + Send + 'static,
-    {
+        lead: impl Fn(Self, Request, Leadership) -> Answering,
+    ) -> Outcome {
         let patience = Instant::now() + request.wait;
         // Another process had the key when it was asked for before.
         let mut was_in_use = false;
@@ -233,18 +233,16 @@ impl Idempotency {
             };
             let begun = self.pool.admit.begin(&request, was_in_use);
             let goes_on = begun.is_ok() || !was_in_use;
-            let work: Answering = match begun {
+            let ended = match begun {
                 Ok(begun) => {
-                    let leading = lead(self.clone(), request.clone(), leadership);
-                    Box::pin(async move {
-                        let ended = leading.await;
-                        drop(begun);
-                        ended
-                    })
+                    let work = lead(self.clone(), request.clone(), leadership);
+                    self.in_a_task(work, Some(begun)).await
                 }
-                Err(refusal) => Box::pin(async move { leadership.conclude(refusal.await) }),
+                Err(refusal) => {
+                    let work = Box::pin(async move { leadership.conclude(refusal.await) });
+                    self.in_a_task(work, None).await
+                }
             };
-            let ended = self.in_a_task(work).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
             let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
             if !waits || !self.in_flight.pause(again).await {
@@ -254,8 +252,13 @@ impl Idempotency {
         }
     }
 
-    /// Does what a disconnect must not cancel.
-    async fn in_a_task(&self, work: Answering) -> Outcome {
+    /// Does what a disconnect must not cancel, and then lets go of what it holds.
+    async fn in_a_task(&self, work: Answering, held: Option<Held>) -> Outcome {
+        let work = async move {
+            let ended = work.await;
+            drop(held);
+            ended
+        };
         let ended = self.runtime.spawn(work.in_current_span()).await;
         ended.unwrap_or_else(|_| {
             tracing::error!("the work panicked");

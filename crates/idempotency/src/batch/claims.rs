@@ -18,7 +18,8 @@ const SESSION: &str = "
 
 /// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
 /// transaction, since the whole batch waits with it. A request that is then alone waits for longer.
-const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '20ms'; SELECT now(); SAVEPOINT batch");
+const BEGIN: &str =
+    begin!(columns ", now() AS now" "; SET LOCAL lock_timeout = '20ms'; SAVEPOINT batch");
 
 /// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT
 /// would answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is
@@ -47,7 +48,7 @@ pub(super) async fn set_up(
 /// Begins a transaction. Its time is what `now()` says in it.
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
     let rows = sqlx::raw_sql(BEGIN).fetch_all(connection).await?;
-    rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+    rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get("now")
 }
 
 /// The time of a transaction that another statement began.

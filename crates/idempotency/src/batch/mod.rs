@@ -190,11 +190,11 @@ impl<R: Rows> Batches<R> {
         self.idempotency
             .lead_or_follow(request, |_, request, leadership| {
                 let (this, command) = (self.clone(), Arc::clone(&command));
-                async move {
+                Box::pin(async move {
                     let leadership = Arc::new(leadership);
                     let conclusion = this.lead(&request, command, &leadership).await;
                     conclude(&request, &leadership, conclusion)
-                }
+                })
             })
             .await
     }
@@ -212,13 +212,17 @@ impl<R: Rows> Batches<R> {
     ) -> Outcome {
         let until = self.idempotency.answered_by();
         let account = request.account_id;
-        let execute = self
-            .idempotency
-            .execute(request, &*command, leadership, until);
+        // In boxes: nearly every request is concluded by its batch and pays for none of this state.
+        let execute = || {
+            let idempotency = &self.idempotency;
+            Box::pin(idempotency.execute(request, &*command, leadership, until))
+        };
         let Some(queue) = &self.queue else {
-            return self
-                .lead_batch_of_one(request, command.clone(), leadership, until, execute)
-                .await;
+            let decided = self.lead_batch_of_one(request, &command, leadership, until);
+            return match Box::pin(decided).await {
+                Some(conclusion) => conclusion,
+                None => execute().await,
+            };
         };
         let mut because = RanAlone::AccountHeldUp;
         if !self.alone.holds(account) {
@@ -235,7 +239,7 @@ impl<R: Rows> Batches<R> {
                 Ok(Ok(Ended::Concluded(conclusion))) => return conclusion,
                 Ok(Ok(Ended::Undecided)) => {
                     self.observer.ran_alone(RanAlone::Undecided);
-                    return execute.await;
+                    return execute().await;
                 }
                 // The batch failed. It is not known yet which of its members is to blame.
                 Ok(Err(_)) => {}
@@ -250,38 +254,38 @@ impl<R: Rows> Batches<R> {
             }
         }
         self.observer.ran_alone(because);
-        self.alone.run(account, because, execute).await
+        self.alone.run(account, because, execute()).await
     }
 
-    /// Runs one request as a batch, on a connection of the pool, or by `execute` where that takes
-    /// more.
+    /// Runs one request as a batch, on a connection of the pool. `None`: it must run as one that
+    /// reads, locks and decides.
     async fn lead_batch_of_one<C: Decide<Rows = R>>(
         &self,
         request: &Request,
-        command: Arc<C>,
+        command: &Arc<C>,
         leadership: &Arc<Leadership>,
         until: Instant,
-        execute: impl Future<Output = Outcome>,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         if let Err(Rejection::Failed(_)) = command.decide(Utc::now()) {
             // It decides nothing in the transaction either, which is not begun for that.
             self.observer.ran_alone(RanAlone::Undecided);
-            return execute.await;
+            return None;
         }
-        let (member, answered) = Member::new(request, command, leadership, Span::none());
+        let deciding = Arc::clone(command);
+        let (member, answered) = Member::new(request, deciding, leadership, Span::none());
         let batch = transaction::run_one(&self.idempotency, &*self.observer, member, until);
         let because = match batch.await {
             Ok(()) => match answered.await {
-                Ok(Ended::Concluded(conclusion)) => return conclusion,
+                Ok(Ended::Concluded(conclusion)) => return Some(conclusion),
                 Ok(Ended::Undecided) | Err(_) => RanAlone::Undecided,
             },
             Err(failure) if failure.run_again == RunAgain::Never => {
-                return Outcome::Failed(failure);
+                return Some(Outcome::Failed(failure));
             }
             Err(_) => RanAlone::BatchFailed,
         };
         self.observer.ran_alone(because);
-        execute.await
+        None
     }
 }
 

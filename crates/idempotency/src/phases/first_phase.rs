@@ -55,11 +55,11 @@ impl<E: ExternalEffect> Phases<E> {
             .lead_or_follow(request, |_, request, leadership| {
                 let (this, begin) = (self.clone(), Arc::clone(&begin));
                 let may_begin = Arc::clone(&may_begin);
-                async move {
+                Box::pin(async move {
                     let led = this.lead(&request, &*begin, &may_begin, &leadership);
                     let conclusion = led.await;
                     conclude(&request, &leadership, conclusion)
-                }
+                })
             })
             .await
     }
