@@ -6,5 +6,6 @@ mod documents;
 mod endpoint_places;
 mod layers;
 mod readme;
+mod sdk_table;
 mod shown_commands;
 mod words;
