@@ -8,6 +8,11 @@ const PREFIX: &str = "sk_test_";
 /// API keys of this service.
 pub const API_KEY: KeyShape = KeyShape::with_prefix(PREFIX);
 
+/// Whether a text begins like a key of Stripe's that pages and apps hold.
+pub fn is_publishable(key: &str) -> bool {
+    key.starts_with("pk_test_") || key.starts_with("pk_live_")
+}
+
 /// How secrets begin that people paste into the wrong place: API keys of this service and of
 /// Stripe's, and the secrets of webhooks.
 const SECRET_PREFIXES: [&str; 5] = [PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_"];

@@ -30,6 +30,7 @@ pub mod charge;
 pub mod checkout;
 pub mod dialect;
 pub mod event;
+pub mod expiry;
 pub mod ids;
 pub mod inventory;
 pub mod metadata;

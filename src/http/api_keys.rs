@@ -12,7 +12,11 @@ use charge_once_api_keys::{self as api_keys, KeyHash, RateLimit, Refusal};
 use super::error::HttpError;
 use crate::{
     database::Database,
-    domain::{account::Account, api_key::API_KEY, ids::AccountId},
+    domain::{
+        account::Account,
+        api_key::{API_KEY, is_publishable},
+        ids::AccountId,
+    },
     idempotency::Failure,
     wire::error::{ApiError, ErrorCode},
 };
@@ -44,7 +48,13 @@ impl ApiKeys {
         let values = headers.get_all(AUTHORIZATION);
         let values = values.map(|value| value.to_str().unwrap_or_default());
         let found = self.keys.authenticate(values, client).await;
-        found.map(Account::from).map_err(refused)
+        found.map(Account::from).map_err(|refusal| {
+            let given = headers
+                .get(AUTHORIZATION)
+                .and_then(|value| value.to_str().ok());
+            let key = given.and_then(api_keys::key_of).unwrap_or_default();
+            refused(refusal, &key)
+        })
     }
 
     /// The account that an API key speaks for, wherever it was given. `client` is who sent it.
@@ -54,7 +64,9 @@ impl ApiKeys {
         client: Option<IpAddr>,
     ) -> Result<Account, HttpError> {
         let found = self.keys.account_of(key, client).await;
-        found.map(Account::from).map_err(refused)
+        found
+            .map(Account::from)
+            .map_err(|refusal| refused(refusal, key))
     }
 
     /// Counts a request of `account`, or refuses it.
@@ -89,9 +101,14 @@ impl api_keys::Database for Accounts {
     }
 }
 
-fn refused(refusal: Refusal<Failure>) -> HttpError {
+fn refused(refusal: Refusal<Failure>, key: &str) -> HttpError {
     match refusal {
         Refusal::Missing => ApiError::explained(ErrorCode::ApiKeyMissing).into(),
+        Refusal::Invalid if is_publishable(key) => ApiError::new(
+            ErrorCode::ApiKeyInvalid,
+            "Publishable keys aren't offered: confirm from your server.",
+        )
+        .into(),
         Refusal::Invalid => ApiError::explained(ErrorCode::ApiKeyInvalid).into(),
         Refusal::TooMany => ApiError::new(
             ErrorCode::RateLimited,

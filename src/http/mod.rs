@@ -15,6 +15,7 @@ pub mod faults;
 pub mod health;
 pub mod idempotency_keys;
 pub mod inventory;
+pub mod invoice_payments;
 pub mod list;
 pub mod middleware;
 mod not_found;
@@ -40,6 +41,7 @@ use charge_once_openapi::served::show;
 
 pub use self::app::App;
 use self::error::HttpError;
+use crate::wire::not_offered;
 
 /// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same
 /// handlers. The routes for tests of retries exist `with_faults` only.
@@ -65,6 +67,12 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
 fn api(config: &mut ServiceConfig, with_faults: bool) {
     if with_faults {
         config.configure(tests);
+    }
+    // Before the routes of single objects: "search" is no id.
+    for resource in not_offered::SEARCHED {
+        let search = web::resource(format!("/{resource}/search"));
+        let search = search.guard(guard::Any(guard::Get()).or(guard::Head()));
+        config.service(search.default_service(web::to(not_found::route_not_found)));
     }
     config
         .configure(payments)
@@ -128,6 +136,7 @@ fn payments(config: &mut ServiceConfig) {
 /// Events and their webhooks, idempotency keys, and workflows.
 fn records(config: &mut ServiceConfig) {
     config
+        .service(allow("/invoice_payments", "GET, HEAD").route(get().to(invoice_payments::list)))
         .service(allow("/events", "GET, HEAD").route(get().to(events::list)))
         .service(allow("/events/{id}", "GET, HEAD").route(get().to(events::retrieve)))
         .service(

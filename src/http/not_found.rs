@@ -6,8 +6,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use charge_once_edge::{KnownRoute, KnownRoutes};
 use utoipa::openapi::path::PathItem;
 
-use super::{error::HttpError, openapi};
-use crate::wire::error::{ApiError, ErrorCode};
+use super::{error::HttpError, openapi, request::below_prefix};
+use crate::wire::{
+    error::{ApiError, ErrorCode},
+    not_offered,
+};
 
 /// The paths of the API, as the document writes them.
 static KNOWN_ROUTES: LazyLock<KnownRoutes> = LazyLock::new(|| {
@@ -34,10 +37,13 @@ fn methods(item: &PathItem) -> String {
     names.join(", ")
 }
 
-/// 404. The message names the nearest route by its pattern: the path may hold anything.
+/// Answers 404. The message says what of Stripe's is not offered, or names the nearest route by its
+/// pattern: the path may hold anything.
 pub(super) async fn route_not_found(request: HttpRequest) -> Result<HttpResponse, HttpError> {
-    let path = request.path();
-    let path = path.strip_prefix("/v1").unwrap_or(path);
+    let path = below_prefix(request.path());
+    if let Some(message) = not_offered::path(path, |pattern| KNOWN_ROUTES.has(pattern)) {
+        return Err(ApiError::new(ErrorCode::RouteNotFound, message).into());
+    }
     let message = match KNOWN_ROUTES.nearest(path) {
         None => "There is nothing at this path. GET / lists where to begin.".to_owned(),
         Some(KnownRoute { pattern, methods }) => {

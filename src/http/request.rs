@@ -43,6 +43,7 @@ use crate::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         metadata::MAPS,
+        not_offered,
         source::{CARD_FIELD, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
@@ -166,6 +167,7 @@ impl MutatingRequest {
         }
         let workflow = idempotency_workflow(request)?;
         let mut params = body::decode(encoding, &bytes)?;
+        params.not_offered(not_offered::parameters(resource(request)));
         // The path is stored with the key, for key look-ups; an id in it may be stored too.
         ensure_no_card_number(routed_path(request))?;
         ensure_no_card_number(&decoded_path)?;
@@ -261,8 +263,21 @@ pub fn before_work(app: &App) -> Instant {
 
 /// The parameters of a read, from its query.
 pub(super) fn query_params<Q: ParameterSet>(request: &HttpRequest) -> Result<Q, HttpError> {
-    let params = Params::new(Encoding::Form, query(request)?);
+    let mut params = Params::new(Encoding::Form, query(request)?);
+    params.not_offered(not_offered::parameters(resource(request)));
     Ok(Q::parse(&params)?)
+}
+
+/// A path as both dialects have it.
+pub(super) fn below_prefix(path: &str) -> &str {
+    let prefix = Dialect::of_path(path).prefix();
+    path.strip_prefix(prefix).unwrap_or(path)
+}
+
+/// The first segment of the path, without its dialect: what its objects are called.
+fn resource(request: &HttpRequest) -> &str {
+    let path = below_prefix(routed_path(request)).trim_start_matches('/');
+    path.split('/').next().unwrap_or_default()
 }
 
 /// Refuses parameters on a read that has none.

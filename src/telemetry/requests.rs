@@ -87,10 +87,13 @@ impl KeyOutcome {
                 taken_over: true, ..
             } => Self::TakenOver,
             Outcome::Stored { replayed: true, .. } => Self::Replayed,
-            Outcome::Stored { record, .. } => match record.reply.status {
-                402 | ..=399 => Self::Executed,
-                _ => Self::Refused,
-            },
+            Outcome::Stored { record, .. } => {
+                match (record.reply.status, &record.reply.resource_id) {
+                    // A decline names its charge. A card that can't be right has none.
+                    (..=399, _) | (402, Some(_)) => Self::Executed,
+                    (_, _) => Self::Refused,
+                }
+            }
             Outcome::Reused => Self::Reused,
             Outcome::InUse => Self::InUse,
             Outcome::Failed(failure) if !failure.is_unknown => Self::Failed,

@@ -1,7 +1,7 @@
 //! Charges as clients send and see them.
 
 use charge_once_strict_params::{
-    Change, Expand, Text, TextKind, parameters,
+    Change, Expand, TextKind, parameters,
     schema::{text, with_example},
 };
 use utoipa::openapi::ObjectBuilder;
@@ -10,7 +10,7 @@ pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
     metadata::MetadataParam,
-    parameter::{Amount, Description, ExpandRefunds, Reference},
+    parameter::{Amount, Description, ExpandRefunds, Reference, StatementDescriptor},
     source::SourceParam,
 };
 use crate::domain::{
@@ -21,9 +21,6 @@ use crate::domain::{
 
 /// RFC 5321, section 4.5.3.1: a path of 256 octets, less its angle brackets.
 const EMAIL_MAX_CHARS: usize = 254;
-
-/// What fits on a card statement.
-pub type StatementDescriptor = Text<22>;
 
 parameters! {
     /// The parameters of a new charge.

@@ -7,6 +7,7 @@ use charge_once_strict_params as strict_params;
 use serde::Serialize;
 use strict_params::Reason;
 
+use super::not_offered;
 use crate::domain::{
     ids::ID_CHARS,
     test_cards::{Decline, DeclineCode},
@@ -73,7 +74,7 @@ error_codes! {
         "A parameter has the wrong type, form or range.";
     ParameterUnknown = "parameter_unknown", 400, InvalidRequest:
         "The endpoint has no such parameter. A typing mistake in a payment is a defect, so it is \
-         refused instead of ignored.";
+         refused instead of ignored. So is a parameter of Stripe's that charge-once doesn't offer.";
     AmountTooLarge = "amount_too_large", 400, InvalidRequest:
         "An amount, or an order's total, is more than 99999999 minor units.";
     ChargeAlreadyCaptured = "charge_already_captured", 400, InvalidRequest:
@@ -102,17 +103,31 @@ error_codes! {
         "No API key was sent. Use Authorization: Bearer, or HTTP Basic with the key as the user \
          name and an empty password.";
     ApiKeyInvalid = "api_key_invalid", 401, Authentication:
-        "The API key is unknown or revoked, or the Authorization header is malformed.";
+        "The API key is unknown or revoked, or the Authorization header is malformed. Publishable keys aren't \
+         offered: confirm from your server.";
     CardDeclined = "card_declined", 402, Card:
         "The card was declined; decline_code says why. The failed charge is kept. Another attempt \
          needs a new idempotency key.";
     ExpiredCard = "expired_card", 402, Card: "The card has expired.";
     IncorrectCvc = "incorrect_cvc", 402, Card: "The card's security code is incorrect.";
+    IncorrectNumber = "incorrect_number", 402, Card:
+        "The card's number was mistyped: its check digit is wrong. No charge was made. Another attempt needs a new \
+         idempotency key.";
+    InvalidNumber = "invalid_number", 402, Card:
+        "What was sent is no number of a card: it doesn't have 12 to 19 digits, or has other characters than digits, \
+         spaces, dashes and dots. No charge was made.";
+    InvalidExpiryMonth = "invalid_expiry_month", 402, Card:
+        "The month of the card's expiry date is not 1 to 12, or it has passed this year. No charge was made.";
+    InvalidExpiryYear = "invalid_expiry_year", 402, Card:
+        "The year of the card's expiry date has passed, or it is later than 2099. No charge was made.";
+    InvalidCvc = "invalid_cvc", 402, Card:
+        "The card's security code is not three or four digits. No charge was made.";
     ProcessingError = "processing_error", 402, Card:
         "The card could not be processed. The failed charge is kept.";
     ResourceMissing = "resource_missing", 404, InvalidRequest:
         "This account has no such object.";
-    RouteNotFound = "route_not_found", 404, InvalidRequest: "There is nothing at this path.";
+    RouteNotFound = "route_not_found", 404, InvalidRequest:
+        "There is nothing at this path. The message says so if Stripe has something there.";
     MethodNotAllowed = "method_not_allowed", 405, InvalidRequest:
         "The path exists, but not with this method; the Allow header lists those it has.";
     RequestTimeout = "request_timeout", 408, InvalidRequest:
@@ -196,10 +211,15 @@ impl ErrorCode {
 impl ErrorCode {
     /// The refusal of the parameter `param`, with the table's own explanation as its message.
     pub(super) fn as_refusal_of(self, param: Option<String>) -> strict_params::Error {
+        self.as_refusal(param, self.explanation())
+    }
+
+    /// The refusal of the parameter `param`.
+    pub(super) fn as_refusal(self, param: Option<String>, message: &str) -> strict_params::Error {
         strict_params::Error {
             reason: Reason::Named(self.as_str()),
             param,
-            message: self.explanation().to_owned(),
+            message: message.to_owned(),
         }
     }
 }
@@ -210,8 +230,12 @@ impl From<strict_params::Error> for ApiError {
             Reason::Malformed => ErrorCode::BodyInvalid,
             Reason::Missing => ErrorCode::ParameterMissing,
             Reason::Unknown => ErrorCode::ParameterUnknown,
+            Reason::NotOffered => {
+                let message = not_offered::parameter(error.param.as_deref().unwrap_or_default());
+                return Self::new(ErrorCode::ParameterUnknown, message).with_param(error.param);
+            }
             Reason::Invalid => ErrorCode::ParameterInvalid,
-            // Made by `as_refusal_of`, so the code is known.
+            // Made by `as_refusal`, so the code is known.
             Reason::Named(code) => ErrorCode::parse(code).unwrap_or(ErrorCode::ParameterInvalid),
         };
         Self::new(code, error.message).with_param(error.param)

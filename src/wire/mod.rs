@@ -6,6 +6,7 @@
 //! (`ChargeView::from(&charge)`). It knows the entities in `domain/`, and neither HTTP nor the
 //! database.
 
+pub mod card;
 pub mod charge_views;
 pub mod charges;
 pub mod checkouts;
@@ -16,6 +17,7 @@ pub mod inventory;
 pub mod list;
 pub mod metadata;
 pub mod names;
+pub mod not_offered;
 pub mod orders;
 pub mod parameter;
 pub mod refunds;

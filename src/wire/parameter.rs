@@ -19,6 +19,41 @@ pub type Reference = Text<255>;
 /// Text for people.
 pub type Description = Text<1_000>;
 
+/// What a card statement shows of a charge, by Stripe's rules: Latin letters, at least one of them,
+/// and ASCII without what statements can't show. Stripe wants five characters of the whole line. It
+/// puts the merchant's own name before the text of a card's charge, so a shorter text is allowed.
+pub struct StatementDescriptor;
+
+impl TextKind for StatementDescriptor {
+    type Value = String;
+    const MAX_CHARS: usize = 22;
+    const MUST_BE: &'static str =
+        "Must have a letter, only Latin letters, and none of < > \\ ' \" *.";
+
+    fn parse(text: &str) -> Option<String> {
+        let is_shown = |c: char| matches!(c, ' '..='~') && !r#"<>\'"*"#.contains(c);
+        let fits = text.chars().any(is_latin_letter)
+            && text.chars().all(|c| is_latin_letter(c) || is_shown(c));
+        fits.then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        const LETTERS: &str = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f";
+        const SHOWN: &str = r" !#-&(-)+-;=?-\[\]-~";
+        let pattern = format!("^[{SHOWN}{LETTERS}]*[{LETTERS}][{SHOWN}{LETTERS}]*$");
+        let descriptor = text()
+            .max_length(Some(Self::MAX_CHARS))
+            .pattern(Some(pattern));
+        with_example(descriptor, "MUGS AND TEA")
+    }
+}
+
+/// ASCII, Latin-1 and Latin Extended-A and -B, without their two signs of arithmetic.
+fn is_latin_letter(c: char) -> bool {
+    c.is_ascii_alphabetic()
+        || matches!(c, '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{24f}')
+}
+
 /// An amount in minor units, from `LEAST` to [`AMOUNT_MAX`].
 pub struct Amount<const LEAST: i64 = 1>;
 

@@ -3,20 +3,19 @@
 use std::borrow::Cow;
 
 use charge_once_strict_params::{
-    Error, Field, Integer, Parameter, ParameterSet, Params, TextKind, TextOrFields,
-    card_numbers::card_digits,
-    parameters,
+    Error, Field, Parameter, ParameterSet, Params, TextOrFields, parameters,
     schema::{described, reference, text},
 };
 use serde_json::Value;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema},
+    openapi::{OneOfBuilder, RefOr, Schema},
 };
 
+use super::card::{CardNumber, CardObject, Cvc, ExpiryMonth, ExpiryYear};
 use crate::domain::{
     charge::Card,
-    test_cards::{self, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY, TestCard},
+    test_cards::{self, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY},
 };
 
 /// The one field that may hold a card number: a test card's.
@@ -112,9 +111,9 @@ parameters! {
         object: Option<CardObject>,
         number: CardNumber,
         /// 1 to 12.
-        exp_month: Integer<1, 12>,
-        /// Four digits.
-        exp_year: Integer<2000, 2099>,
+        exp_month: ExpiryMonth,
+        /// Four digits, or the last two. A date that has passed is refused.
+        exp_year: ExpiryYear,
         /// Three or four digits.
         cvc: Option<Cvc>,
     }
@@ -122,65 +121,10 @@ parameters! {
 
 impl From<CardParams> for Card {
     fn from(params: CardParams) -> Self {
-        // Both fit: they were checked.
-        let narrow = |number: i64| i16::try_from(number).unwrap_or(i16::MAX);
         Self {
             card: params.number,
-            exp_month: narrow(params.exp_month),
-            exp_year: narrow(params.exp_year),
+            exp_month: params.exp_month,
+            exp_year: params.exp_year,
         }
-    }
-}
-
-/// The word `card`, which tells a card from other sources.
-pub struct CardObject;
-
-impl TextKind for CardObject {
-    type Value = ();
-    const MUST_BE: &'static str = "Must be card.";
-
-    fn parse(text: &str) -> Option<()> {
-        (text == "card").then_some(())
-    }
-
-    fn schema() -> ObjectBuilder {
-        text().pattern(Some("^card$"))
-    }
-}
-
-/// The number of a test card; spaces and dashes between digits are allowed.
-pub struct CardNumber;
-
-impl TextKind for CardNumber {
-    type Value = &'static TestCard;
-    const MUST_BE: &'static str = "Must be the number of a test card.";
-
-    fn parse(text: &str) -> Option<&'static TestCard> {
-        test_cards::by_number(&card_digits(text)?)
-    }
-
-    fn schema() -> ObjectBuilder {
-        text()
-            .description(Some(
-                "The number of a test card. Any other card's is refused, and nothing of it is stored.",
-            ))
-            .enum_values(Some(TEST_CARDS.iter().filter_map(|card| card.number)))
-    }
-}
-
-/// It is checked, and kept nowhere.
-pub struct Cvc;
-
-impl TextKind for Cvc {
-    type Value = ();
-    const MUST_BE: &'static str = "Must be three or four digits.";
-
-    fn parse(text: &str) -> Option<()> {
-        let plausible = matches!(text.len(), 3 | 4) && text.bytes().all(|b| b.is_ascii_digit());
-        plausible.then_some(())
-    }
-
-    fn schema() -> ObjectBuilder {
-        text().pattern(Some("^[0-9]{3,4}$"))
     }
 }

@@ -206,6 +206,9 @@ def filter_failure(context, failure, case, response):
     sent = [*members(case.path_parameters or {}), *members(case.query or {}), *members(case.body)]
     if isinstance(failure, RejectedPositiveData):
         return not is_refused_for_a_reason(case, response, error, sent)
+    if isinstance(failure, AcceptedNegativeData) and response.status_code == 402:
+        # What can't be a card is refused with the status of a decline, as at Stripe.
+        return False
     if isinstance(failure, AcceptedNegativeData):
         # An empty value of any type is absent. In a form, a number is text.
         is_empty = any(value in ("", None, [], {}) for value in sent)

@@ -24,7 +24,7 @@ pub use keys::{
     Account, ListedKey, create_key, find_account, find_accounts, insert_key, list_keys, revoke_key,
     take_up_dev_key,
 };
-pub use look_up::{ApiKeys, Database, REMEMBERED_FOR, Refusal};
+pub use look_up::{ApiKeys, Database, REMEMBERED_FOR, Refusal, key_of};
 pub use rate_limit::RateLimit;
 pub use shape::{KeyHash, KeyShape, hash, holds_secret};
 

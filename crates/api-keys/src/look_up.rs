@@ -172,8 +172,9 @@ impl<D: Database> ApiKeys<D> {
     }
 }
 
-/// The key in the value of an `Authorization` header.
-fn key_of(value: &str) -> Option<String> {
+/// The key in the value of an `Authorization` header, as
+/// [`authenticate`](ApiKeys::authenticate) reads it.
+pub fn key_of(value: &str) -> Option<String> {
     let (scheme, credentials) = value.split_once(' ')?;
     let credentials = credentials.trim();
     if scheme.eq_ignore_ascii_case("bearer") {

@@ -13,8 +13,8 @@ use super::{key_store::KeyStoreError, operation::Operation, sending::Reply};
 /// Why a call has no object to return. Boxed, so that the path without an error stays small.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// 402: the card was declined, for good. The service keeps the failed charge; another attempt
-    /// is another operation, with a key of its own.
+    /// 402: the card was declined, for good. The service keeps the failed charge, unless what was
+    /// typed can't be a card. Another attempt is another operation, with a key of its own.
     #[error("declined: {0}")]
     Declined(Box<Refusal>),
     /// The request can't be done as it is: a parameter, an unknown id, a charge refunded already,

@@ -91,7 +91,7 @@ fn summary(found: &Inspected, requests: &[Logged]) -> String {
 fn ended(reply: &Reply) -> &'static str {
     match (reply.status, &reply.resource_id) {
         (200..300, _) => "Executed once.",
-        (402, _) => "Executed once, and declined: nothing was charged. The answer is stored.",
+        (402, Some(_)) => "Executed once, and declined: nothing was charged. The answer is stored.",
         // A checkout that could not be completed.
         (_, Some(_)) => {
             "Executed once, and refused at the end: what was charged was given back. The answer is stored."

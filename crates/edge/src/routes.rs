@@ -29,6 +29,11 @@ impl FromIterator<KnownRoute> for KnownRoutes {
 }
 
 impl KnownRoutes {
+    /// Whether there is a route with this pattern.
+    pub fn has(&self, pattern: &str) -> bool {
+        self.0.iter().any(|route| route.pattern == pattern)
+    }
+
     /// The route whose constant segments are most like those of `path`, if it is like one: of five
     /// letters, two may differ. Name it by its pattern: the path may hold anything.
     pub fn nearest(&self, path: &str) -> Option<&KnownRoute> {
@@ -129,6 +134,7 @@ mod tests {
             let found = routes.nearest(path).map(|route| route.pattern.as_str());
             assert_eq!(found, pattern, "{path}");
         }
+        assert!(routes.has("/charges/{id}") && !routes.has("/charges/ch_1"));
     }
 
     /// It begins like a route. To compare it would take the test minutes.

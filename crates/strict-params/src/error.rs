@@ -24,6 +24,9 @@ pub enum Reason {
     Missing,
     /// There is no such parameter.
     Unknown,
+    /// There is none, and the program said that clients may expect it
+    /// ([`Params::not_offered`](crate::Params::not_offered)).
+    NotOffered,
     /// A parameter's value is not allowed.
     Invalid,
     /// A refusal with a code of the application's own. This crate makes none.

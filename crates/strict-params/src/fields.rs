@@ -31,6 +31,7 @@ pub struct Fields<'a> {
     members: &'a Map<String, Value>,
     place: ParamPath<'a>,
     grants: &'a [&'static str],
+    not_offered: &'static [&'static str],
     read: BTreeSet<&'static str>,
 }
 
@@ -43,6 +44,7 @@ impl<'a> Fields<'a> {
             members: root,
             place: ParamPath::Root,
             grants: &[],
+            not_offered: &[],
             read: BTreeSet::new(),
         }
     }
@@ -50,6 +52,12 @@ impl<'a> Fields<'a> {
     /// With what the request was granted.
     pub(crate) fn granted(mut self, grants: &'a [&'static str]) -> Self {
         self.grants = grants;
+        self
+    }
+
+    /// With the names that are known, and not offered.
+    pub(crate) fn without(mut self, names: &'static [&'static str]) -> Self {
+        self.not_offered = names;
         self
     }
 
@@ -63,6 +71,7 @@ impl<'a> Fields<'a> {
             members,
             place,
             grants: self.grants,
+            not_offered: self.not_offered,
             read: BTreeSet::new(),
         }
     }
@@ -140,6 +149,17 @@ impl<'a> Fields<'a> {
             (Encoding::Form, Value::String(text)) => canonical_integer(text),
             _ => None,
         })
+    }
+
+    /// As [`number`](Self::number), and in a form also two digits that begin with a zero, as people
+    /// type the `05` of a date.
+    pub fn typed_number(&mut self, name: &'static str) -> Option<Option<i64>> {
+        let number = self.number(name)?;
+        let typed = || match (self.encoding, self.members.get(name)?.as_str()?.as_bytes()) {
+            (Encoding::Form, [b'0', digit @ b'0'..=b'9']) => Some(i64::from(digit - b'0')),
+            _ => None,
+        };
+        Some(number.or_else(typed))
     }
 
     /// `true` or `false`.
@@ -317,6 +337,14 @@ impl<'a> Fields<'a> {
             return Ok(());
         };
         let param = self.param(unknown);
+        let is_known = |param: &String| self.not_offered.contains(&param.as_str());
+        if let Some(param) = param.clone().filter(is_known) {
+            return Err(Error {
+                reason: Reason::NotOffered,
+                message: format!("Parameter not offered: {param}."),
+                param: Some(param),
+            });
+        }
         let message = match (&param, self.similar(unknown)) {
             (None, _) => "This endpoint has no such parameter.".to_owned(),
             (Some(param), None) => format!("Unknown parameter: {param}."),

@@ -13,6 +13,7 @@ pub struct Params {
     /// store the refusals of their requests.
     pub tree: Result<Map<String, Value>, Error>,
     grants: Vec<&'static str>,
+    not_offered: &'static [&'static str],
 }
 
 impl Params {
@@ -23,7 +24,15 @@ impl Params {
             encoding,
             tree,
             grants: Vec::new(),
+            not_offered: &[],
         }
+    }
+
+    /// Names parameters, with their brackets, that clients may expect because a service like this
+    /// one has them. Where one is refused, the reason is
+    /// [`NotOffered`](crate::Reason::NotOffered): such a name is no typing mistake.
+    pub fn not_offered(&mut self, names: &'static [&'static str]) {
+        self.not_offered = names;
     }
 
     /// Lets parameters have values that only some requests may have, if `is_granted`. The name is
@@ -37,7 +46,8 @@ impl Params {
     /// The fields of the root, or the refusal of a body that could not be decoded.
     pub fn fields(&self) -> Result<Fields<'_>, Error> {
         let tree = self.tree.as_ref().map_err(Clone::clone)?;
-        Ok(Fields::new(self.encoding, tree).granted(&self.grants))
+        let fields = Fields::new(self.encoding, tree);
+        Ok(fields.granted(&self.grants).without(self.not_offered))
     }
 
     /// About how many bytes they have: their names and texts.

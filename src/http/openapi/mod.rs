@@ -65,6 +65,7 @@ use crate::{
         crate::http::checkouts::retrieve,
         crate::http::inventory::set, crate::http::inventory::retrieve,
         crate::http::inventory::list,
+        crate::http::invoice_payments::list,
         crate::http::events::list, crate::http::events::retrieve,
         crate::http::webhook_endpoints::create, crate::http::webhook_endpoints::list,
         crate::http::webhook_endpoints::retrieve, crate::http::webhook_endpoints::update,

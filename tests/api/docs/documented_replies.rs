@@ -120,6 +120,9 @@ async fn every_answer_that_is_observed_is_documented_with_its_code() {
             ("get", Answer::of(client.bare(Method::GET, path)).await),
         ];
         if path == "/charges" {
+            let mistyped = json!({"number": "4242424242424241", "exp_month": 1, "exp_year": 2030});
+            let body = json!({"amount": 1, "currency": "usd", "source": mistyped});
+            answers.push(("post", client.post(path, &key("mistyped"), &body).await));
             for (source, amount) in [
                 ("tok_visa", 1),
                 ("tok_chargeDeclined", 1),

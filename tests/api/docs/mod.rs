@@ -6,6 +6,7 @@ mod documents;
 mod endpoint_places;
 mod layers;
 mod readme;
+mod sdk_table;
 mod shown_commands;
 mod type_names;
 mod words;

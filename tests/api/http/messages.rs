@@ -23,8 +23,8 @@ async fn a_message_names_the_parameter_and_not_its_value() {
     };
     let cases = [
         (
-            with("shipping", json!("secret-value")),
-            "Unknown parameter: shipping.",
+            with("shopping", json!("secret-value")),
+            "Unknown parameter: shopping.",
         ),
         (
             with("descripton", json!("secret-value")),
@@ -117,7 +117,7 @@ async fn a_path_without_a_route_is_answered_with_the_nearest_one() {
 async fn a_word_in_the_place_of_an_id_is_no_id() {
     let server = TestServer::start().await;
     for (path, prefix) in [
-        ("/charges/search", "ch_"),
+        ("/charges/find", "ch_"),
         ("/v1/orders/search", "or_"),
         ("/refunds/search", "re_"),
         ("/checkouts/search", "co_"),

@@ -6,6 +6,7 @@ mod connections;
 mod headers;
 mod hosts;
 mod messages;
+mod not_offered;
 mod openapi_document;
 mod pages;
 mod pipelining;

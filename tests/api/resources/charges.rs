@@ -225,33 +225,15 @@ async fn limits_hold_at_both_edges_and_name_the_parameter() {
         ("source", json!({}), "source[number]", "parameter_missing"),
         (
             "source",
-            json!({"number": "4242"}),
-            "source[number]",
-            "parameter_invalid",
-        ),
-        (
-            "source",
             json!({"number": "4242424242424242"}),
             "source[exp_month]",
             "parameter_missing",
         ),
         (
             "source",
-            json!({"number": "4242424242424242", "exp_month": 13}),
-            "source[exp_month]",
-            "parameter_invalid",
-        ),
-        (
-            "source",
             json!({"number": "4242424242424242", "exp_month": 1}),
             "source[exp_year]",
             "parameter_missing",
-        ),
-        (
-            "source",
-            json!({"number": "4242424242424242", "exp_month": 1, "exp_year": 2030, "cvc": "12"}),
-            "source[cvc]",
-            "parameter_invalid",
         ),
         (
             "source",

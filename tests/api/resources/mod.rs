@@ -1,12 +1,14 @@
 //! The resources of the API: their parameters, their states and their money.
 
 mod captures;
+mod cards;
 mod charges;
 mod events;
 mod expansions;
 mod inventory;
 mod inventory_lists;
 mod inventory_races;
+mod invoice_payments;
 mod lists;
 mod money_races;
 mod order_payments;

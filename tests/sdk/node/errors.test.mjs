@@ -38,7 +38,8 @@ for (const row of JSON.parse(readFileSync(process.env.ERRORS, 'utf8'))) {
     assert.equal(error.param, row.param);
     assert.match(error.requestId, /^req_/);
     assert.ok(error.message);
-    if (row.raises === 'CardError') {
+    // Of a card that can't be right, there is no charge.
+    if (row.raises === 'CardError' && !row.param) {
       const failed = await stripe.charges.retrieve(error.charge);
       assert.deepEqual([failed.status, failed.paid], ['failed', false]);
       assert.equal(failed.failure_code, row.code);

@@ -32,7 +32,8 @@ class Errors(unittest.TestCase):
             self.assertEqual(error.param, row.get("param"))
         self.assertTrue(error.request_id.startswith("req_"))
         self.assertTrue(error.user_message)
-        if row["raises"] == "CardError":
+        # Of a card that can't be right, there is no charge.
+        if row["raises"] == "CardError" and "param" not in row:
             failed = v1.charges.retrieve(told["charge"])
             self.assertEqual((failed.status, failed.paid), ("failed", False))
             self.assertEqual(failed.failure_code, row["code"])

@@ -112,6 +112,13 @@ pub fn digits_are_card_number(text: &str) -> bool {
     is_card_number(&digits)
 }
 
+/// Whether the last of some ASCII digits is the check digit of the others, by Luhn's formula (ISO/IEC
+/// 7812-1): it finds every single digit that was mistyped.
+#[must_use]
+pub fn has_check_digit(digits: &str) -> bool {
+    luhn3::decimal::valid(digits.as_bytes())
+}
+
 /// Whether a body that could not be decoded holds a card number.
 ///
 /// What such a body was meant to be is unknown, so it is read as plain text, as a
@@ -279,7 +286,7 @@ fn is_card_number(digits: &str) -> bool {
     ISSUERS
         .iter()
         .any(|(prefixes, lengths)| prefixes.contains(&prefix) && lengths.contains(&digits.len()))
-        && luhn3::decimal::valid(digits.as_bytes())
+        && has_check_digit(digits)
 }
 
 /// Replaces the escapes of JSON strings, wherever they are in `text`, by the

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::Params;
 
 /// Reads one parameter of each kind, and drops its value.
 fn read(encoding: Encoding, tree: &Value) -> Result<(), Error> {
@@ -157,4 +158,49 @@ fn what_is_missing_or_was_not_read_is_refused() {
         };
         assert_eq!(read(Encoding::Json, &tree), Err(expected), "{tree}");
     }
+}
+
+#[test]
+fn a_form_has_the_numbers_of_a_date_as_people_type_them() {
+    for (encoding, value, expected) in [
+        (Encoding::Form, json!("05"), Some(Some(5))),
+        (Encoding::Form, json!("00"), Some(Some(0))),
+        (Encoding::Form, json!("5"), Some(Some(5))),
+        (Encoding::Form, json!("2027"), Some(Some(2027))),
+        (Encoding::Form, json!("005"), Some(None)),
+        (Encoding::Form, json!("0x"), Some(None)),
+        (Encoding::Form, json!("-5"), Some(None)),
+        (Encoding::Form, json!(""), None),
+        (Encoding::Json, json!(5), Some(Some(5))),
+        (Encoding::Json, json!("05"), Some(None)),
+        (Encoding::Json, json!(null), None),
+    ] {
+        let tree = json!({"month": value});
+        let mut fields = Fields::new(encoding, tree.as_object().unwrap());
+        assert_eq!(fields.typed_number("month"), expected, "{tree}");
+    }
+}
+
+#[test]
+fn a_name_that_is_known_and_not_offered_is_no_typing_mistake() {
+    let tree = json!({"either": {"name": "x"}, "integers": 1, "other": 1});
+    let refusal = |sent: &str| {
+        let mut members = tree.as_object().unwrap().clone();
+        members.retain(|name, _| name == sent);
+        let mut params = Params::new(Encoding::Json, Ok(members));
+        params.not_offered(&["either[name]", "integers"]);
+        let mut fields = params.fields().unwrap();
+        if let Ok(Some(TextOrFields::Fields(inner))) = fields.text_or_object("either") {
+            inner.finish()?;
+        }
+        fields.number("integer");
+        fields.finish()
+    };
+    let error = refusal("either").unwrap_err();
+    assert_eq!(error.reason, Reason::NotOffered);
+    assert_eq!(error.param.as_deref(), Some("either[name]"));
+    let error = refusal("integers").unwrap_err();
+    assert_eq!(error.message, "Parameter not offered: integers.");
+    let error = refusal("other").unwrap_err();
+    assert_eq!(error.reason, Reason::Unknown);
 }

@@ -1,0 +1,268 @@
+//! What Stripe has, and charge-once does not: parameters and paths, by name.
+//!
+//! Promise: a client that was written for Stripe is told so, in place of "unknown" or of a name that
+//! is spelled alike. Once something is offered, its line here has no effect, but a test asks for the
+//! removal of a parameter's line. `docs/sdk.md` has the table of what is offered.
+
+/// Where a client reads what is offered.
+const TABLE: &str = "docs/sdk.md";
+
+/// Parameters by resource, which is the first segment of its paths, under any of its verbs.
+const PARAMETERS: &[(&str, &[&str])] = &[
+    (
+        "charges",
+        &[
+            "application_fee",
+            "application_fee_amount",
+            "destination",
+            "fraud_details",
+            "on_behalf_of",
+            "payment_intent",
+            "radar_options",
+            "shipping",
+            "source[address_city]",
+            "source[address_country]",
+            "source[address_line1]",
+            "source[address_line2]",
+            "source[address_state]",
+            "source[address_zip]",
+            "source[currency]",
+            "source[metadata]",
+            "source[name]",
+            "statement_descriptor_kana",
+            "statement_descriptor_kanji",
+            "statement_descriptor_suffix",
+            "transfer_data",
+            "transfer_group",
+        ],
+    ),
+    ("events", &["delivery_success", "types"]),
+    (
+        "refunds",
+        &[
+            "currency",
+            "customer",
+            "instructions_email",
+            "origin",
+            "payment_intent",
+            "refund_application_fee",
+            "reverse_transfer",
+        ],
+    ),
+    ("webhook_endpoints", &["api_version", "connect"]),
+];
+
+/// Paths. Each stands for the paths that begin like it, and any segment may be in the place of
+/// `{id}`.
+const PATHS: &[&str] = &[
+    "account",
+    "account_links",
+    "account_sessions",
+    "accounts",
+    "apple_pay/domains",
+    "application_fees",
+    "apps/secrets",
+    "balance",
+    "balance_settings",
+    "balance_transactions",
+    "billing/alerts",
+    "billing/credit_balance_summary",
+    "billing/credit_balance_transactions",
+    "billing/credit_grants",
+    "billing/meter_event_adjustments",
+    "billing/meter_events",
+    "billing/meters",
+    "billing_portal/configurations",
+    "billing_portal/sessions",
+    "charges/{id}/dispute",
+    "checkout/sessions",
+    "climate/orders",
+    "climate/products",
+    "climate/suppliers",
+    "confirmation_tokens",
+    "country_specs",
+    "coupons",
+    "credit_notes",
+    "customer_sessions",
+    "customers",
+    "customers/{id}/balance_transactions",
+    "customers/{id}/bank_accounts",
+    "customers/{id}/cards",
+    "customers/{id}/cash_balance",
+    "customers/{id}/cash_balance_transactions",
+    "customers/{id}/discount",
+    "customers/{id}/funding_instructions",
+    "customers/{id}/sources",
+    "customers/{id}/subscriptions",
+    "customers/{id}/tax_ids",
+    "disputes",
+    "entitlements/active_entitlements",
+    "entitlements/features",
+    "ephemeral_keys",
+    "exchange_rates",
+    "file_links",
+    "files",
+    "financial_connections/accounts",
+    "financial_connections/sessions",
+    "financial_connections/transactions",
+    "forwarding/requests",
+    "identity/verification_reports",
+    "identity/verification_sessions",
+    "invoice_payments/{id}",
+    "invoice_rendering_templates",
+    "invoiceitems",
+    "invoices",
+    "issuing/authorizations",
+    "issuing/cardholders",
+    "issuing/cards",
+    "issuing/disputes",
+    "issuing/personalization_designs",
+    "issuing/physical_bundles",
+    "issuing/tokens",
+    "issuing/transactions",
+    "mandates",
+    "payment_attempt_records",
+    "payment_intents",
+    "payment_intents/{id}/apply_customer_balance",
+    "payment_intents/{id}/increment_authorization",
+    "payment_intents/{id}/verify_microdeposits",
+    "payment_links",
+    "payment_method_configurations",
+    "payment_method_domains",
+    "payment_methods",
+    "payment_records",
+    "payouts",
+    "plans",
+    "prices",
+    "products",
+    "promotion_codes",
+    "quotes",
+    "radar/early_fraud_warnings",
+    "radar/value_list_items",
+    "radar/value_lists",
+    "refunds/{id}/cancel",
+    "reporting/report_runs",
+    "reporting/report_types",
+    "reviews",
+    "setup_attempts",
+    "setup_intents",
+    "setup_intents/{id}/verify_microdeposits",
+    "shipping_rates",
+    "sigma/scheduled_query_runs",
+    "sources",
+    "subscription_items",
+    "subscription_schedules",
+    "subscriptions",
+    "tax/calculations",
+    "tax/registrations",
+    "tax/settings",
+    "tax/transactions",
+    "tax_codes",
+    "tax_ids",
+    "tax_rates",
+    "terminal/configurations",
+    "terminal/connection_tokens",
+    "terminal/locations",
+    "terminal/readers",
+    "test_helpers",
+    "tokens",
+    "topups",
+    "transfers",
+    "treasury",
+];
+
+/// Resources that Stripe searches at `/search`, which would else be the id of one.
+pub const SEARCHED: &[&str] = &[
+    "charges",
+    "customers",
+    "invoices",
+    "payment_intents",
+    "prices",
+    "products",
+    "subscriptions",
+];
+
+/// The parameters of Stripe's that `resource` has there and not here.
+pub fn parameters(resource: &str) -> &'static [&'static str] {
+    let of_resource = PARAMETERS.iter().find(|(name, _)| *name == resource);
+    of_resource.map_or(&[], |(_, names)| *names)
+}
+
+/// Every parameter of Stripe's that a resource here lacks, with the resource.
+pub fn all_parameters() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lists = PARAMETERS.iter();
+    lists.flat_map(|(resource, names)| names.iter().map(move |name| (*resource, *name)))
+}
+
+/// What is told of such a parameter.
+pub(super) fn parameter(name: &str) -> String {
+    format!("charge-once doesn't offer `{name}`: see {TABLE}.")
+}
+
+/// What is told of a path of Stripe's that is not here. `path` has no `/v1`, and `is_offered` tells
+/// whether a pattern such as `/refunds/{id}` has a route.
+pub fn path(path: &str, is_offered: impl Fn(&str) -> bool) -> Option<String> {
+    let path = path.trim_matches('/');
+    if let Some(resource) = path.strip_suffix("/search")
+        && SEARCHED.contains(&resource)
+        && is_offered(&format!("/{resource}"))
+    {
+        return Some("Search isn't offered: list with filters.".to_owned());
+    }
+    let mut known = PATHS.iter().filter(|pattern| begins_like(path, pattern));
+    let missing = known.find(|pattern| !is_offered(&format!("/{pattern}")))?;
+    let name = match missing.contains('{') {
+        true => format!("/{missing}"),
+        false => missing.replace(['/', '_'], " "),
+    };
+    Some(format!("charge-once doesn't offer {name}; see {TABLE}."))
+}
+
+/// Whether the first segments of a path are those of a pattern.
+fn begins_like(path: &str, pattern: &str) -> bool {
+    let mut given = path.split('/');
+    pattern.split('/').all(|known| {
+        given
+            .next()
+            .is_some_and(|given| given == known || known == "{id}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_stripe_s_is_named_and_no_other() {
+        let offered = ["/charges", "/payment_intents", "/refunds/{id}"];
+        let told = |asked: &str| path(asked, |pattern| offered.contains(&pattern));
+        let doesnt = |name: &str| {
+            Some(format!(
+                "charge-once doesn't offer {name}; see docs/sdk.md."
+            ))
+        };
+        let search = Some("Search isn't offered: list with filters.".to_owned());
+        for (asked, expected) in [
+            ("/subscriptions", doesnt("subscriptions")),
+            ("/subscriptions/", doesnt("subscriptions")),
+            ("/subscriptions/sub_1/resume", doesnt("subscriptions")),
+            ("/subscriptions/search", doesnt("subscriptions")),
+            ("/tax_ids", doesnt("tax ids")),
+            ("/checkout/sessions/cs_1", doesnt("checkout sessions")),
+            ("/refunds/re_1/cancel", doesnt("/refunds/{id}/cancel")),
+            (
+                "/payment_intents/pi_1/increment_authorization",
+                doesnt("/payment_intents/{id}/increment_authorization"),
+            ),
+            ("/charges/search", search.clone()),
+            ("/payment_intents/search", search),
+            ("/payment_intents/pi_1/other", None),
+            ("/subscription", None),
+            ("/checkout", None),
+            ("/", None),
+            ("/wp-login.php", None),
+        ] {
+            assert_eq!(told(asked), expected, "{asked}");
+        }
+    }
+}

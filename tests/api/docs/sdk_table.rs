@@ -1,0 +1,131 @@
+//! The table that docs/sdk.md opens with: which of Stripe's resources and verbs are offered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use charge_once::wire::not_offered;
+
+use crate::support::{
+    documents::read,
+    openapi::{document, operations},
+};
+
+/// The resources that Stripe does not have.
+const OWN: [&str; 8] = [
+    "checkouts",
+    "idempotency-keys",
+    "inventory",
+    "livez",
+    "orders",
+    "readyz",
+    "test",
+    "workflows",
+];
+
+/// The columns between the first and the last, each with its method and what follows the resource.
+const COLUMNS: [(&str, &str, &str); 5] = [
+    ("create", "POST", ""),
+    ("retrieve", "GET", "/{id}"),
+    ("update", "POST", "/{id}"),
+    ("delete", "DELETE", "/{id}"),
+    ("list", "GET", ""),
+];
+
+/// What a cell may say of a verb. `true`: it is offered.
+fn is_offered(cell: &str) -> bool {
+    match cell {
+        "yes" | "yes, always empty" => true,
+        // Stripe has no such verb, or charge-once has none.
+        "–" | "no" | "not yet" => false,
+        other => panic!("the table says {other:?}"),
+    }
+}
+
+/// What the table says of a verb.
+#[derive(Debug)]
+struct Said {
+    /// A further verb has any.
+    method: Option<&'static str>,
+    /// What follows the resource.
+    path: String,
+    is_offered: bool,
+}
+
+/// The verbs of every resource.
+fn table() -> BTreeMap<String, Vec<Said>> {
+    let text = read("docs/sdk.md");
+    let names = COLUMNS.map(|(name, _, _)| name).join(" | ");
+    let header = format!("| resource | {names} | further |\n");
+    let (before, rows) = text.split_once(&header).expect("the table");
+    assert!(
+        before.lines().count() < 10,
+        "docs/sdk.md opens with the table"
+    );
+    let rows = rows
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'));
+    let mut table = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [resource, verbs @ .., further] = cells.as_slice() else {
+            panic!("{row}");
+        };
+        assert_eq!(verbs.len(), COLUMNS.len(), "{row}");
+        let columns = COLUMNS.iter().zip(verbs);
+        let mut said: Vec<_> = columns
+            .map(|((_, method, path), cell)| Said {
+                method: Some(*method),
+                path: (*path).to_owned(),
+                is_offered: is_offered(cell),
+            })
+            .collect();
+        for one in further.split(", ").filter(|one| !one.is_empty()) {
+            let (verb, cell) = one.trim_start_matches('`').split_once("` ").expect(row);
+            said.push(Said {
+                method: None,
+                path: format!("/{{id}}/{verb}"),
+                is_offered: is_offered(cell),
+            });
+        }
+        table.insert(resource.trim_matches('`').to_owned(), said);
+    }
+    table
+}
+
+#[test]
+fn the_table_of_what_is_offered_is_the_openapi_document_s() {
+    let document = document();
+    let mut documented: BTreeSet<(String, String)> = BTreeSet::new();
+    for (path, method, _) in operations(&document) {
+        documented.insert((method.to_string(), path));
+    }
+    let table = table();
+    assert!(table.len() > 7, "{table:?}");
+    let has = |method: Option<&str>, path: &str| {
+        documented
+            .iter()
+            .any(|(known, pattern)| pattern == path && method.is_none_or(|method| method == known))
+    };
+    let mut told = BTreeSet::new();
+    for (resource, said) in &table {
+        for one in said {
+            let path = format!("/{resource}{}", one.path);
+            let verb = one.method.unwrap_or("any method");
+            assert_eq!(one.is_offered, has(one.method, &path), "{verb} {path}");
+            told.insert(path);
+        }
+        let offers_something = said.iter().any(|one| one.is_offered);
+        let is_listed = not_offered::path(&format!("/{resource}"), |_| false).is_some();
+        assert!(
+            offers_something || is_listed,
+            "{resource} is listed nowhere"
+        );
+    }
+    for (method, path) in &documented {
+        let is_own = OWN.contains(&path.split('/').nth(1).unwrap());
+        assert!(
+            is_own || told.contains(path),
+            "the table lacks {method} {path}"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! What Stripe has and charge-once does not: each is answered by its name.
+
+use charge_once::wire::not_offered;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    harness::{API_KEY, Answer, TestServer},
+    openapi::{document, operations, resolve},
+    wire::FORM,
+};
+
+fn message(answer: &Answer) -> String {
+    let message = answer.json()["error"]["message"].take();
+    message.as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for (path, param) in [
+        ("/charges", "transfer_data"),
+        ("/v1/charges", "application_fee_amount"),
+        ("/v1/charges/ch_1", "transfer_group"),
+        ("/charges/ch_1/capture", "statement_descriptor_suffix"),
+        ("/refunds", "reverse_transfer"),
+        ("/webhook_endpoints", "connect"),
+    ] {
+        let valid = match path {
+            "/charges" | "/v1/charges" => json!({"amount": 1, "currency": "usd"}),
+            "/refunds" => json!({"charge": "ch_1"}),
+            "/webhook_endpoints" => {
+                json!({"url": "https://example.invalid/", "enabled_events": ["*"]})
+            }
+            _ => json!({}),
+        };
+        let mut body = valid;
+        body[param] = json!({"destination": "secret-value"});
+        let key = uuid::Uuid::now_v7().to_string();
+        let answer = client.post(path, &key, &body).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "parameter_unknown"),
+            "{path} {param}"
+        );
+        assert_eq!(answer.json()["error"]["param"], param);
+        let told = message(&answer);
+        let expected = format!("charge-once doesn't offer `{param}`: see docs/sdk.md.");
+        assert!(told.starts_with(&expected), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+        client.post(path, &key, &body).await.assert_replays(&answer);
+    }
+    let form = "amount=1&currency=usd&source[number]=4242424242424242&source[exp_month]=05\
+                &source[exp_year]=2030&source[name]=Jenny";
+    let named = client
+        .post_raw("/v1/charges", "form", FORM, form.as_bytes())
+        .await;
+    assert!(message(&named).starts_with("charge-once doesn't offer `source[name]`"));
+    let listed = client.get("/charges?transfer_group=a").await;
+    assert_eq!(
+        message(&listed),
+        "charge-once doesn't offer `transfer_group`: see docs/sdk.md."
+    );
+    // Other resources have no such parameter, at Stripe either.
+    let order =
+        json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 1}], "shipping": 1});
+    let order = client.post_new("/orders", &order).await;
+    assert!(message(&order).starts_with("Unknown parameter: shipping."));
+}
+
+/// The names of all parameters of a resource, as forms and queries write them.
+fn documented(document: &Value, resource: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (path, _, operation) in operations(document) {
+        if path.split('/').nth(1) != Some(resource) {
+            continue;
+        }
+        let parameters = operation["parameters"].as_array();
+        for parameter in parameters.into_iter().flatten() {
+            names.push(parameter["name"].as_str().unwrap().to_owned());
+        }
+        let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let properties = resolve(document, body)["properties"].as_object();
+        for name in properties
+            .into_iter()
+            .flat_map(|properties| properties.keys())
+        {
+            names.push(name.clone());
+        }
+    }
+    let card = &document["components"]["schemas"]["Card"]["properties"];
+    let card = card.as_object().unwrap().keys();
+    names.extend(card.map(|name| format!("source[{name}]")));
+    names
+}
+
+#[test]
+fn what_is_listed_as_not_offered_is_not_offered() {
+    let document = document();
+    let mut count = 0;
+    for (resource, param) in not_offered::all_parameters() {
+        let documented = documented(&document, resource);
+        assert!(documented.len() > 2, "{resource}");
+        let is_offered = documented
+            .iter()
+            .any(|name| name.trim_end_matches("[]") == param);
+        assert!(
+            !is_offered,
+            "{resource} has {param}: remove it from the list"
+        );
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[tokio::test]
+async fn a_path_of_stripe_s_is_answered_as_not_offered() {
+    let server = TestServer::start().await;
+    for (path, name) in [
+        ("/v1/subscriptions", "subscriptions"),
+        ("/v1/subscriptions/sub_1", "subscriptions"),
+        ("/subscriptions", "subscriptions"),
+        ("/v1/checkout/sessions", "checkout sessions"),
+        ("/v1/invoices/search?query=x", "invoices"),
+        ("/v1/refunds/re_1/cancel", "/refunds/{id}/cancel"),
+        ("/v1/invoice_payments/inpay_1", "/invoice_payments/{id}"),
+    ] {
+        for method in [Method::GET, Method::POST, Method::DELETE] {
+            let answer = Answer::of(server.client.bare(method, path)).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.code().as_str()),
+                (404, "route_not_found"),
+                "{path}"
+            );
+            let expected = format!("charge-once doesn't offer {name}; see docs/sdk.md.");
+            assert_eq!(message(&answer), expected, "{path}");
+        }
+    }
+    for path in ["/charges/search", "/v1/charges/search?query=amount%3E1"] {
+        let answer = Answer::of(server.client.bare(Method::GET, path)).await;
+        assert_eq!(answer.code(), "route_not_found");
+        assert_eq!(message(&answer), "Search isn't offered: list with filters.");
+    }
+    // Only a GET searches.
+    let updated = server.client.post_new("/charges/search", &json!({})).await;
+    assert_eq!(updated.code(), "resource_missing");
+}
+
+#[tokio::test]
+async fn a_publishable_key_is_told_from_a_wrong_one() {
+    let server = TestServer::start().await;
+    let bare = || server.client.bare(Method::GET, "/v1/charges");
+    for key in ["pk_test_51Habcdefgh", "pk_live_51Habcdefgh"] {
+        for request in [bare().bearer_auth(key), bare().basic_auth(key, Some(""))] {
+            let answer = Answer::of(request).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.code().as_str()),
+                (401, "api_key_invalid")
+            );
+            let expected = "Publishable keys aren't offered: confirm from your server.";
+            assert_eq!(message(&answer), expected);
+        }
+    }
+    let other = Answer::of(bare().bearer_auth("sk_test_nobody_at_all")).await;
+    assert_eq!(other.code(), "api_key_invalid");
+    assert!(!message(&other).starts_with("Publishable"));
+    assert_eq!(Answer::of(bare().bearer_auth(API_KEY)).await.status, 200);
+}

@@ -1,0 +1,325 @@
+//! Cards as people type them: what is read, and what is refused before the processor is asked.
+
+use charge_once::domain::test_cards::TEST_CARDS;
+use chrono::{Datelike, Utc};
+use serde_json::{Value, json};
+use sqlx::Row;
+
+use crate::support::{
+    harness::{Answer, Client, TestServer},
+    resources::open_order,
+    wire::FORM,
+};
+
+const VISA: &str = "4242424242424242";
+
+/// The fields of a card with some of them changed.
+fn card(changes: &[(&str, Value)]) -> Value {
+    let mut card = json!({"number": VISA, "exp_month": 12, "exp_year": 2099, "cvc": "123"});
+    for (name, value) in changes {
+        card[*name] = value.clone();
+    }
+    card
+}
+
+/// Charges it in JSON, or in a form, where every value is text.
+async fn charge_of(client: &Client, card: &Value, as_form: bool) -> Answer {
+    let key = uuid::Uuid::now_v7().to_string();
+    if !as_form {
+        let body = json!({"amount": 2000, "currency": "usd", "source": card});
+        return client.post("/charges", &key, &body).await;
+    }
+    let mut form = form_urlencoded::Serializer::new("amount=2000&currency=usd".to_owned());
+    for (name, value) in card.as_object().unwrap() {
+        let text = value.as_str().map_or(value.to_string(), str::to_owned);
+        form.append_pair(&format!("source[{name}]"), &text);
+    }
+    let form = form.finish();
+    client
+        .post_raw("/v1/charges", &key, FORM, form.as_bytes())
+        .await
+}
+
+/// The status, the error but for its link, and whether it names a charge.
+fn told(answer: &Answer) -> (u16, [String; 4], bool) {
+    let error = answer.json()["error"].clone();
+    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+    let told = ["type", "code", "message", "param"].map(text);
+    (answer.status.as_u16(), told, error.get("charge").is_some())
+}
+
+const NUMBER: [&str; 3] = [
+    "incorrect_number",
+    "Your card number is incorrect.",
+    "source[number]",
+];
+const NO_NUMBER: [&str; 3] = [
+    "invalid_number",
+    "This card number looks invalid.",
+    "source[number]",
+];
+const MONTH: [&str; 3] = [
+    "invalid_expiry_month",
+    "Your card's expiration month is invalid.",
+    "source[exp_month]",
+];
+const YEAR: [&str; 3] = [
+    "invalid_expiry_year",
+    "Your card's expiration year is invalid.",
+    "source[exp_year]",
+];
+const CVC: [&str; 3] = [
+    "invalid_cvc",
+    "Your card's security code is invalid.",
+    "source[cvc]",
+];
+
+#[tokio::test]
+async fn what_can_not_be_right_is_a_card_error_of_its_field_and_makes_no_charge() {
+    let server = TestServer::start().await;
+    let last_year = json!(Utc::now().year() - 1);
+    for (name, value, [code, message, param]) in [
+        ("number", json!("4242424242424241"), NUMBER),
+        ("number", json!("4242 4242 4242 4241"), NUMBER),
+        ("number", json!("123456789012"), NUMBER),
+        ("number", json!("4242"), NO_NUMBER),
+        ("number", json!("42424242424242424242"), NO_NUMBER),
+        ("number", json!("4242 4242 4242 424x"), NO_NUMBER),
+        ("number", json!("visa"), NO_NUMBER),
+        ("exp_month", json!(13), MONTH),
+        ("exp_month", json!(0), MONTH),
+        ("exp_month", json!(9_007_199_254_740_991_i64), MONTH),
+        ("exp_year", last_year, YEAR),
+        ("exp_year", json!(95), YEAR),
+        ("exp_year", json!(5), YEAR),
+        ("exp_year", json!(205), YEAR),
+        ("exp_year", json!(2100), YEAR),
+        ("cvc", json!("12"), CVC),
+        ("cvc", json!("12345"), CVC),
+        ("cvc", json!("12a"), CVC),
+    ] {
+        for as_form in [false, true] {
+            let typed = card(&[(name, value.clone())]);
+            let answer = charge_of(&server.client, &typed, as_form).await;
+            let expected = ["card_error", code, message, param].map(str::to_owned);
+            assert_eq!(told(&answer), (402, expected, false), "{typed} {as_form}");
+            let typed = value.as_str().unwrap_or("no text").as_bytes();
+            let is_echoed = answer.body.windows(typed.len()).any(|part| part == typed);
+            assert!(!is_echoed, "{answer:?}");
+        }
+    }
+    assert_eq!(server.database.charges().await, 0);
+    let events = server.client.get("/events").await.json();
+    assert_eq!(events["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_card_is_good_through_its_month_and_not_a_month_longer() {
+    let server = TestServer::start().await;
+    loop {
+        let now = Utc::now();
+        let (year, month) = (now.year(), now.month());
+        let this = card(&[("exp_month", json!(month)), ("exp_year", json!(year))]);
+        let charged = charge_of(&server.client, &this, false).await;
+        let passed = match month {
+            1 => (12, year - 1, YEAR),
+            month => (month - 1, year, MONTH),
+        };
+        let (passed_month, passed_year, [code, message, param]) = passed;
+        let date = [
+            ("exp_month", json!(passed_month)),
+            ("exp_year", json!(passed_year)),
+        ];
+        let refused = charge_of(&server.client, &card(&date), false).await;
+        if Utc::now().month() != month {
+            // The month ended meanwhile.
+            continue;
+        }
+        assert_eq!(charged.status, 201, "{charged:?}");
+        let expected = ["card_error", code, message, param].map(str::to_owned);
+        assert_eq!(told(&refused), (402, expected, false));
+        break;
+    }
+}
+
+#[tokio::test]
+async fn a_form_takes_months_with_a_zero_and_both_takes_years_of_two_digits() {
+    let server = TestServer::start().await;
+    let two_digits = (Utc::now().year() + 1) % 100;
+    for (month, year, as_form, expected) in [
+        (json!("05"), json!(two_digits.to_string()), true, 5),
+        (json!("5"), json!(two_digits.to_string()), true, 5),
+        (json!("12"), json!(two_digits.to_string()), true, 12),
+        (json!(5), json!(two_digits), false, 5),
+    ] {
+        let typed = card(&[("exp_month", month), ("exp_year", year)]);
+        let charge = charge_of(&server.client, &typed, as_form).await;
+        assert_eq!(charge.status, 201, "{typed}: {charge:?}");
+        let source = charge.json()["source"].clone();
+        assert_eq!(
+            (&source["exp_month"], &source["exp_year"]),
+            (&json!(expected), &json!(2000 + two_digits)),
+            "{typed}"
+        );
+    }
+}
+
+/// The form of a field is a matter of the program that sends it, and no customer's mistake.
+#[tokio::test]
+async fn what_is_no_field_of_a_card_is_an_invalid_request() {
+    let server = TestServer::start().await;
+    for (name, value, as_form) in [
+        ("exp_month", json!("05"), false),
+        ("exp_month", json!("May"), true),
+        ("exp_month", json!("005"), true),
+        ("exp_year", json!("27"), false),
+        ("exp_year", json!("two"), true),
+        ("number", json!(4_242_424_242_424_242_i64), false),
+        ("cvc", json!(123), false),
+        // A correct check digit, and no prefix of an issuer's: no real card, and no test card.
+        ("number", json!("0000000000000000"), true),
+    ] {
+        let typed = card(&[(name, value)]);
+        let answer = charge_of(&server.client, &typed, as_form).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "parameter_invalid"),
+            "{typed}"
+        );
+        assert_eq!(answer.json()["error"]["param"], format!("source[{name}]"));
+    }
+    // A card that could be real is refused before anything of the request is kept.
+    let real = card(&[("number", json!("4111111111111111"))]);
+    let answer = charge_of(&server.client, &real, false).await;
+    assert_eq!(answer.code(), "card_number_forbidden");
+    assert!(answer.header("idempotency-expires").is_none());
+}
+
+#[tokio::test]
+async fn the_refusal_of_a_card_is_stored_and_replayed_byte_by_byte() {
+    let server = TestServer::start().await;
+    for (name, value) in [
+        ("number", json!("4242424242424241")),
+        ("number", json!("4242")),
+        ("exp_month", json!(13)),
+        ("exp_year", json!(2020)),
+        ("cvc", json!("12")),
+    ] {
+        let key = uuid::Uuid::now_v7().to_string();
+        let body = json!({"amount": 2000, "currency": "usd", "source": card(&[(name, value)])});
+        let first = server.client.post("/charges", &key, &body).await;
+        assert_eq!(first.status, 402, "{body}");
+        assert_eq!(first.header("stripe-should-retry"), Some("false"));
+        let again = server.client.post("/charges", &key, &body).await;
+        again.assert_replays(&first);
+        let inspected = server.client.get(&format!("/idempotency-keys/{key}")).await;
+        let inspected = inspected.json();
+        assert_eq!(
+            (&inspected["response_status"], &inspected["resource"]),
+            (&json!(402), &Value::Null)
+        );
+        // A corrected request needs a new key, as after a decline.
+        let corrected = json!({"amount": 2000, "currency": "usd", "source": card(&[])});
+        let reused = server.client.post("/charges", &key, &corrected).await;
+        assert_eq!(reused.code(), "idempotency_key_reused");
+    }
+    assert_eq!(server.database.charges().await, 0);
+}
+
+/// A payment of an order and a checkout take the same card, and leave nothing behind either.
+#[tokio::test]
+async fn a_mistyped_card_leaves_the_order_open_and_begins_no_checkout() {
+    let server = TestServer::start().await;
+    let order = open_order(&server.client).await;
+    let source = card(&[("number", json!("4242424242424241"))]);
+    let paid = server
+        .client
+        .post_new(&format!("/orders/{order}/pay"), &json!({"source": source}))
+        .await;
+    let items = json!([{"sku": "mug", "quantity": 1, "unit_amount": 1200}]);
+    let checkout = json!({"currency": "eur", "items": items, "source": source});
+    let checkout = server.client.post_new("/checkouts", &checkout).await;
+    for answer in [paid, checkout] {
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (402, "incorrect_number")
+        );
+    }
+    let order = server.client.get(&format!("/orders/{order}")).await.json();
+    assert_eq!(
+        (&order["status"], &order["charge"]),
+        (&json!("open"), &Value::Null)
+    );
+    let checkouts = server.client.get("/checkouts").await.json();
+    assert_eq!(checkouts["data"], json!([]));
+    assert_eq!(server.database.charges().await, 0);
+}
+
+/// What was mistyped is mostly a real card's number but for one digit.
+#[tokio::test]
+async fn nothing_that_was_typed_is_stored() {
+    let server = TestServer::start().await;
+    let typed = "4556737586899851";
+    let mistyped = card(&[("number", json!(typed))]);
+    let answer = charge_of(&server.client, &mistyped, false).await;
+    assert_eq!(answer.code(), "incorrect_number");
+    let record = "SELECT t::text AS row FROM idempotency_keys t";
+    let rows = sqlx::query(record)
+        .fetch_all(&server.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(rows.len(), 1);
+    for row in rows {
+        let row: String = row.get("row");
+        assert!(!row.contains(&typed[..8]), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn a_statement_descriptor_is_latin_with_a_letter_and_without_what_statements_lack() {
+    let server = TestServer::start().await;
+    for (text, is_accepted) in [
+        ("MUGS", true),
+        ("A", true),
+        ("MUGS & TEA, NO. 5-7", true),
+        ("CAFÉ ÅNGSTRÖM", true),
+        ("1234567890123456789AZ?", true),
+        ("12345", false),
+        ("-- .,", false),
+        ("MUGS*TEA", false),
+        ("MUGS<TEA", false),
+        ("MUGS>TEA", false),
+        ("MUGS\\TEA", false),
+        ("MUG'S", false),
+        ("\"MUGS\"", false),
+        ("КРУЖКИ", false),
+        ("MUGS ☕", false),
+        ("MUGS\nTEA", false),
+        ("MUGS AND TEA AND CAKES!", false),
+    ] {
+        let body = json!({"amount": 1, "currency": "usd", "statement_descriptor": text});
+        let answer = server.client.post_new("/charges", &body).await;
+        if is_accepted {
+            assert_eq!(answer.status, 201, "{text}: {answer:?}");
+            assert_eq!(answer.json()["statement_descriptor"], text);
+            continue;
+        }
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "parameter_invalid"),
+            "{text}"
+        );
+        assert_eq!(answer.json()["error"]["param"], "statement_descriptor");
+    }
+}
+
+/// The rule that a number is looked up behind its check digit would hide a test card without one.
+#[test]
+fn every_test_card_has_its_check_digit() {
+    for number in TEST_CARDS.iter().filter_map(|card| card.number) {
+        assert!(
+            charge_once_strict_params::card_numbers::has_check_digit(number),
+            "{number}"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! `/invoice_payments`: always empty, and there because pay-rails asks for it.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::harness::{Answer, TestServer};
+
+#[tokio::test]
+async fn no_invoice_is_ever_paid_and_asking_is_no_error() {
+    let server = TestServer::start().await;
+    // As pay-rails asks, for every charge with a PaymentIntent.
+    let by_pay_rails = "payment[type]=payment_intent&payment[payment_intent]=pi_1&status=paid\
+                        &expand[]=data.invoice.total_discount_amounts.discount";
+    for query in [
+        "",
+        "limit=100",
+        "invoice=in_1&status=open",
+        "expand[0]=data.payment",
+        by_pay_rails,
+    ] {
+        for prefix in ["", "/v1"] {
+            let path = format!("{prefix}/invoice_payments");
+            let listed = server.client.get(&format!("{path}?{query}")).await;
+            assert_eq!(listed.status, 200, "{query}");
+            let expected = json!({"object": "list", "data": [], "has_more": false, "url": path});
+            assert_eq!(listed.json(), expected, "{query}");
+        }
+    }
+    for (query, param, code) in [
+        ("status=void", "status", "parameter_invalid"),
+        ("payment=pi_1", "payment", "parameter_invalid"),
+        ("payment[type]=card", "payment[type]", "parameter_invalid"),
+        ("payment[id]=pi_1", "payment[id]", "parameter_unknown"),
+        (
+            "starting_after=inpay_1",
+            "starting_after",
+            "parameter_invalid",
+        ),
+        ("limit=0", "limit", "parameter_invalid"),
+        ("page=1", "page", "parameter_unknown"),
+    ] {
+        let refused = server
+            .client
+            .get(&format!("/invoice_payments?{query}"))
+            .await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (400, code),
+            "{query}"
+        );
+        assert_eq!(refused.json()["error"]["param"], param);
+    }
+}
+
+#[tokio::test]
+async fn they_are_read_only_and_not_for_strangers() {
+    let server = TestServer::start().await;
+    let path = "/v1/invoice_payments";
+    let created = server.client.post_new(path, &json!({})).await;
+    assert_eq!(created.code(), "method_not_allowed");
+    assert_eq!(created.header("allow"), Some("GET, HEAD"));
+    let stranger = Answer::of(server.client.bare(Method::GET, path)).await;
+    assert_eq!(stranger.code(), "api_key_missing");
+    let one = server.client.get(&format!("{path}/inpay_1")).await;
+    assert_eq!(one.code(), "route_not_found");
+}
