@@ -163,7 +163,7 @@ async fn complete(
     answer: Answer,
 ) -> Result<Reply, Rejection> {
     let effect = &operation.effect;
-    let expand = effect.expand;
+    let expand = &effect.expand;
     match (effect.verb, &effect.ask, effect.order, effect.checkout) {
         (Verb::CreateCharge, Ask::Authorize(authorization), None, None) => {
             create_charge::complete(origin, tx, operation, authorization, answer, expand).await

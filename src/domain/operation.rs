@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use charge_once_strict_params::Expansion;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
@@ -120,8 +121,8 @@ pub struct Effect {
     pub order: Option<OrderId>,
     /// The checkout that it is a step of.
     pub checkout: Option<CheckoutId>,
-    /// Whether the reply shows the objects that belong to it whole.
-    pub expand: bool,
+    /// What the reply shows whole.
+    pub expand: Expansion,
 }
 
 impl Effect {
@@ -132,7 +133,7 @@ impl Effect {
             ask,
             order: None,
             checkout: None,
-            expand: false,
+            expand: Expansion::default(),
         }
     }
 

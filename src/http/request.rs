@@ -27,7 +27,7 @@ use super::{
     request_log,
 };
 use crate::{
-    commands::Origin,
+    commands::{Origin, expansions::Audience},
     domain::{
         account::Account,
         api_key::holds_secret,
@@ -55,6 +55,16 @@ pub struct Caller {
     pub account: AccountId,
     /// Which prefix it came through.
     pub dialect: Dialect,
+}
+
+impl Caller {
+    /// Who sees the objects that it asks for.
+    pub fn audience(self) -> Audience {
+        Audience {
+            account: self.account,
+            dialect: self.dialect,
+        }
+    }
 }
 
 /// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the

@@ -10,7 +10,7 @@ pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
     metadata::MetadataParam,
-    parameter::{Amount, Description, ExpandRefunds, Reference},
+    parameter::{Amount, Description, ExpandCharge, Reference},
     source::SourceParam,
 };
 use crate::domain::{
@@ -43,7 +43,7 @@ parameters! {
         /// Where the receipt goes.
         receipt_email: Option<Email>,
         metadata: MetadataParam,
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
     example {
         "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",
@@ -77,7 +77,7 @@ parameters! {
         /// Where the receipt goes.
         receipt_email: Change<Email>,
         metadata: MetadataChange,
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
     example {"description": "Two mugs, blue"}
 }
@@ -87,7 +87,7 @@ parameters! {
     pub struct CaptureChargeParams as "CaptureCharge" {
         /// Minor units. Default: all of it.
         amount: Option<Amount>,
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
     example {"amount": 1500}
 }

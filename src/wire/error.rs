@@ -5,8 +5,13 @@
 
 use charge_once_strict_params as strict_params;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use strict_params::Reason;
 
+use super::{
+    payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
+    setup_intents::SetupIntentView,
+};
 use crate::domain::{
     ids::ID_CHARS,
     test_cards::{Decline, DeclineCode},
@@ -95,6 +100,20 @@ error_codes! {
     OutOfStock = "out_of_stock", 400, InvalidRequest:
         "An item is not in stock in the quantity that was asked for. The checkout's charge was \
          given back and its order canceled; nothing was taken from the inventory.";
+    PaymentIntentUnexpectedState = "payment_intent_unexpected_state", 400, InvalidRequest:
+        "The payment intent's status doesn't allow this. The error holds the intent as it is: one that has \
+         succeeded, or was canceled, may be just what you wanted.";
+    SetupIntentUnexpectedState = "setup_intent_unexpected_state", 400, InvalidRequest:
+        "The setup intent's status doesn't allow this. The error holds the setup intent as it is.";
+    PaymentMethodUnexpectedState = "payment_method_unexpected_state", 400, InvalidRequest:
+        "The payment method can't be used so: it belongs to another customer, to none, or was used up or \
+         detached.";
+    PaymentIntentAuthenticationFailure = "payment_intent_authentication_failure", 400, InvalidRequest:
+        "The card's holder failed to authenticate. It is the code of an intent's last_payment_error: no reply has \
+         it. Confirm with another method.";
+    SetupIntentAuthenticationFailure = "setup_intent_authentication_failure", 400, InvalidRequest:
+        "The card's holder failed to authenticate. It is the code of a setup intent's last_setup_error: no reply \
+         has it. Confirm with another method.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
         "The request holds a card number. Only test tokens, and test cards in source[number], may \
          be sent. Nothing of the request was stored or logged.";
@@ -106,6 +125,8 @@ error_codes! {
     CardDeclined = "card_declined", 402, Card:
         "The card was declined; decline_code says why. The failed charge is kept. Another attempt \
          needs a new idempotency key.";
+    AuthenticationRequired = "authentication_required", 402, Card:
+        "The card's holder must authenticate, and isn't there to do so. Confirm a payment intent while they are.";
     ExpiredCard = "expired_card", 402, Card: "The card has expired.";
     IncorrectCvc = "incorrect_cvc", 402, Card: "The card's security code is incorrect.";
     ProcessingError = "processing_error", 402, Card:
@@ -242,6 +263,19 @@ pub struct ApiError {
     pub decline_code: Option<String>,
     /// The failed charge that a decline leaves.
     pub charge: Option<String>,
+    /// What the error is about, whole, as JSON.
+    pub about: About,
+}
+
+/// Objects in an error, each as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// As it is after the request.
+    pub payment_intent: Option<String>,
+    /// The card that was declined.
+    pub payment_method: Option<String>,
+    /// As it is after the request.
+    pub setup_intent: Option<String>,
 }
 
 impl ApiError {
@@ -253,6 +287,7 @@ impl ApiError {
             param: None,
             decline_code: None,
             charge: None,
+            about: About::default(),
         }
     }
 
@@ -278,6 +313,7 @@ impl ApiError {
             param: None,
             decline_code: decline.decline_code.map(str::to_owned),
             charge: Some(charge),
+            about: About::default(),
         }
     }
 
@@ -289,7 +325,8 @@ impl ApiError {
     }
 
     /// The body:
-    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
+    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`, and the
+    /// objects that it is about.
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope {
             error: EnvelopeError {
@@ -300,9 +337,17 @@ impl ApiError {
                 decline_code: self.decline_code.as_deref(),
                 charge: self.charge.as_deref(),
                 doc_url: self.code.doc_url(),
+                payment_intent: json(self.about.payment_intent.as_deref()),
+                payment_method: json(self.about.payment_method.as_deref()),
+                setup_intent: json(self.about.setup_intent.as_deref()),
             },
         }
     }
+}
+
+/// The text as JSON. A view was written as it, so it is JSON.
+fn json(text: Option<&str>) -> Option<&RawValue> {
+    serde_json::from_str(text?).ok()
 }
 
 /// The shape of every reply that is not 2xx.
@@ -338,6 +383,18 @@ pub struct EnvelopeError<'a> {
     /// Where the code is explained, as a path on this service.
     #[schema(example = "/errors#parameter_missing")]
     pub doc_url: String,
+    /// The payment intent that it is about, as it is after the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PaymentIntentView>, nullable = false, no_recursion)]
+    pub payment_intent: Option<&'a RawValue>,
+    /// The payment method that was declined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PaymentMethodView>, nullable = false, no_recursion)]
+    pub payment_method: Option<&'a RawValue>,
+    /// The setup intent that it is about, as it is after the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SetupIntentView>, nullable = false, no_recursion)]
+    pub setup_intent: Option<&'a RawValue>,
 }
 
 #[cfg(test)]

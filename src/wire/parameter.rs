@@ -10,7 +10,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
 
 use super::error::ErrorCode;
 use crate::domain::{
-    ids::{ChargeId, OrderId},
+    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
     money::{AMOUNT_MAX, Currency},
 };
 
@@ -79,11 +79,32 @@ macro_rules! ids {
     )+};
 }
 
-ids!(ChargeId, OrderId);
+ids!(
+    ChargeId,
+    CustomerId,
+    OrderId,
+    PaymentIntentId,
+    PaymentMethodId
+);
 
 expandable! {
-    pub ExpandCharge = "charge": "Shows the whole charge.";
-    pub ExpandRefunds = "refunds": "Shows the refunds of the charge.";
-    pub ExpandDataCharge = "data.charge": "Shows the whole charge in each object of a list.";
-    pub ExpandDataRefunds = "data.refunds": "Shows the refunds in each charge of a list.";
+    pub ExpandCharge, ExpandCharges = [
+        "balance_transaction", "customer", "payment_intent", "payment_intent.payment_method",
+        "refunds", "refunds.data.balance_transaction"
+    ]: "Shows this member of the charge whole.";
+    pub ExpandRefund, ExpandRefunds = ["balance_transaction", "charge", "payment_intent"]:
+        "Shows this member of the refund whole.";
+    pub ExpandOrder, ExpandOrders = ["charge"]: "Shows this member of the order whole.";
+    pub ExpandCustomer, ExpandCustomers = [
+        "invoice_credit_balance", "invoice_settings.default_payment_method", "tax"
+    ]: "Shows this member of the customer whole.";
+    pub ExpandPaymentMethod, ExpandPaymentMethods = ["customer"]:
+        "Shows this member of the payment method whole.";
+    pub ExpandPaymentIntent, ExpandPaymentIntents = [
+        "customer", "latest_charge", "latest_charge.balance_transaction",
+        "latest_charge.payment_intent", "latest_charge.refunds",
+        "latest_charge.refunds.data.balance_transaction", "payment_method"
+    ]: "Shows this member of the payment intent whole.";
+    pub ExpandSetupIntent, ExpandSetupIntents = ["customer", "payment_method"]:
+        "Shows this member of the setup intent whole.";
 }

@@ -9,9 +9,9 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 pub use super::charge_views::RefundView;
 use super::{
     metadata::MetadataParam,
-    parameter::{Amount, ExpandCharge},
+    parameter::{Amount, ExpandRefund},
 };
-use crate::domain::{ids::ChargeId, refund::RefundReason};
+use crate::domain::{ids::ChargeId, metadata::MetadataChange, refund::RefundReason};
 
 parameters! {
     /// The parameters of a new refund.
@@ -23,12 +23,21 @@ parameters! {
         /// duplicate, fraudulent or requested_by_customer.
         reason: Option<RefundReason>,
         metadata: MetadataParam,
-        expand: Expand<ExpandCharge>,
+        expand: Expand<ExpandRefund>,
     }
     example {
         "charge": "ch_01kar2w7n9e4xt8f5mq0v3z6yd", "amount": 500,
         "reason": "requested_by_customer",
     }
+}
+
+parameters! {
+    /// What may change of a refund.
+    pub struct UpdateRefundParams as "UpdateRefund" {
+        metadata: MetadataChange,
+        expand: Expand<ExpandRefund>,
+    }
+    example {"metadata": {"channel": "telephone"}}
 }
 
 /// Text that names a charge. A command gets `None` for text that can't be a charge's id, and

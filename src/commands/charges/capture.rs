@@ -7,7 +7,7 @@
 //! Fails    while another operation on the charge has no outcome; if another processor
 //!          authorized it
 
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{Expansion, Params};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ pub struct CaptureCharge {
 /// A capture that may be made, of a charge that this transaction has locked.
 struct Decided {
     request: CaptureRequest,
-    expand_refunds: bool,
+    expand: Expansion,
 }
 
 impl CaptureCharge {
@@ -58,7 +58,7 @@ impl CaptureCharge {
             .map_err(|refusal| refused(refusal, "id"))?;
         Ok(Decided {
             request: CaptureRequest { charge: id, amount },
-            expand_refunds: params.expand,
+            expand: params.expand,
         })
     }
 }
@@ -66,7 +66,7 @@ impl CaptureCharge {
 impl Command for CaptureCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let decided = self.decide(tx, Mode::OneTransaction).await?;
-        capture(&self.origin, tx, decided.request, decided.expand_refunds).await
+        capture(&self.origin, tx, decided.request, &decided.expand).await
     }
 }
 
@@ -79,7 +79,7 @@ impl Begin for CaptureCharge {
         let decided = self.decide(tx, Mode::Phases).await?;
         let ask = Ask::Capture(decided.request);
         let effect = Effect {
-            expand: decided.expand_refunds,
+            expand: decided.expand,
             ..Effect::of(Verb::CaptureCharge, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
@@ -92,10 +92,10 @@ pub(in crate::commands) async fn complete(
     tx: &mut PgConnection,
     request: &CaptureRequest,
     answer: Answer,
-    expand_refunds: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     match answer {
-        Answer::Done => capture(origin, tx, *request, expand_refunds).await,
+        Answer::Done => capture(origin, tx, *request, expand).await,
         Answer::Declined(decline) => {
             declined_by_processor(origin, tx, request.charge, decline).await
         }
@@ -107,12 +107,12 @@ async fn capture(
     origin: &Origin,
     tx: &mut PgConnection,
     CaptureRequest { charge, amount }: CaptureRequest,
-    expand_refunds: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let charge = store::charges::capture(tx, origin.account, charge, amount)
         .await?
         .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
     let view = ChargeView::from(&charge);
     origin.emit(tx, EventType::ChargeCaptured, &view).await?;
-    origin.charge(tx, OK, &charge, expand_refunds).await
+    origin.show(tx, OK, view.id, &charge, expand).await
 }

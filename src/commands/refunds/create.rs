@@ -9,7 +9,7 @@
 //! Fails    while another operation on the charge, or the checkout that made it, has no outcome; if
 //!          another processor took the money
 
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{Expansion, Params};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -46,7 +46,7 @@ pub struct CreateRefund {
 /// A refund that was written, of a charge that this transaction has locked.
 struct Written {
     refund: Refund,
-    expand_charge: bool,
+    expand: Expansion,
 }
 
 impl CreateRefund {
@@ -73,7 +73,7 @@ impl CreateRefund {
         let refund = store::refunds::insert(tx, account, id, &new, mode.of_refund()).await?;
         Ok(Written {
             refund,
-            expand_charge: params.expand,
+            expand: params.expand,
         })
     }
 }
@@ -81,7 +81,7 @@ impl CreateRefund {
 impl Command for CreateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let written = self.write(tx, Mode::OneTransaction).await?;
-        refunded(&self.origin, tx, &written.refund, written.expand_charge).await
+        refunded(&self.origin, tx, &written.refund, &written.expand).await
     }
 }
 
@@ -94,7 +94,7 @@ impl Begin for CreateRefund {
         let written = self.write(tx, Mode::Phases).await?;
         let ask = Ask::Refund(RefundRequest::of(&written.refund));
         let effect = Effect {
-            expand: written.expand_charge,
+            expand: written.expand,
             ..Effect::of(Verb::CreateRefund, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
@@ -107,10 +107,10 @@ pub(in crate::commands) async fn complete(
     tx: &mut PgConnection,
     request: &RefundRequest,
     answer: Answer,
-    expand_charge: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     match record_answer(origin, tx, request, answer).await? {
-        Ok(refund) => refunded(origin, tx, &refund, expand_charge).await,
+        Ok(refund) => refunded(origin, tx, &refund, expand).await,
         Err(decline) => declined_by_processor(origin, tx, request.charge, decline).await,
     }
 }
@@ -150,7 +150,7 @@ pub(in crate::commands) async fn refunded(
     origin: &Origin,
     tx: &mut PgConnection,
     refund: &Refund,
-    expand_charge: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let charge = store::charges::find(tx, origin.account, refund.charge)
         .await?
@@ -169,5 +169,7 @@ pub(in crate::commands) async fn refunded(
         let view = OrderView::from(&order);
         origin.emit(tx, EventType::OrderRefunded, &view).await?;
     }
-    origin.refund(tx, CREATED, refund, expand_charge).await
+    origin
+        .show(tx, CREATED, refund_view.id, refund, expand)
+        .await
 }
