@@ -243,6 +243,7 @@ impl From<DeclineCode> for ErrorCode {
     fn from(code: DeclineCode) -> Self {
         match code {
             DeclineCode::CardDeclined => Self::CardDeclined,
+            DeclineCode::AuthenticationRequired => Self::AuthenticationRequired,
             DeclineCode::ExpiredCard => Self::ExpiredCard,
             DeclineCode::IncorrectCvc => Self::IncorrectCvc,
             DeclineCode::ProcessingError => Self::ProcessingError,
@@ -405,6 +406,7 @@ mod tests {
     fn a_decline_has_one_name_in_the_error_and_in_the_failed_charge() {
         for code in [
             DeclineCode::CardDeclined,
+            DeclineCode::AuthenticationRequired,
             DeclineCode::ExpiredCard,
             DeclineCode::IncorrectCvc,
             DeclineCode::ProcessingError,
