@@ -14,6 +14,10 @@ use super::error::ErrorCode;
 use crate::domain::{
     ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
     money::{AMOUNT_MAX, Currency},
+    payment_intent::{
+        AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
+        ThreeDSecure,
+    },
     payment_method::AllowRedisplay,
     refund::RefundReason,
 };
@@ -135,7 +139,16 @@ macro_rules! enums {
     )+};
 }
 
-enums!(AllowRedisplay, RefundReason);
+enums!(
+    AllowRedirects,
+    AllowRedisplay,
+    CancellationReason,
+    CaptureMethod,
+    ConfirmationMethod,
+    FutureUsage,
+    RefundReason,
+    ThreeDSecure
+);
 
 expandable! {
     pub ExpandCharge, ExpandCharges = [
