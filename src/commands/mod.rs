@@ -25,6 +25,7 @@ pub mod inventory;
 mod mode;
 pub mod orders;
 mod origin;
+pub mod payment_methods;
 mod processor_effect;
 pub mod refunds;
 mod replies;

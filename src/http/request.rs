@@ -43,7 +43,7 @@ use crate::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         metadata::MAPS,
-        source::{CARD_FIELD, LOST_REPLIES},
+        source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
 };
@@ -296,7 +296,7 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, Error>, Htt
     let raw = request.query_string().as_bytes();
     let decoded = Encoding::Form.decode(raw, MAPS);
     let forbidden = match &decoded {
-        Ok(tree) => find_card_number(tree, CARD_FIELD, |_| false).is_some(),
+        Ok(tree) => find_card_number(tree, CARD_FIELDS, |_| false).is_some(),
         Err(_) => bytes_hold_card_number(raw),
     };
     if forbidden {

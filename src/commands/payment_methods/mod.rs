@@ -1,0 +1,3 @@
+//! The verbs of `/payment_methods`, and methods as other commands use them.
+
+pub(in crate::commands) mod given;
