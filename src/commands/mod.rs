@@ -21,6 +21,7 @@ pub mod charges;
 pub mod checkouts;
 mod creation;
 pub mod expansions;
+mod holder_pages;
 pub mod inventory;
 mod mode;
 pub mod orders;

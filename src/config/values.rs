@@ -26,6 +26,9 @@ const WORKERS_MAX: usize = 512;
 /// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
 const PROCESSOR_NAME_MAX_CHARS: usize = 255;
 
+/// Longer, and it is no base of short addresses.
+const PUBLIC_URL_MAX_BYTES: usize = 500;
+
 pub(super) fn days_400(text: &str) -> Parsed<Duration> {
     let duration = duration(text)?;
     if duration > KEPT_MAX || !duration.subsec_nanos().is_multiple_of(1_000) {
@@ -47,6 +50,25 @@ pub(super) fn in_flight_wait(text: &str) -> Parsed<Duration> {
     match humantime::parse_duration(text.trim()) {
         Ok(wait) if wait <= IN_FLIGHT_WAIT_MAX => Ok(wait),
         Ok(_) | Err(_) => Err("a duration from 0s to 30s".to_owned()),
+    }
+}
+
+/// Scheme, host and perhaps a path, without a slash at the end.
+pub(super) fn public_url(text: &str) -> Parsed<String> {
+    let expected = "a URL such as https://pay.example.com, of at most 500 characters, without user, \
+                    query and fragment";
+    match Url::parse(text.trim()) {
+        Ok(url)
+            if ["http", "https"].contains(&url.scheme())
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.query().is_none()
+                && url.fragment().is_none()
+                && url.as_str().len() <= PUBLIC_URL_MAX_BYTES =>
+        {
+            Ok(url.as_str().trim_end_matches('/').to_owned())
+        }
+        Ok(_) | Err(_) => Err(expected.to_owned()),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::domain::{
     },
     payment_method::AllowRedisplay,
     refund::RefundReason,
+    setup_intent::SetupCancellationReason,
 };
 
 /// A reference of the client's own.
@@ -142,11 +143,14 @@ macro_rules! enums {
 enums!(
     AllowRedirects,
     AllowRedisplay,
+    AllowRedirects,
+    AllowRedisplay,
     CancellationReason,
     CaptureMethod,
     ConfirmationMethod,
     FutureUsage,
     RefundReason,
+    SetupCancellationReason,
     ThreeDSecure
 );
 
