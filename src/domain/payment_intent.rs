@@ -252,7 +252,7 @@ pub struct IntentChange {
 
 impl IntentChange {
     /// Whether it changes what would be charged.
-    pub fn touches_the_payment(&self) -> bool {
+    fn touches_the_payment(&self) -> bool {
         self.amount.is_some()
             || self.currency.is_some()
             || self.capture_method.is_some()

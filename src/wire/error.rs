@@ -329,6 +329,11 @@ impl ApiError {
         self
     }
 
+    /// The error alone, as JSON, for an object that keeps it.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.envelope().error)
+    }
+
     /// The body:
     /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`, and the
     /// objects that it is about.

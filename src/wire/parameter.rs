@@ -143,8 +143,6 @@ macro_rules! enums {
 enums!(
     AllowRedirects,
     AllowRedisplay,
-    AllowRedirects,
-    AllowRedisplay,
     CancellationReason,
     CaptureMethod,
     ConfirmationMethod,

@@ -282,6 +282,16 @@ impl CreatePaymentIntentParams {
 }
 
 impl UpdatePaymentIntentParams {
+    /// Whether it changes what would be charged; a method that it gives does so too.
+    pub fn touches_the_payment(&self) -> bool {
+        self.amount.is_some()
+            || self.currency.is_some()
+            || self.capture_method.is_some()
+            || self.customer != Change::Keep
+            || self.payment_method_types.is_some()
+            || self.setup_future_usage != Change::Keep
+    }
+
     /// The method that it gives.
     pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
         GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())

@@ -7,12 +7,13 @@
 use sqlx::PgConnection;
 
 use crate::commands::{
-    mode::{Mode, must_be_finished},
+    Origin,
+    mode::{Mode, must_be_finished, must_be_free},
     replies::missing,
 };
 use crate::{
     domain::{
-        ids::{AccountId, PaymentIntentId},
+        ids::{AccountId, ChargeId, PaymentIntentId},
         payment_intent::{IntentStatus, PaymentIntent, UnexpectedStatus},
     },
     idempotency::{Failure, Rejection},
@@ -72,6 +73,21 @@ pub(super) async fn must_be_settled(
     must_be_finished(mode, links.open)
 }
 
+/// Locks the charge that promised an intent's money, about which nothing is unfinished.
+pub(super) async fn lock_charge(
+    tx: &mut PgConnection,
+    origin: &Origin,
+    intent: &PaymentIntent,
+    mode: Mode,
+) -> Result<ChargeId, Rejection> {
+    let lost = || Rejection::Failed(Failure::internal("an intent's charge is gone"));
+    let charge = intent.charge.ok_or_else(lost)?;
+    let found = store::charges::lock(tx, origin.account, charge).await?;
+    let charge = found.ok_or_else(lost)?.id;
+    must_be_free(tx, origin.account, charge, mode).await?;
+    Ok(charge)
+}
+
 /// All of the intent, for an error.
 pub(super) fn whole(intent: &PaymentIntent) -> Result<String, Rejection> {
     let view = serde_json::to_string(&PaymentIntentView::from(intent));
@@ -110,11 +126,21 @@ pub(super) fn refusal(intent: &PaymentIntent, message: String) -> Rejection {
     }
 }
 
-/// The refusal of a refund of an intent that nothing was taken for.
-pub(in crate::commands) fn no_charge_to_refund(intent: &PaymentIntent) -> Rejection {
-    let message = format!(
-        "This PaymentIntent ({}) does not have a successful charge to refund.",
-        intent.id
-    );
-    refusal(intent, message)
+/// The charge that promised or took an intent's money, for a refund. Locks the intent.
+pub(in crate::commands) async fn charge_of(
+    tx: &mut PgConnection,
+    account: AccountId,
+    id: Option<PaymentIntentId>,
+    mode: Mode,
+) -> Result<ChargeId, Rejection> {
+    let none = || missing("payment_intent", PaymentIntentId::PREFIX);
+    let id = id.ok_or_else(none)?;
+    let found = store::payment_intents::lock(tx, account, id).await?;
+    let intent = found.ok_or_else(none)?;
+    must_be_settled(tx, account, &intent, mode).await?;
+    intent.charge.ok_or_else(|| {
+        let message =
+            format!("This PaymentIntent ({id}) does not have a successful charge to refund.");
+        refusal(&intent, message)
+    })
 }

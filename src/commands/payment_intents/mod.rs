@@ -17,5 +17,5 @@ pub use confirm::ConfirmIntent;
 pub use create::{BeginIntent, CreateIntent};
 pub use update::UpdateIntent;
 
-pub(super) use found::no_charge_to_refund;
+pub(super) use found::charge_of;
 pub(super) use phases::{complete, release};
