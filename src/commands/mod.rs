@@ -20,6 +20,7 @@ mod card_answers;
 pub mod charges;
 pub mod checkouts;
 mod creation;
+pub mod customers;
 pub mod expansions;
 mod holder_pages;
 pub mod inventory;
@@ -38,6 +39,7 @@ pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
 pub use creation::Creation;
+pub use customers::{CreateCustomer, UpdateCustomer, delete_customer};
 pub use inventory::SetInventory;
 pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
@@ -45,6 +47,9 @@ pub use origin::Origin;
 pub use payment_intents::{
     AuthenticateIntent, BeginIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent,
     UpdateIntent,
+};
+pub use payment_methods::{
+    AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
 };
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};

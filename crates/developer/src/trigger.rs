@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, Error, Event, ListQuery, MetadataUpdate, NewCharge,
-    NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, Refund,
+    Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
+    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, Order, Payment,
+    PaymentMethodUpdate, Refund,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -33,6 +34,7 @@ const LOOKED_THROUGH: u32 = 100;
 
 const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
+const CARD: &str = "pm_card_visa";
 const DECLINED_CARD: &str = "tok_chargeDeclined";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
@@ -76,6 +78,18 @@ pub(crate) enum EventType {
     RefundFailed,
     #[value(name = "refund.updated")]
     RefundUpdated,
+    #[value(name = "customer.created")]
+    CustomerCreated,
+    #[value(name = "customer.updated")]
+    CustomerUpdated,
+    #[value(name = "customer.deleted")]
+    CustomerDeleted,
+    #[value(name = "payment_method.attached")]
+    PaymentMethodAttached,
+    #[value(name = "payment_method.updated")]
+    PaymentMethodUpdated,
+    #[value(name = "payment_method.detached")]
+    PaymentMethodDetached,
     #[value(name = "order.created")]
     OrderCreated,
     #[value(name = "order.updated")]
@@ -159,6 +173,42 @@ impl Maker {
                 Ok(refund)
             }
             EventType::RefundFailed => self.refused_refund().await,
+            EventType::CustomerCreated => self.customer().await,
+            EventType::CustomerUpdated => {
+                let customer = self.customer().await?;
+                let update = CustomerUpdate {
+                    description: Some(format!("{DESCRIPTION}, and updated")),
+                    ..CustomerUpdate::default()
+                };
+                let update = self.client.update_customer(&customer, &update)?;
+                update.send().await?;
+                say(&format!("updated {customer}"));
+                Ok(customer)
+            }
+            EventType::CustomerDeleted => {
+                let customer = self.customer().await?;
+                self.client.delete_customer(&customer).await?;
+                say(&format!("deleted {customer}"));
+                Ok(customer)
+            }
+            EventType::PaymentMethodAttached => self.attached_method().await,
+            EventType::PaymentMethodUpdated => {
+                let method = self.attached_method().await?;
+                let update = PaymentMethodUpdate {
+                    metadata: metadata_update().metadata,
+                    ..PaymentMethodUpdate::default()
+                };
+                let update = self.client.update_payment_method(&method, &update)?;
+                update.send().await?;
+                say(&format!("updated {method}"));
+                Ok(method)
+            }
+            EventType::PaymentMethodDetached => {
+                let method = self.attached_method().await?;
+                self.client.detach_payment_method(&method)?.send().await?;
+                say(&format!("detached {method}"));
+                Ok(method)
+            }
             EventType::OrderCreated => self.order().await.map(|order| order.id),
             EventType::OrderUpdated => {
                 let order = self.order().await?.id;
@@ -273,6 +323,24 @@ impl Maker {
             Ok(refund) => Err(unusable(&format!("{} was not refused", refund.id))),
             Err(error) => Err(error),
         }
+    }
+
+    async fn customer(&self) -> Result<String, Error> {
+        let customer = NewCustomer {
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewCustomer::default()
+        };
+        let customer = self.client.create_customer(&customer)?.send().await?.id;
+        say(&format!("created {customer}"));
+        Ok(customer)
+    }
+
+    async fn attached_method(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        let attach = self.client.attach_payment_method(CARD, &customer)?;
+        let method = attach.send().await?.id;
+        say(&format!("attached {method}"));
+        Ok(method)
     }
 
     async fn order(&self) -> Result<Order, Error> {
