@@ -146,6 +146,7 @@ app last_check: SELECT, INSERT, UPDATE
 app manual_resolutions: SELECT, INSERT, DELETE
 app operations: SELECT, INSERT, UPDATE, DELETE
 app orders: SELECT, INSERT, UPDATE, DELETE
+app payment_intents: SELECT, INSERT, UPDATE, DELETE
 app payment_methods: SELECT, INSERT, UPDATE, DELETE
 app refunds: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
@@ -171,6 +172,7 @@ reader last_check: SELECT, INSERT, UPDATE
 reader manual_resolutions: SELECT
 reader operations: SELECT
 reader orders: SELECT
+reader payment_intents: SELECT
 reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
