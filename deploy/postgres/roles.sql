@@ -83,10 +83,10 @@ WITH rights (role, tables, verb, columns, but) AS (
     -- The steps of a checkout go with it.
     ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
     ('app', '{charges,checkouts,idempotency_keys,idempotency_leases,inventory,operations,orders,refunds,
-              webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
+              setup_intents,webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,events,idempotency_keys,idempotency_leases,
-              inventory,last_check,manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,
-              webhook_endpoints,_sqlx_migrations,api_keys_migrations,idempotency_migrations,
+              inventory,last_check,manual_resolutions,operations,orders,refunds,request_log,
+              setup_intents,webhook_deliveries,webhook_endpoints,_sqlx_migrations,api_keys_migrations,idempotency_migrations,
               request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
     ('sweeper', '{_sqlx_migrations,api_keys_migrations,idempotency_migrations,request_log_migrations,
@@ -104,8 +104,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
 
     ('reader', '{accounts,charges,checkout_steps,checkouts,events,idempotency_leases,inventory,last_check,
-                 manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,_sqlx_migrations,
-                 api_keys_migrations,idempotency_migrations,request_log_migrations,
+                 manual_resolutions,operations,orders,refunds,request_log,setup_intents,webhook_deliveries,
+                 _sqlx_migrations,api_keys_migrations,idempotency_migrations,request_log_migrations,
                  webhooks_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),
     ('reader', '{idempotency_keys}', 'SELECT', NULL, '{headers,body}'),

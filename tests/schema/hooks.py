@@ -36,6 +36,8 @@ STATE = {
     "order_already_paid",
     "order_canceled",
     "out_of_stock",
+    "payment_method_unexpected_state",
+    "setup_intent_unexpected_state",
 }
 
 # Parameters whose value depends on what exists: a cursor must be an object of the list, only one cursor

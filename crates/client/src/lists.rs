@@ -22,6 +22,8 @@ pub struct ListQuery {
     pub order: Option<String>,
     /// `ch_…`
     pub charge: Option<String>,
+    /// `pm_…`
+    pub payment_method: Option<String>,
     /// Your own id of an order.
     pub client_order_id: Option<String>,
     /// `charge.succeeded`, …
@@ -40,6 +42,7 @@ impl ListQuery {
             ("customer", self.customer.clone()),
             ("order", self.order.clone()),
             ("charge", self.charge.clone()),
+            ("payment_method", self.payment_method.clone()),
             ("client_order_id", self.client_order_id.clone()),
             ("type", self.event_type.clone()),
         ];

@@ -181,6 +181,7 @@ async fn the_objects_have_exactly_the_documented_members() {
     let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["order.created"]});
     let endpoint = client.post("/webhook_endpoints", "key-4", &endpoint).await;
     let path = format!("/webhook_endpoints/{}", endpoint.id());
+    let setup = json!({"payment_method": "pm_card_visa"});
     let newest_event = || async { client.get("/events?limit=1").await.json()["data"][0].take() };
     let objects = [
         (
@@ -198,6 +199,10 @@ async fn the_objects_have_exactly_the_documented_members() {
                 .put("/inventory/mug", "key-5", &json!({"quantity": 1}))
                 .await
                 .json(),
+        ),
+        (
+            "SetupIntent",
+            client.post("/setup_intents", "key-6", &setup).await.json(),
         ),
         ("Event", newest_event().await),
         ("WebhookEndpoint", endpoint.json()),

@@ -15,7 +15,7 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 15] = [
+pub const GROWING: [&str; 16] = [
     "accounts",
     "idempotency_keys",
     "charges",
@@ -31,6 +31,7 @@ pub const GROWING: [&str; 15] = [
     "idempotency_leases",
     "inventory",
     "manual_resolutions",
+    "setup_intents",
 ];
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
@@ -51,7 +52,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 16] = [
+const FILLED: [&str; 17] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -143,6 +144,10 @@ const FILLED: [&str; 16] = [
             operation)
      SELECT account, id, 'done', 'alice', made_at, '{}'
        FROM numbers WHERE n % 4 = 0",
+    "INSERT INTO setup_intents (account_id, id, client_secret, customer_id, metadata,
+            payment_method_id, status, usage, created_at)
+     SELECT account, id, 'seti_' || n, id, '{}', id, 'succeeded', 'off_session', made_at
+       FROM numbers",
 ];
 
 /// A database with these tables.

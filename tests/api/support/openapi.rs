@@ -61,6 +61,10 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
             let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
             client.post("/orders", &key(), &order).await.id()
         }
+        (true, "/set") => {
+            let setup = json!({"payment_method": "pm_card_visa"});
+            client.post("/setup_intents", &key(), &setup).await.id()
+        }
         (true, "/web") => {
             let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
             client
