@@ -32,6 +32,7 @@ pub mod payment_methods;
 mod processor_effect;
 pub mod refunds;
 mod replies;
+pub mod setup_intents;
 pub mod test_accounts;
 pub mod webhook_endpoints;
 
@@ -53,5 +54,8 @@ pub use payment_methods::{
 };
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};
+pub use setup_intents::{
+    AuthenticateSetup, CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
+};
 pub use test_accounts::{CreateTestAccount, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};

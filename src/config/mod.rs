@@ -318,8 +318,8 @@ mod tests {
                 .unwrap()
                 .public_url(address.parse().unwrap())
         };
-        let public = [("PUBLIC_URL", "https://Pay.example.com/shop/")];
-        assert_eq!(url(&public, "10.0.0.7:1"), "https://pay.example.com/shop");
+        let public = [("PUBLIC_URL", "https://Pay.example.com:8443/")];
+        assert_eq!(url(&public, "10.0.0.7:1"), "https://pay.example.com:8443");
         let names = [("ALLOWED_HOSTS", "pay.example.com")];
         for (variables, address, expected) in [
             (&[][..], "127.0.0.1:8080", "http://127.0.0.1:8080"),
@@ -411,6 +411,7 @@ mod tests {
             ("PUBLIC_URL", "pay.example.com"),
             ("PUBLIC_URL", "ftp://pay.example.com"),
             ("PUBLIC_URL", "https://user@pay.example.com"),
+            ("PUBLIC_URL", "https://pay.example.com/shop"),
             ("PUBLIC_URL", "https://pay.example.com/?shop=1"),
             ("METRICS_ADDRESS", "9090"),
             ("DATABASE_URL", "mysql://x"),

@@ -26,9 +26,6 @@ const WORKERS_MAX: usize = 512;
 /// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
 const PROCESSOR_NAME_MAX_CHARS: usize = 255;
 
-/// Longer, and it is no base of short addresses.
-const PUBLIC_URL_MAX_BYTES: usize = 500;
-
 pub(super) fn days_400(text: &str) -> Parsed<Duration> {
     let duration = duration(text)?;
     if duration > KEPT_MAX || !duration.subsec_nanos().is_multiple_of(1_000) {
@@ -53,20 +50,15 @@ pub(super) fn in_flight_wait(text: &str) -> Parsed<Duration> {
     }
 }
 
-/// Scheme, host and perhaps a path, without a slash at the end.
+/// Scheme, host and port, without a slash at the end. Pages name their style by its path, so they
+/// are not below one.
 pub(super) fn public_url(text: &str) -> Parsed<String> {
-    let expected = "a URL such as https://pay.example.com, of at most 500 characters, without user, \
-                    query and fragment";
+    let expected = "an http or https URL without a path, such as https://pay.example.com";
     match Url::parse(text.trim()) {
-        Ok(url)
-            if ["http", "https"].contains(&url.scheme())
-                && url.username().is_empty()
-                && url.password().is_none()
-                && url.query().is_none()
-                && url.fragment().is_none()
-                && url.as_str().len() <= PUBLIC_URL_MAX_BYTES =>
-        {
-            Ok(url.as_str().trim_end_matches('/').to_owned())
+        Ok(url) if ["http", "https"].contains(&url.scheme()) => {
+            let origin = url.origin().ascii_serialization();
+            let has_more = url.as_str() != format!("{origin}/");
+            (!has_more).then_some(origin).ok_or(expected.to_owned())
         }
         Ok(_) | Err(_) => Err(expected.to_owned()),
     }

@@ -121,6 +121,7 @@ pub async fn delete_batch(
     delete!("operations", "id", "500");
     delete!("manual_resolutions", "operation_id", "500");
     delete!("refunds", "id", "500");
+    delete!("setup_intents", "id", "500");
     delete!("checkouts", "id", "100");
     // An intent and its charges name each other, so the charges let go of it.
     delete!(sqlx::query!(

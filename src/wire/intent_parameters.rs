@@ -87,6 +87,14 @@ pub fn without_confirm(param: &str) -> ApiError {
     ApiError::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
 }
 
+/// The refusal of a create that confirms without a method.
+pub fn nothing_to_confirm() -> ApiError {
+    let message =
+        "Missing parameter: payment_method. With confirm=true, send it or payment_method_data.";
+    let error = ApiError::new(ErrorCode::ParameterMissing, message);
+    error.with_param("payment_method".to_owned())
+}
+
 /// The refusal of a `client_secret` that is another intent's.
 pub fn wrong_client_secret() -> ApiError {
     let message = "Invalid parameter: client_secret. It is not the secret of this intent.";

@@ -151,6 +151,7 @@ app payment_methods: SELECT, INSERT, UPDATE, DELETE
 app refunds: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
 app request_log_migrations: SELECT
+app setup_intents: SELECT, INSERT, UPDATE, DELETE
 app webhook_deliveries: SELECT, INSERT, UPDATE, DELETE
 app webhook_endpoints: SELECT, INSERT, UPDATE, DELETE
 app webhooks_migrations: SELECT
@@ -177,6 +178,7 @@ reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
 reader request_log_migrations: SELECT
+reader setup_intents: SELECT
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at)
