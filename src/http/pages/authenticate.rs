@@ -23,7 +23,7 @@ use utoipa::openapi::ObjectBuilder;
 
 use super::layout::LAYOUT;
 use crate::{
-    commands::{AuthenticateSetup, NO_PROCESSOR, Origin},
+    commands::{AuthenticateIntent, AuthenticateSetup, NO_PROCESSOR, Origin},
     database::PgConnection,
     domain::{
         charge::KeptCard,

@@ -11,6 +11,8 @@ mod lists;
 mod money_races;
 mod order_payments;
 mod orders;
+mod payment_intent_races;
+mod payment_intents;
 mod refunds;
 mod test_cards;
 mod updates;

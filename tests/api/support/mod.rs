@@ -12,6 +12,7 @@ pub mod effects;
 pub mod far_side;
 pub mod harness;
 pub mod http_proxy;
+pub mod intents;
 pub mod metrics;
 pub mod openapi;
 pub mod pause_point;
