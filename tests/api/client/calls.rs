@@ -3,9 +3,9 @@
 use charge_once::http::openapi;
 use charge_once_client::{
     Capture, CardUpdate, ChargeUpdate, Client, CustomerUpdate, Error, ListQuery, MetadataUpdate,
-    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings, NewOrder,
-    NewPaymentMethod, NewRefund, NewShipping, NewWebhookEndpoint, Payment, PaymentMethodUpdate,
-    WebhookEndpoint, WebhookEndpointUpdate,
+    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings,
+    NewOrder, NewPaymentMethod, NewRefund, NewShipping, NewWebhookEndpoint, Payment,
+    PaymentMethodUpdate, WebhookEndpoint, WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 

@@ -2,6 +2,7 @@
 
 mod captures;
 mod charges;
+mod customers;
 mod events;
 mod expansions;
 mod inventory;
@@ -11,6 +12,8 @@ mod lists;
 mod money_races;
 mod order_payments;
 mod orders;
+mod payment_methods;
+mod people_races;
 mod refunds;
 mod test_cards;
 mod updates;
