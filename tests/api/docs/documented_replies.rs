@@ -228,7 +228,10 @@ async fn the_objects_have_exactly_the_documented_members() {
         ),
         (
             "PaymentMethod",
-            client.post("/payment_methods", "key-7", &method).await.json(),
+            client
+                .post("/payment_methods", "key-7", &method)
+                .await
+                .json(),
         ),
         (
             "IdempotencyKey",

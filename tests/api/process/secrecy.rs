@@ -293,10 +293,16 @@ async fn send_a_customer(client: &Client) {
     let attached = post(client, &attach, "canary-attach", &attached).await;
     assert_eq!(attached.status, 200, "{}", attached.json());
     for (method, path) in [
-        (Method::GET, "/customers?email=canary@canary.example".to_owned()),
+        (
+            Method::GET,
+            "/customers?email=canary@canary.example".to_owned(),
+        ),
         (Method::DELETE, format!("/customers/{}", customer.id())),
     ] {
-        assert_eq!(Answer::of(decorated(client, method, &path)).await.status, 200);
+        assert_eq!(
+            Answer::of(decorated(client, method, &path)).await.status,
+            200
+        );
     }
 }
 

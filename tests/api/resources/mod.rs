@@ -2,6 +2,7 @@
 
 mod captures;
 mod charges;
+mod customers;
 mod events;
 mod expansions;
 mod inventory;
@@ -13,6 +14,8 @@ mod order_payments;
 mod orders;
 mod payment_intent_races;
 mod payment_intents;
+mod payment_methods;
+mod people_races;
 mod refunds;
 mod test_cards;
 mod updates;

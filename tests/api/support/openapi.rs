@@ -50,7 +50,11 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
         example["charge"] = charge.clone().into();
     }
     if example.get("customer").is_some_and(is_id) {
-        example["customer"] = client.post("/customers", &key(), &json!({})).await.id().into();
+        example["customer"] = client
+            .post("/customers", &key(), &json!({}))
+            .await
+            .id()
+            .into();
     }
     let collection = path.trim_start_matches("/v1").split('/').nth(1);
     let id = match (path.contains("{id}"), collection.unwrap_or_default()) {
@@ -91,5 +95,7 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
 
 /// Whether an example names an object of this service, and not a client's own.
 fn is_id(example: &Value) -> bool {
-    example.as_str().is_some_and(|text| text.starts_with("cus_"))
+    example
+        .as_str()
+        .is_some_and(|text| text.starts_with("cus_"))
 }
