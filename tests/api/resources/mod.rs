@@ -12,6 +12,7 @@ mod money_races;
 mod order_payments;
 mod orders;
 mod refunds;
+mod setup_intents;
 mod test_cards;
 mod updates;
 mod webhook_endpoint_updates;
