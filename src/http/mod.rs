@@ -8,6 +8,7 @@ mod app;
 pub mod body;
 pub mod charges;
 pub mod checkouts;
+pub mod customers;
 pub mod error;
 mod error_responses;
 pub mod events;
@@ -22,6 +23,8 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
+pub mod payment_intents;
+pub mod payment_methods;
 pub mod refunds;
 pub mod reply;
 mod reply_headers;
@@ -77,6 +80,8 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
     }
     config
         .configure(payments)
+        .configure(intents)
+        .configure(people)
         .configure(setups)
         .configure(records)
         .default_service(web::to(not_found::route_not_found));
@@ -132,6 +137,78 @@ fn payments(config: &mut ServiceConfig) {
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))
                 .route(get().to(inventory::retrieve)),
+        );
+}
+
+/// Payments through as many cards as they take.
+fn intents(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/payment_intents", "GET, HEAD, POST")
+                .route(web::post().to(payment_intents::create))
+                .route(get().to(payment_intents::list)),
+        )
+        .service(
+            allow("/payment_intents/{id}", "GET, HEAD, POST")
+                .route(web::post().to(payment_intents::update))
+                .route(get().to(payment_intents::retrieve)),
+        )
+        .service(
+            allow("/payment_intents/{id}/confirm", "POST")
+                .route(web::post().to(payment_intents::confirm)),
+        )
+        .service(
+            allow("/payment_intents/{id}/capture", "POST")
+                .route(web::post().to(payment_intents::capture)),
+        )
+        .service(
+            allow("/payment_intents/{id}/cancel", "POST")
+                .route(web::post().to(payment_intents::cancel)),
+        );
+}
+
+/// Who pays, and with what.
+fn people(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/customers", "GET, HEAD, POST")
+                .route(web::post().to(customers::create))
+                .route(get().to(customers::list)),
+        )
+        .service(
+            allow("/customers/{id}", "GET, HEAD, POST, DELETE")
+                .route(web::post().to(customers::update))
+                .route(web::delete().to(customers::delete))
+                .route(get().to(customers::retrieve)),
+        )
+        .service(
+            allow("/customers/{id}/payment_methods", "GET, HEAD")
+                .route(get().to(payment_methods::list_of_customer)),
+        )
+        .service(
+            allow(
+                "/customers/{id}/payment_methods/{payment_method}",
+                "GET, HEAD",
+            )
+            .route(get().to(payment_methods::retrieve_of_customer)),
+        )
+        .service(
+            allow("/payment_methods", "GET, HEAD, POST")
+                .route(web::post().to(payment_methods::create))
+                .route(get().to(payment_methods::list)),
+        )
+        .service(
+            allow("/payment_methods/{id}", "GET, HEAD, POST")
+                .route(web::post().to(payment_methods::update))
+                .route(get().to(payment_methods::retrieve)),
+        )
+        .service(
+            allow("/payment_methods/{id}/attach", "POST")
+                .route(web::post().to(payment_methods::attach)),
+        )
+        .service(
+            allow("/payment_methods/{id}/detach", "POST")
+                .route(web::post().to(payment_methods::detach)),
         );
 }
 

@@ -67,6 +67,19 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// The origin of what a request without an idempotency key does: a DELETE.
+    pub fn origin_without_key(self, request: &HttpRequest) -> Origin {
+        Origin {
+            account: self.account,
+            dialect: self.dialect,
+            request_id: request_id(request),
+            idempotency_key: String::new(),
+            traceparent: traces::traceparent(),
+        }
+    }
+}
+
 /// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the
 /// work too little time.
 async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Account, HttpError> {

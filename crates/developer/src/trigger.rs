@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, Error, Event, ListQuery, MetadataUpdate, NewCharge,
-    NewCheckout, NewItem, NewOrder, NewRefund, NewSetupIntent, Order, Payment, Refund,
-    SetupCancellation, SetupConfirmation,
+    Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
+    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, NewSetupIntent, Order,
+    Payment, PaymentMethodUpdate, Refund, SetupCancellation, SetupConfirmation,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -85,6 +85,18 @@ pub(crate) enum EventType {
     RefundFailed,
     #[value(name = "refund.updated")]
     RefundUpdated,
+    #[value(name = "customer.created")]
+    CustomerCreated,
+    #[value(name = "customer.updated")]
+    CustomerUpdated,
+    #[value(name = "customer.deleted")]
+    CustomerDeleted,
+    #[value(name = "payment_method.attached")]
+    PaymentMethodAttached,
+    #[value(name = "payment_method.updated")]
+    PaymentMethodUpdated,
+    #[value(name = "payment_method.detached")]
+    PaymentMethodDetached,
     #[value(name = "setup_intent.created")]
     SetupIntentCreated,
     #[value(name = "setup_intent.requires_action")]
@@ -178,6 +190,42 @@ impl Maker {
                 Ok(refund)
             }
             EventType::RefundFailed => self.refused_refund().await,
+            EventType::CustomerCreated => self.customer().await,
+            EventType::CustomerUpdated => {
+                let customer = self.customer().await?;
+                let update = CustomerUpdate {
+                    description: Some(format!("{DESCRIPTION}, and updated")),
+                    ..CustomerUpdate::default()
+                };
+                let update = self.client.update_customer(&customer, &update)?;
+                update.send().await?;
+                say(&format!("updated {customer}"));
+                Ok(customer)
+            }
+            EventType::CustomerDeleted => {
+                let customer = self.customer().await?;
+                self.client.delete_customer(&customer).await?;
+                say(&format!("deleted {customer}"));
+                Ok(customer)
+            }
+            EventType::PaymentMethodAttached => self.attached_method().await,
+            EventType::PaymentMethodUpdated => {
+                let method = self.attached_method().await?;
+                let update = PaymentMethodUpdate {
+                    metadata: metadata_update().metadata,
+                    ..PaymentMethodUpdate::default()
+                };
+                let update = self.client.update_payment_method(&method, &update)?;
+                update.send().await?;
+                say(&format!("updated {method}"));
+                Ok(method)
+            }
+            EventType::PaymentMethodDetached => {
+                let method = self.attached_method().await?;
+                self.client.detach_payment_method(&method)?.send().await?;
+                say(&format!("detached {method}"));
+                Ok(method)
+            }
             EventType::SetupIntentCreated => self.setup().await,
             EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
             EventType::SetupIntentSucceeded => self.confirmed_setup(CARD).await,
@@ -306,6 +354,24 @@ impl Maker {
             Ok(refund) => Err(unusable(&format!("{} was not refused", refund.id))),
             Err(error) => Err(error),
         }
+    }
+
+    async fn customer(&self) -> Result<String, Error> {
+        let customer = NewCustomer {
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewCustomer::default()
+        };
+        let customer = self.client.create_customer(&customer)?.send().await?.id;
+        say(&format!("created {customer}"));
+        Ok(customer)
+    }
+
+    async fn attached_method(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        let attach = self.client.attach_payment_method(CARD, &customer)?;
+        let method = attach.send().await?.id;
+        say(&format!("attached {method}"));
+        Ok(method)
     }
 
     async fn setup(&self) -> Result<String, Error> {
