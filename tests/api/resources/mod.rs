@@ -17,6 +17,7 @@ mod payment_intents;
 mod payment_methods;
 mod people_races;
 mod refunds;
+mod setup_intents;
 mod test_cards;
 mod updates;
 mod webhook_endpoint_updates;

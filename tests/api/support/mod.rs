@@ -11,6 +11,7 @@ pub mod documents;
 pub mod effects;
 pub mod far_side;
 pub mod harness;
+pub mod holder_pages;
 pub mod http_proxy;
 pub mod intents;
 pub mod metrics;
