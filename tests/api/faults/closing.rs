@@ -77,7 +77,8 @@ async fn fill(client: &Client, database: &TestDatabase) {
     let attach = json!({"customer": customer});
     let method = client.post_new("/payment_methods/pm_card_visa/attach", &attach);
     let default = json!({"invoice_settings": {"default_payment_method": method.await.id()}});
-    let updated = client.post_new(&format!("/customers/{customer}"), &default);
+    let path = format!("/customers/{customer}");
+    let updated = client.post_new(&path, &default);
     assert_eq!(updated.await.status, 200);
     // What only a processor across a network, a person, and the console make.
     sqlx::raw_sql(
