@@ -78,7 +78,8 @@ async fn fill(client: &Client, database: &TestDatabase) {
     let attach = json!({"customer": customer});
     let method = client.post_new("/payment_methods/pm_card_visa/attach", &attach);
     let default = json!({"invoice_settings": {"default_payment_method": method.await.id()}});
-    let updated = client.post_new(&format!("/customers/{customer}"), &default);
+    let path = format!("/customers/{customer}");
+    let updated = client.post_new(&path, &default);
     assert_eq!(updated.await.status, 200);
     let setup = json!({"payment_method": "pm_card_visa"});
     assert_eq!(client.post_new("/setup_intents", &setup).await.status, 201);
