@@ -47,7 +47,10 @@ use crate::{
         key_story::{self, KeyStory},
     },
     webhooks::{self, deliveries, events},
-    wire::{charges::ChargeView, checkouts::CheckoutView, orders::OrderView, refunds::RefundView},
+    wire::{
+        charges::ChargeView, checkouts::CheckoutView, events::key_of_client, orders::OrderView,
+        refunds::RefundView,
+    },
 };
 
 /// The pages of a server. Cheap to clone.
@@ -390,7 +393,7 @@ fn happened(event: events::Happened) -> Happened {
         id: EventId(event.id).to_string(),
         event_type: event.event_type,
         object_id: event.object_id,
-        idempotency_key: event.idempotency_key,
+        idempotency_key: key_of_client(event.idempotency_key),
         created_at: event.created_at,
     }
 }

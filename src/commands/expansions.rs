@@ -1,119 +1,361 @@
-//! What `expand` asks for: the views of objects with whole objects in the place of references.
+//! The views of objects, with whole objects in the place of the references that `expand` names.
 //!
-//! For the replies of commands and for reads alike. Takes no lock.
+//! For the replies of commands and for reads alike. Takes no lock. Each member that is shown whole
+//! is one query, for however many objects.
+
+use std::collections::HashMap;
 
 use charge_once_pages::Listed;
+use charge_once_strict_params::Expansion;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
 use sqlx::PgConnection;
 
 use crate::{
     domain::{
         charge::Charge,
-        ids::{AccountId, ChargeId},
+        customer::Customer,
+        ids::{AccountId, ChargeId, CustomerId, PaymentIntentId, PaymentMethodId},
         order::Order,
+        payment_intent::PaymentIntent,
+        payment_method::PaymentMethod,
         refund::Refund,
+        setup_intent::SetupIntent,
     },
     store,
-    wire::{charges::ChargeView, dialect::Dialect, orders::OrderView, refunds::RefundView},
+    wire::{
+        charges::ChargeView,
+        customers::AnyCustomerView,
+        dialect::Dialect,
+        list::{Expandable, List},
+        orders::OrderView,
+        payment_intents::PaymentIntentView,
+        payment_methods::PaymentMethodView,
+        refunds::RefundView,
+        setup_intents::SetupIntentView,
+    },
 };
 
 /// How many refunds an expanded charge shows; the list at its `url` has the rest.
 const EXPANDED_REFUNDS_MAX: i64 = 10;
 
-/// Views of charges, each with its newest refunds where they are asked for.
-pub async fn charge_views(
+/// Who sees the objects.
+#[derive(Debug, Clone, Copy)]
+pub struct Audience {
+    /// The account that the objects belong to.
+    pub account: AccountId,
+    /// Decides what paths in the views start with.
+    pub dialect: Dialect,
+}
+
+/// Views that are being made.
+pub type Views<'a, T> = BoxFuture<'a, Result<Vec<T>, sqlx::Error>>;
+
+/// What clients can see.
+pub trait Shown: Send + Sync + Sized {
+    /// As they see it.
+    type View: Serialize + Send;
+    /// The last part of the path of its list.
+    const COLLECTION: &'static str;
+
+    /// Views of objects, in their order, with what `expand` names shown whole.
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        objects: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, Self::View>;
+}
+
+/// The view of one object.
+pub async fn view<T: Shown>(
     connection: &mut PgConnection,
-    account: AccountId,
-    dialect: Dialect,
-    charges: &[Charge],
-    expand_refunds: bool,
-) -> Result<Vec<ChargeView>, sqlx::Error> {
-    if !expand_refunds {
-        return Ok(charges.iter().map(ChargeView::from).collect());
+    audience: Audience,
+    object: &T,
+    expand: &Expansion,
+) -> Result<T::View, sqlx::Error> {
+    let objects = std::slice::from_ref(object);
+    let mut views = T::views(connection, audience, objects, expand).await?;
+    views.pop().ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Puts whole objects in the place of a reference to one of them.
+fn fill<T: Clone>(reference: &mut Option<Expandable<T>>, whole: &HashMap<String, T>) {
+    let id = match reference {
+        Some(Expandable::Id(id)) => id,
+        Some(Expandable::Object(_)) | None => return,
+    };
+    if let Some(object) = whole.get(id) {
+        *reference = Some(Expandable::Object(Box::new(object.clone())));
     }
-    let ids: Vec<ChargeId> = charges.iter().map(|charge| charge.id).collect();
-    let refunds =
-        store::refunds::newest_of_each(connection, account, &ids, EXPANDED_REFUNDS_MAX).await?;
-    let view = |charge: &Charge| {
-        let view = ChargeView::from(charge);
-        match refunds.get(&charge.id) {
-            None => view.with_refunds(&[], false, dialect),
-            Some(Listed { data, has_more }) => view.with_refunds(data, *has_more, dialect),
+}
+
+/// Makes functions that find objects and show them, by the ids that clients see.
+macro_rules! by_id {
+    ($($name:ident: $id:ty, $store:ident, $object:ty;)+) => {$(
+        async fn $name(
+            connection: &mut PgConnection,
+            audience: Audience,
+            ids: impl Iterator<Item = $id> + Send,
+            expand: &Expansion,
+        ) -> Result<HashMap<String, <$object as Shown>::View>, sqlx::Error> {
+            let ids: Vec<$id> = ids.collect();
+            let found = store::$store::find_all(connection, audience.account, &ids).await?;
+            let (ids, found): (Vec<$id>, Vec<$object>) = found.into_iter().unzip();
+            let views = <$object>::views(connection, audience, &found, expand).await?;
+            let ids = ids.into_iter().map(|id| id.to_string());
+            Ok(ids.zip(views).collect())
         }
-    };
-    Ok(charges.iter().map(view).collect())
+    )+};
 }
 
-/// Views of refunds, each with its whole charge where that is asked for.
-pub async fn refund_views(
-    connection: &mut PgConnection,
-    account: AccountId,
-    refunds: &[Refund],
-    expand_charge: bool,
-) -> Result<Vec<RefundView>, sqlx::Error> {
-    if !expand_charge {
-        return Ok(refunds.iter().map(RefundView::from).collect());
+by_id! {
+    charges_by_id: ChargeId, charges, Charge;
+    customers_by_id: CustomerId, customers, Customer;
+    intents_by_id: PaymentIntentId, payment_intents, PaymentIntent;
+    methods_by_id: PaymentMethodId, payment_methods, PaymentMethod;
+}
+
+impl Shown for Charge {
+    type View = ChargeView;
+    const COLLECTION: &'static str = "charges";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        charges: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, ChargeView> {
+        Box::pin(async move {
+            let mut views: Vec<ChargeView> = charges.iter().map(ChargeView::from).collect();
+            if expand.under("refunds").is_some() {
+                let ids: Vec<ChargeId> = charges.iter().map(|charge| charge.id).collect();
+                let most = EXPANDED_REFUNDS_MAX;
+                let refunds =
+                    store::refunds::newest_of_each(connection, audience.account, &ids, most)
+                        .await?;
+                for (view, id) in views.iter_mut().zip(&ids) {
+                    view.refunds = Some(refunds_of(*id, refunds.get(id), audience));
+                }
+            }
+            if let Some(expand) = expand.under("customer") {
+                let ids = charges
+                    .iter()
+                    .filter_map(|charge| charge.customer.as_deref());
+                let ids = ids.filter_map(CustomerId::parse);
+                let customers = customers_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.customer, &customers);
+                }
+            }
+            if let Some(expand) = expand.under("payment_intent") {
+                let ids = charges
+                    .iter()
+                    .filter_map(|charge| charge.by_intent.as_ref());
+                let ids = ids.map(|of| of.intent);
+                let intents = intents_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.payment_intent, &intents);
+                }
+            }
+            Ok(views)
+        })
     }
-    let ids: Vec<ChargeId> = refunds.iter().map(|refund| refund.charge).collect();
-    let charges = store::charges::find_all(connection, account, &ids).await?;
-    let view = |refund: &Refund| match charges.get(&refund.charge) {
-        None => RefundView::from(refund),
-        Some(charge) => RefundView::from(refund).with_charge(charge),
-    };
-    Ok(refunds.iter().map(view).collect())
 }
 
-/// Views of orders, each with the whole charge that paid it where that is asked for.
-pub async fn order_views(
-    connection: &mut PgConnection,
-    account: AccountId,
-    orders: &[Order],
-    expand_charge: bool,
-) -> Result<Vec<OrderView>, sqlx::Error> {
-    if !expand_charge {
-        return Ok(orders.iter().map(OrderView::from).collect());
+/// The list in the member `refunds` of a charge.
+pub(super) fn refunds_of(
+    id: ChargeId,
+    listed: Option<&Listed<Refund>>,
+    audience: Audience,
+) -> List<RefundView> {
+    let url = format!("{}/charges/{id}/refunds", audience.dialect.prefix());
+    let (data, has_more) = match listed {
+        None => (&[][..], false),
+        Some(listed) => (&listed.data[..], listed.has_more),
+    };
+    List::new(data.iter().map(RefundView::from).collect(), has_more, url)
+}
+
+impl Shown for Refund {
+    type View = RefundView;
+    const COLLECTION: &'static str = "refunds";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        refunds: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, RefundView> {
+        Box::pin(async move {
+            let mut views: Vec<RefundView> = refunds.iter().map(RefundView::from).collect();
+            if let Some(expand) = expand.under("charge") {
+                let ids = refunds.iter().map(|refund| refund.charge);
+                let charges = charges_by_id(connection, audience, ids, &expand).await?;
+                for (view, refund) in views.iter_mut().zip(refunds) {
+                    if let Some(charge) = charges.get(&refund.charge.to_string()) {
+                        view.charge = Expandable::Object(Box::new(charge.clone()));
+                    }
+                }
+            }
+            if let Some(expand) = expand.under("payment_intent") {
+                let ids = refunds.iter().filter_map(|refund| refund.intent);
+                let intents = intents_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.payment_intent, &intents);
+                }
+            }
+            Ok(views)
+        })
     }
-    let ids: Vec<ChargeId> = orders.iter().filter_map(|order| order.charge).collect();
-    let charges = store::charges::find_all(connection, account, &ids).await?;
-    let view = |order: &Order| match order.charge.and_then(|id| charges.get(&id)) {
-        None => OrderView::from(order),
-        Some(charge) => OrderView::from(order).with_charge(charge),
-    };
-    Ok(orders.iter().map(view).collect())
 }
 
-/// The view of one charge, as in [`charge_views`].
-pub async fn charge_view(
-    connection: &mut PgConnection,
-    account: AccountId,
-    dialect: Dialect,
-    charge: &Charge,
-    expand_refunds: bool,
-) -> Result<ChargeView, sqlx::Error> {
-    let one = std::slice::from_ref(charge);
-    let mut views = charge_views(connection, account, dialect, one, expand_refunds).await?;
-    Ok(views.pop().unwrap_or_else(|| ChargeView::from(charge)))
+impl Shown for Order {
+    type View = OrderView;
+    const COLLECTION: &'static str = "orders";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        orders: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, OrderView> {
+        Box::pin(async move {
+            let mut views: Vec<OrderView> = orders.iter().map(OrderView::from).collect();
+            if let Some(expand) = expand.under("charge") {
+                let ids = orders.iter().filter_map(|order| order.charge);
+                let charges = charges_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.charge, &charges);
+                }
+            }
+            Ok(views)
+        })
+    }
 }
 
-/// The view of one refund, as in [`refund_views`].
-pub async fn refund_view(
-    connection: &mut PgConnection,
-    account: AccountId,
-    refund: &Refund,
-    expand_charge: bool,
-) -> Result<RefundView, sqlx::Error> {
-    let one = std::slice::from_ref(refund);
-    let mut views = refund_views(connection, account, one, expand_charge).await?;
-    Ok(views.pop().unwrap_or_else(|| RefundView::from(refund)))
+impl Shown for Customer {
+    type View = AnyCustomerView;
+    const COLLECTION: &'static str = "customers";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        customers: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, AnyCustomerView> {
+        Box::pin(async move {
+            let mut views: Vec<AnyCustomerView> =
+                customers.iter().map(AnyCustomerView::from).collect();
+            let settings = expand.under("invoice_settings");
+            if let Some(expand) = settings.and_then(|of| of.under("default_payment_method")) {
+                let ids = customers.iter().filter_map(|of| of.default_payment_method);
+                let methods = methods_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    if let AnyCustomerView::Customer(view) = view {
+                        fill(&mut view.invoice_settings.default_payment_method, &methods);
+                    }
+                }
+            }
+            Ok(views)
+        })
+    }
 }
 
-/// The view of one order, as in [`order_views`].
-pub async fn order_view(
-    connection: &mut PgConnection,
-    account: AccountId,
-    order: &Order,
-    expand_charge: bool,
-) -> Result<OrderView, sqlx::Error> {
-    let one = std::slice::from_ref(order);
-    let mut views = order_views(connection, account, one, expand_charge).await?;
-    Ok(views.pop().unwrap_or_else(|| OrderView::from(order)))
+impl Shown for PaymentMethod {
+    type View = PaymentMethodView;
+    const COLLECTION: &'static str = "payment_methods";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        methods: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, PaymentMethodView> {
+        Box::pin(async move {
+            let mut views: Vec<PaymentMethodView> =
+                methods.iter().map(PaymentMethodView::from).collect();
+            if let Some(expand) = expand.under("customer") {
+                let ids = methods.iter().filter_map(PaymentMethod::customer);
+                let customers = customers_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.customer, &customers);
+                }
+            }
+            Ok(views)
+        })
+    }
+}
+
+impl Shown for PaymentIntent {
+    type View = PaymentIntentView;
+    const COLLECTION: &'static str = "payment_intents";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        intents: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, PaymentIntentView> {
+        Box::pin(async move {
+            let mut views: Vec<PaymentIntentView> =
+                intents.iter().map(PaymentIntentView::from).collect();
+            if let Some(expand) = expand.under("customer") {
+                let ids = intents.iter().filter_map(|intent| intent.terms.customer);
+                let customers = customers_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.customer, &customers);
+                }
+            }
+            if let Some(expand) = expand.under("latest_charge") {
+                let ids = intents.iter().filter_map(|intent| intent.latest_charge);
+                let charges = charges_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.latest_charge, &charges);
+                }
+            }
+            if let Some(expand) = expand.under("payment_method") {
+                let ids = intents
+                    .iter()
+                    .filter_map(|intent| intent.terms.payment_method);
+                let methods = methods_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.payment_method, &methods);
+                }
+            }
+            Ok(views)
+        })
+    }
+}
+
+impl Shown for SetupIntent {
+    type View = SetupIntentView;
+    const COLLECTION: &'static str = "setup_intents";
+
+    fn views<'a>(
+        connection: &'a mut PgConnection,
+        audience: Audience,
+        setups: &'a [Self],
+        expand: &'a Expansion,
+    ) -> Views<'a, SetupIntentView> {
+        Box::pin(async move {
+            let mut views: Vec<SetupIntentView> =
+                setups.iter().map(SetupIntentView::from).collect();
+            if let Some(expand) = expand.under("customer") {
+                let ids = setups.iter().filter_map(|setup| setup.terms.customer);
+                let customers = customers_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.customer, &customers);
+                }
+            }
+            if let Some(expand) = expand.under("payment_method") {
+                let ids = setups.iter().filter_map(|setup| setup.terms.payment_method);
+                let methods = methods_by_id(connection, audience, ids, &expand).await?;
+                for view in &mut views {
+                    fill(&mut view.payment_method, &methods);
+                }
+            }
+            Ok(views)
+        })
+    }
 }

@@ -8,7 +8,7 @@
 //!
 //! | shape | function | verbs |
 //! |---|---|---|
-//! | decides without reading | `decide` | new charges, new orders |
+//! | decides without reading | `decide` | new charges, new orders, new payment intents that stand alone |
 //! | reads, locks, decides | `execute` | every other verb, and each step of a checkout |
 //! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
 //!
@@ -20,14 +20,19 @@ mod card_answers;
 pub mod charges;
 pub mod checkouts;
 mod creation;
+pub mod customers;
 pub mod expansions;
+mod holder_pages;
 pub mod inventory;
 mod mode;
 pub mod orders;
 mod origin;
+pub mod payment_intents;
+pub mod payment_methods;
 mod processor_effect;
 pub mod refunds;
 mod replies;
+pub mod setup_intents;
 pub mod test_accounts;
 pub mod webhook_endpoints;
 
@@ -35,11 +40,22 @@ pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
 pub use creation::Creation;
+pub use customers::{CreateCustomer, UpdateCustomer, delete_customer};
 pub use inventory::SetInventory;
 pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
+pub use payment_intents::{
+    AuthenticateIntent, BeginIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent,
+    UpdateIntent,
+};
+pub use payment_methods::{
+    AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
+};
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};
+pub use setup_intents::{
+    AuthenticateSetup, CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
+};
 pub use test_accounts::{CreateTestAccount, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};

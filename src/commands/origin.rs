@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use charge_once_strict_params::Expansion;
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{expansions, replies::CREATED};
+use super::{
+    expansions::{self, Audience, Shown},
+    replies::CREATED,
+};
 use crate::{
     domain::{
-        charge::Charge,
         event::EventType,
         ids::AccountId,
         operation::{Effect, Operation},
-        order::Order,
-        refund::Refund,
     },
     idempotency::{BeginOutcome, Failure, Rejection, Reply},
     store,
@@ -32,7 +33,7 @@ pub struct Origin {
     pub dialect: Dialect,
     /// The `req_…` that executes.
     pub request_id: String,
-    /// The key that it executes under.
+    /// The key that it executes under; empty where a request needs none.
     pub idempotency_key: String,
     /// The trace in which it runs, as W3C Trace Context writes it: the request's, or that of its
     /// recovery. `None` while nothing is traced.
@@ -91,41 +92,25 @@ impl Origin {
         Ok(BeginOutcome::Begun { resource_id })
     }
 
-    /// The reply with a charge, and with its refunds where they are asked for.
-    pub(super) async fn charge(
-        &self,
-        tx: &mut PgConnection,
-        status: u16,
-        charge: &Charge,
-        expand_refunds: bool,
-    ) -> Result<Reply, Rejection> {
-        let (account, dialect) = (self.account, self.dialect);
-        let view = expansions::charge_view(tx, account, dialect, charge, expand_refunds).await?;
-        self.reply(status, "charges", view.id.clone(), &view)
+    /// Who sees the reply.
+    pub(super) fn audience(&self) -> Audience {
+        Audience {
+            account: self.account,
+            dialect: self.dialect,
+        }
     }
 
-    /// The reply with a refund, and with its whole charge where that is asked for.
-    pub(super) async fn refund(
+    /// The reply with the object `id`, with what `expand` names shown whole.
+    pub(super) async fn show<T: Shown>(
         &self,
         tx: &mut PgConnection,
         status: u16,
-        refund: &Refund,
-        expand_charge: bool,
+        id: String,
+        object: &T,
+        expand: &Expansion,
     ) -> Result<Reply, Rejection> {
-        let view = expansions::refund_view(tx, self.account, refund, expand_charge).await?;
-        self.reply(status, "refunds", view.id.clone(), &view)
-    }
-
-    /// The reply with an order, and with its whole charge where that is asked for.
-    pub(super) async fn order(
-        &self,
-        tx: &mut PgConnection,
-        status: u16,
-        order: &Order,
-        expand_charge: bool,
-    ) -> Result<Reply, Rejection> {
-        let view = expansions::order_view(tx, self.account, order, expand_charge).await?;
-        self.reply(status, "orders", view.id.clone(), &view)
+        let view = expansions::view(tx, self.audience(), object, expand).await?;
+        self.reply(status, T::COLLECTION, id, &view)
     }
 
     /// A reply about the object `id`; where that is new, it says where it lies.

@@ -4,9 +4,10 @@ use chrono::{DateTime, Utc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
-    ids::{ChargeId, OrderId},
+    ids::{ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
     money::Money,
+    payment_method::BillingDetails,
     test_cards::{Decision, Decline, TestCard},
 };
 
@@ -40,6 +41,25 @@ pub struct NewCharge {
     pub receipt_email: Option<String>,
     /// The client's own names.
     pub metadata: Metadata,
+}
+
+/// What a charge shows of the intent that made it, and of the method as it was then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IntentCharge {
+    /// The intent whose confirmation made it.
+    pub intent: PaymentIntentId,
+    /// What was charged.
+    pub method: PaymentMethodId,
+    /// Who the bill goes to.
+    pub billing: BillingDetails,
+    /// Equal for two charges of the same card.
+    pub fingerprint: String,
+    /// Whether a security code came with the card.
+    pub has_cvc: bool,
+    /// Whether its holder authenticated.
+    pub is_authenticated: bool,
+    /// Behind the seller's name on the card statement.
+    pub statement_descriptor_suffix: Option<String>,
 }
 
 /// The card processor's answer about a new charge.
@@ -151,6 +171,8 @@ pub struct Charge {
     pub receipt_email: Option<String>,
     /// The order that it pays or was to pay.
     pub order: Option<OrderId>,
+    /// Where it came from, if a confirmation of an intent made it.
+    pub by_intent: Option<IntentCharge>,
     /// The client's own names.
     pub metadata: Metadata,
     /// When it was written, by the database's clock.
@@ -217,6 +239,7 @@ impl Charge {
             statement_descriptor: new.statement_descriptor.clone(),
             receipt_email: new.receipt_email.clone(),
             order,
+            by_intent: None,
             metadata: new.metadata.clone(),
             created_at,
         }
@@ -225,6 +248,11 @@ impl Charge {
     /// Whether the money is promised or taken.
     pub fn is_paid(&self) -> bool {
         self.status == ChargeStatus::Succeeded
+    }
+
+    /// Whether its money is promised, neither taken nor released.
+    pub fn is_only_promised(&self) -> bool {
+        self.is_paid() && !self.captured && !self.released
     }
 
     /// Whether all of it was given back, or released.

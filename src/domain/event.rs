@@ -39,6 +39,29 @@ event_types! {
     RefundCreated = "refund.created": "A refund was made.";
     RefundFailed = "refund.failed": "The processor refused to give the money back.";
     RefundUpdated = "refund.updated": "A refund's metadata changed.";
+    PaymentIntentCreated = "payment_intent.created": "A payment was begun.";
+    PaymentIntentRequiresAction = "payment_intent.requires_action":
+        "A card's holder must authenticate before a payment.";
+    PaymentIntentAmountCapturableUpdated = "payment_intent.amount_capturable_updated":
+        "Money for a payment was promised, and can be captured.";
+    PaymentIntentSucceeded = "payment_intent.succeeded": "The money of a payment was taken.";
+    PaymentIntentPaymentFailed = "payment_intent.payment_failed":
+        "A payment's card was declined, or its holder failed to authenticate.";
+    PaymentIntentCanceled = "payment_intent.canceled":
+        "A payment was given up; money that was promised is released.";
+    SetupIntentCreated = "setup_intent.created": "The setup of a card was begun.";
+    SetupIntentRequiresAction = "setup_intent.requires_action":
+        "A card's holder must authenticate before the card is set up.";
+    SetupIntentSucceeded = "setup_intent.succeeded": "A card is ready for later payments.";
+    SetupIntentSetupFailed = "setup_intent.setup_failed":
+        "A card was declined, or its holder failed to authenticate.";
+    SetupIntentCanceled = "setup_intent.canceled": "The setup of a card was given up.";
+    CustomerCreated = "customer.created": "A customer was made.";
+    CustomerUpdated = "customer.updated": "What is known of a customer changed.";
+    CustomerDeleted = "customer.deleted": "A customer was deleted.";
+    PaymentMethodAttached = "payment_method.attached": "A customer got a payment method.";
+    PaymentMethodUpdated = "payment_method.updated": "A payment method changed.";
+    PaymentMethodDetached = "payment_method.detached": "A customer lost a payment method.";
     OrderCreated = "order.created": "An order was opened.";
     OrderUpdated = "order.updated": "An order's metadata changed.";
     OrderPaid = "order.paid": "An order got its charge.";

@@ -53,6 +53,10 @@ ids! {
     WebhookEndpointId, WebhookEndpointPrefix, "we", "a webhook endpoint";
     WebhookDeliveryId, WebhookDeliveryPrefix, "whd", "the delivery of an event to a webhook endpoint";
     CardId, CardPrefix, "card", "the card of a charge";
+    CustomerId, CustomerPrefix, "cus", "a customer";
+    PaymentIntentId, PaymentIntentPrefix, "pi", "a payment intent";
+    PaymentMethodId, PaymentMethodPrefix, "pm", "a payment method";
+    SetupIntentId, SetupIntentPrefix, "seti", "a setup intent";
     RequestId, RequestPrefix, "req", "one HTTP request";
 }
 

@@ -28,6 +28,7 @@ pub mod account;
 pub mod api_key;
 pub mod charge;
 pub mod checkout;
+pub mod customer;
 pub mod dialect;
 pub mod event;
 pub mod expiry;
@@ -37,7 +38,10 @@ pub mod metadata;
 pub mod money;
 pub mod operation;
 pub mod order;
+pub mod payment_intent;
+pub mod payment_method;
 pub mod refund;
+pub mod setup_intent;
 
 /// The cards that the simulated card processor knows, and its answers.
 pub use charge_once_processor::test_cards;

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
-    ids::{ChargeId, RefundId},
+    ids::{ChargeId, PaymentIntentId, RefundId},
     metadata::Metadata,
     money::Money,
 };
@@ -58,7 +58,9 @@ pub struct Refund {
     pub id: RefundId,
     /// The charge that is given back.
     pub charge: ChargeId,
-    /// How much of it.
+    /// The intent that made that charge.
+    pub intent: Option<PaymentIntentId>,
+    /// How much of the charge.
     pub amount: Money,
     /// Why.
     pub reason: Option<RefundReason>,

@@ -16,14 +16,17 @@ use super::{
 use crate::{
     commands::{
         CaptureCharge, CreateCharge, UpdateCharge,
-        expansions::{charge_view, charge_views},
+        expansions::{Shown, view},
     },
-    domain::ids::{ChargeId, OrderId},
+    domain::{
+        charge::Charge,
+        ids::{ChargeId, OrderId, PaymentIntentId},
+    },
     store::{self, charges::ChargeFilter},
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
         list::List,
-        parameter::{ExpandDataRefunds, ExpandRefunds, Reference},
+        parameter::{ExpandCharge, ExpandCharges, Reference},
     },
 };
 
@@ -134,7 +137,7 @@ parameters! {
     /// How a charge is shown.
     struct RetrieveChargeQuery {
         /// `refunds` lists its refunds in it.
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
 }
 
@@ -159,16 +162,15 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let expand_refunds = query_params::<RetrieveChargeQuery>(&request)?.expand;
+    let expand = query_params::<RetrieveChargeQuery>(&request)?.expand;
     let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
-    let Caller { account, dialect } = caller;
+    let (account, audience) = (caller.account, caller.audience());
     let charge = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::charges::find(&mut *connection, account, id).await?;
                 let Some(charge) = found else { return Ok(None) };
-                let view = charge_view(connection, account, dialect, &charge, expand_refunds);
-                view.await.map(Some)
+                view(connection, audience, &charge, &expand).await.map(Some)
             })
         })
         .await?
@@ -183,8 +185,10 @@ parameters! {
         customer: Option<Reference>,
         /// Only charges for this order: or_…
         order: Option<OrderId>,
+        /// Only charges of this intent: pi_…
+        payment_intent: Option<PaymentIntentId>,
         /// `data.refunds` lists the refunds in each.
-        expand: Expand<ExpandDataRefunds>,
+        expand: Expand<ExpandCharges>,
     }
 }
 
@@ -208,12 +212,13 @@ pub async fn list(
 ) -> Result<HttpResponse, HttpError> {
     let (page, query) =
         list::query::<ListChargesQuery>(&request, |text| ChargeId::parse(text).map(|id| id.0))?;
-    let expand_refunds = query.expand;
+    let expand = query.expand;
     let filter = ChargeFilter {
         customer: query.customer,
         order: query.order,
+        intent: query.payment_intent,
     };
-    let (Caller { account, dialect }, cursor) = (caller, page.cursor);
+    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
     let listed = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
@@ -221,11 +226,10 @@ pub async fn list(
                 let Some(Listed { data, has_more }) = found else {
                     return Ok(None);
                 };
-                let views = charge_views(connection, account, dialect, &data, expand_refunds);
-                let data = views.await?;
+                let data = Charge::views(connection, audience, &data, &expand).await?;
                 Ok(Some(Listed { data, has_more }))
             })
         })
         .await?;
-    list::reply(dialect, "/charges", &cursor, AN_OBJECT, listed)
+    list::reply(audience.dialect, "/charges", &cursor, AN_OBJECT, listed)
 }

@@ -8,6 +8,7 @@ mod app;
 pub mod body;
 pub mod charges;
 pub mod checkouts;
+pub mod customers;
 pub mod error;
 mod error_responses;
 pub mod events;
@@ -23,11 +24,14 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
+pub mod payment_intents;
+pub mod payment_methods;
 pub mod refunds;
 pub mod reply;
 mod reply_headers;
 pub mod request;
 mod request_log;
+pub mod setup_intents;
 mod swagger_ui;
 pub mod test_accounts;
 pub mod webhook_endpoints;
@@ -52,6 +56,14 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
         .service(allow("/livez", "GET, HEAD").route(get().to(health::livez)))
         .service(allow("/readyz", "GET, HEAD").route(get().to(health::readyz)))
         .service(allow("/errors", "GET, HEAD").route(get().to(pages::errors::show)))
+        .service(
+            allow(
+                "/authenticate/{account}/{intent}/{token}",
+                "GET, HEAD, POST",
+            )
+            .route(web::post().to(pages::authenticate::end))
+            .route(get().to(pages::authenticate::show)),
+        )
         .service(allow("/style.css", "GET, HEAD").route(get().to(pages::layout::style)))
         .service(allow("/favicon.svg", "GET, HEAD").route(get().to(pages::layout::favicon)))
         .service(allow("/favicon.ico", "GET, HEAD").route(get().to(pages::layout::favicon)))
@@ -76,6 +88,9 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
     }
     config
         .configure(payments)
+        .configure(intents)
+        .configure(people)
+        .configure(setups)
         .configure(records)
         .default_service(web::to(not_found::route_not_found));
 }
@@ -130,6 +145,101 @@ fn payments(config: &mut ServiceConfig) {
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))
                 .route(get().to(inventory::retrieve)),
+        );
+}
+
+/// Payments through as many cards as they take.
+fn intents(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/payment_intents", "GET, HEAD, POST")
+                .route(web::post().to(payment_intents::create))
+                .route(get().to(payment_intents::list)),
+        )
+        .service(
+            allow("/payment_intents/{id}", "GET, HEAD, POST")
+                .route(web::post().to(payment_intents::update))
+                .route(get().to(payment_intents::retrieve)),
+        )
+        .service(
+            allow("/payment_intents/{id}/confirm", "POST")
+                .route(web::post().to(payment_intents::confirm)),
+        )
+        .service(
+            allow("/payment_intents/{id}/capture", "POST")
+                .route(web::post().to(payment_intents::capture)),
+        )
+        .service(
+            allow("/payment_intents/{id}/cancel", "POST")
+                .route(web::post().to(payment_intents::cancel)),
+        );
+}
+
+/// Who pays, and with what.
+fn people(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/customers", "GET, HEAD, POST")
+                .route(web::post().to(customers::create))
+                .route(get().to(customers::list)),
+        )
+        .service(
+            allow("/customers/{id}", "GET, HEAD, POST, DELETE")
+                .route(web::post().to(customers::update))
+                .route(web::delete().to(customers::delete))
+                .route(get().to(customers::retrieve)),
+        )
+        .service(
+            allow("/customers/{id}/payment_methods", "GET, HEAD")
+                .route(get().to(payment_methods::list_of_customer)),
+        )
+        .service(
+            allow(
+                "/customers/{id}/payment_methods/{payment_method}",
+                "GET, HEAD",
+            )
+            .route(get().to(payment_methods::retrieve_of_customer)),
+        )
+        .service(
+            allow("/payment_methods", "GET, HEAD, POST")
+                .route(web::post().to(payment_methods::create))
+                .route(get().to(payment_methods::list)),
+        )
+        .service(
+            allow("/payment_methods/{id}", "GET, HEAD, POST")
+                .route(web::post().to(payment_methods::update))
+                .route(get().to(payment_methods::retrieve)),
+        )
+        .service(
+            allow("/payment_methods/{id}/attach", "POST")
+                .route(web::post().to(payment_methods::attach)),
+        )
+        .service(
+            allow("/payment_methods/{id}/detach", "POST")
+                .route(web::post().to(payment_methods::detach)),
+        );
+}
+
+/// What makes a card ready for later payments.
+fn setups(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/setup_intents", "GET, HEAD, POST")
+                .route(web::post().to(setup_intents::create))
+                .route(get().to(setup_intents::list)),
+        )
+        .service(
+            allow("/setup_intents/{id}", "GET, HEAD, POST")
+                .route(web::post().to(setup_intents::update))
+                .route(get().to(setup_intents::retrieve)),
+        )
+        .service(
+            allow("/setup_intents/{id}/confirm", "POST")
+                .route(web::post().to(setup_intents::confirm)),
+        )
+        .service(
+            allow("/setup_intents/{id}/cancel", "POST")
+                .route(web::post().to(setup_intents::cancel)),
         );
 }
 

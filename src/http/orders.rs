@@ -9,22 +9,23 @@ use super::{
     error::HttpError,
     error_responses::errors,
     list,
-    parameters::{ExpandChargeQuery, MutatingHeaders},
+    parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
     commands::{
         CancelOrder, CreateOrder, PayOrder, UpdateOrder,
-        expansions::{order_view, order_views},
+        expansions::{Shown, view},
     },
-    domain::ids::OrderId,
+    domain::{ids::OrderId, order::Order},
     store::{self, orders::OrderFilter},
     wire::{
         list::List,
-        metadata::UpdateMetadataParams,
-        orders::{CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams},
-        parameter::{ExpandDataCharge, Reference},
+        orders::{
+            CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams, UpdateOrderParams,
+        },
+        parameter::{ExpandOrder, ExpandOrders, Reference},
     },
 };
 
@@ -74,7 +75,7 @@ errors! {
         ("id" = String, Path, description = "The order's id: or_…"),
         MutatingHeaders,
     ),
-    request_body = UpdateMetadataParams,
+    request_body = UpdateOrderParams,
     responses(
         (status = 200, description = "The order.", body = OrderView),
         UpdateOrderErrors,
@@ -163,6 +164,14 @@ pub async fn cancel(
     .await
 }
 
+parameters! {
+    /// How an order is shown.
+    struct ExpandOrderQuery {
+        /// `charge` shows the whole charge.
+        expand: Expand<ExpandOrder>,
+    }
+}
+
 errors! {
     RetrieveOrderErrors: Reading [ResourceMissing]
 }
@@ -172,7 +181,7 @@ errors! {
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
     params(
         ("id" = String, Path, description = "The order's id: or_…"),
-        ExpandChargeQuery,
+        ExpandOrderQuery,
     ),
     responses(
         (status = 200, description = "The order.", body = OrderView),
@@ -184,16 +193,15 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let expand_charge = query_params::<ExpandChargeQuery>(&request)?.expand;
+    let expand = query_params::<ExpandOrderQuery>(&request)?.expand;
     let id = path_id(&request, OrderId::parse, OrderId::PREFIX)?;
-    let account = caller.account;
+    let (account, audience) = (caller.account, caller.audience());
     let order = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::orders::find(&mut *connection, account, id).await?;
                 let Some(order) = found else { return Ok(None) };
-                let view = order_view(connection, account, &order, expand_charge);
-                view.await.map(Some)
+                view(connection, audience, &order, &expand).await.map(Some)
             })
         })
         .await?
@@ -209,7 +217,7 @@ parameters! {
         /// Only the order with this id of your own.
         client_order_id: Option<Reference>,
         /// `data.charge` shows the whole charge in each.
-        expand: Expand<ExpandDataCharge>,
+        expand: Expand<ExpandOrders>,
     }
 }
 
@@ -233,12 +241,12 @@ pub async fn list(
 ) -> Result<HttpResponse, HttpError> {
     let (page, query) =
         list::query::<ListOrdersQuery>(&request, |text| OrderId::parse(text).map(|id| id.0))?;
-    let expand_charge = query.expand;
+    let expand = query.expand;
     let filter = OrderFilter {
         customer: query.customer,
         client_order_id: query.client_order_id,
     };
-    let (account, cursor) = (caller.account, page.cursor);
+    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
     let listed = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
@@ -246,7 +254,7 @@ pub async fn list(
                 let Some(Listed { data, has_more }) = found else {
                     return Ok(None);
                 };
-                let data = order_views(connection, account, &data, expand_charge).await?;
+                let data = Order::views(connection, audience, &data, &expand).await?;
                 Ok(Some(Listed { data, has_more }))
             })
         })

@@ -1,7 +1,7 @@
 //! Parameters that several endpoints share.
 
 use charge_once_strict_params::{
-    Error, Expand, Field, ValueKind, parameters,
+    Error, Field, ValueKind,
     schema::{nullable, text},
 };
 use utoipa::{
@@ -12,7 +12,7 @@ use utoipa::{
     },
 };
 
-use crate::{idempotency::KEY_MAX_BYTES, wire::parameter::ExpandCharge};
+use crate::idempotency::KEY_MAX_BYTES;
 
 /// As [`MutatingHeaders`] names it.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -20,14 +20,6 @@ pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// The characters of keys and names of workflows: visible ASCII without quotes, backslashes and
 /// commas.
 const KEY_CHARACTERS: &str = r"[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]";
-
-parameters! {
-    /// How an object that has a charge is shown.
-    pub(super) struct ExpandChargeQuery {
-        /// `charge` shows the whole charge.
-        expand: Expand<ExpandCharge>,
-    }
-}
 
 /// A key or the name of a workflow, as a query writes it. Its characters are checked where it is
 /// used, as they are where a path names it.

@@ -10,22 +10,24 @@ use super::{
     error::HttpError,
     error_responses::errors,
     list,
-    parameters::{ExpandChargeQuery, MutatingHeaders},
+    parameters::MutatingHeaders,
     reply::run,
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
     commands::{
         CreateRefund, UpdateRefund,
-        expansions::{refund_view, refund_views},
+        expansions::{Shown, view},
     },
-    domain::ids::{ChargeId, RefundId},
+    domain::{
+        ids::{ChargeId, PaymentIntentId, RefundId},
+        refund::Refund,
+    },
     store::{self, refunds::RefundFilter},
     wire::{
         list::List,
-        metadata::UpdateMetadataParams,
-        parameter::ExpandDataCharge,
-        refunds::{CreateRefundParams, RefundView},
+        parameter::{ExpandRefund, ExpandRefunds},
+        refunds::{CreateRefundParams, RefundView, UpdateRefundParams},
     },
 };
 
@@ -72,7 +74,7 @@ errors! {
         ("id" = String, Path, description = "The refund's id: re_…"),
         MutatingHeaders,
     ),
-    request_body = UpdateMetadataParams,
+    request_body = UpdateRefundParams,
     responses(
         (status = 200, description = "The refund.", body = RefundView),
         UpdateRefundErrors,
@@ -91,6 +93,14 @@ pub async fn update(
     .await
 }
 
+parameters! {
+    /// How a refund is shown.
+    struct ExpandRefundQuery {
+        /// `charge` shows the whole charge, and so on.
+        expand: Expand<ExpandRefund>,
+    }
+}
+
 errors! {
     RetrieveRefundErrors: Reading [ResourceMissing]
 }
@@ -100,7 +110,7 @@ errors! {
     get, path = "/refunds/{id}", tag = "Refunds", operation_id = "retrieveRefund",
     params(
         ("id" = String, Path, description = "The refund's id: re_…"),
-        ExpandChargeQuery,
+        ExpandRefundQuery,
     ),
     responses(
         (status = 200, description = "The refund.", body = RefundView),
@@ -112,16 +122,15 @@ pub async fn retrieve(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let expand_charge = query_params::<ExpandChargeQuery>(&request)?.expand;
+    let expand = query_params::<ExpandRefundQuery>(&request)?.expand;
     let id = path_id(&request, RefundId::parse, RefundId::PREFIX)?;
-    let account = caller.account;
+    let (account, audience) = (caller.account, caller.audience());
     let refund = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
                 let found = store::refunds::find(&mut *connection, account, id).await?;
                 let Some(refund) = found else { return Ok(None) };
-                let view = refund_view(connection, account, &refund, expand_charge);
-                view.await.map(Some)
+                view(connection, audience, &refund, &expand).await.map(Some)
             })
         })
         .await?
@@ -134,8 +143,10 @@ parameters! {
     struct ListRefundsQuery {
         /// Only refunds of this charge: ch_…
         charge: Option<ChargeId>,
-        /// `data.charge` shows the whole charge in each.
-        expand: Expand<ExpandDataCharge>,
+        /// Only refunds of this intent: pi_…
+        payment_intent: Option<PaymentIntentId>,
+        /// `data.charge` shows the whole charge in each, and so on.
+        expand: Expand<ExpandRefunds>,
     }
 }
 
@@ -164,8 +175,8 @@ pub async fn list(
 parameters! {
     /// How the refunds of a charge are shown.
     struct ListRefundsOfChargeQuery {
-        /// `data.charge` shows the whole charge in each.
-        expand: Expand<ExpandDataCharge>,
+        /// `data.charge` shows the whole charge in each, and so on.
+        expand: Expand<ExpandRefunds>,
     }
 }
 
@@ -201,6 +212,7 @@ pub async fn list_of_charge(
     let (page, query) = list::query::<ListRefundsOfChargeQuery>(&request, refund_id)?;
     let query = ListRefundsQuery {
         charge: Some(id),
+        payment_intent: None,
         expand: query.expand,
     };
     let path = format!("/charges/{id}/refunds");
@@ -219,8 +231,13 @@ async fn reply(
     query: ListRefundsQuery,
     path: &str,
 ) -> Result<HttpResponse, HttpError> {
-    let ListRefundsQuery { charge, expand } = query;
-    let (account, cursor, filter) = (caller.account, page.cursor, RefundFilter { charge });
+    let ListRefundsQuery {
+        charge,
+        payment_intent: intent,
+        expand,
+    } = query;
+    let (account, audience) = (caller.account, caller.audience());
+    let (cursor, filter) = (page.cursor, RefundFilter { charge, intent });
     let listed = app
         .snapshot(account, move |connection| {
             Box::pin(async move {
@@ -228,7 +245,7 @@ async fn reply(
                 let Some(Listed { data, has_more }) = found else {
                     return Ok(None);
                 };
-                let data = refund_views(connection, account, &data, expand).await?;
+                let data = Refund::views(connection, audience, &data, &expand).await?;
                 Ok(Some(Listed { data, has_more }))
             })
         })

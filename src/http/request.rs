@@ -27,7 +27,7 @@ use super::{
     request_log,
 };
 use crate::{
-    commands::Origin,
+    commands::{Origin, expansions::Audience},
     domain::{
         account::Account,
         api_key::holds_secret,
@@ -44,7 +44,7 @@ use crate::{
         error::{ApiError, ErrorCode},
         metadata::MAPS,
         not_offered,
-        source::{CARD_FIELD, LOST_REPLIES},
+        source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
 };
@@ -56,6 +56,29 @@ pub struct Caller {
     pub account: AccountId,
     /// Which prefix it came through.
     pub dialect: Dialect,
+}
+
+impl Caller {
+    /// Who sees the objects that it asks for.
+    pub fn audience(self) -> Audience {
+        Audience {
+            account: self.account,
+            dialect: self.dialect,
+        }
+    }
+}
+
+impl Caller {
+    /// The origin of what a request without an idempotency key does: a DELETE.
+    pub fn origin_without_key(self, request: &HttpRequest) -> Origin {
+        Origin {
+            account: self.account,
+            dialect: self.dialect,
+            request_id: request_id(request),
+            idempotency_key: String::new(),
+            traceparent: traces::traceparent(),
+        }
+    }
 }
 
 /// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the
@@ -290,7 +313,7 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, Error>, Htt
     let raw = request.query_string().as_bytes();
     let decoded = Encoding::Form.decode(raw, MAPS);
     let forbidden = match &decoded {
-        Ok(tree) => find_card_number(tree, CARD_FIELD, |_| false).is_some(),
+        Ok(tree) => find_card_number(tree, CARD_FIELDS, |_| false).is_some(),
         Err(_) => bytes_hold_card_number(raw),
     };
     if forbidden {

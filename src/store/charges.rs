@@ -11,11 +11,14 @@ use super::{
     columns::{all_written, column},
     money::money,
     operations::OpenWork,
+    people::BillingDetails,
     unknown::unknown,
 };
 use crate::domain::{
-    charge::{Authorization, Charge, ChargeFailure, ChargeStatus, KeptCard, NewCharge},
-    ids::{AccountId, ChargeId, OrderId},
+    charge::{
+        Authorization, Charge, ChargeFailure, ChargeStatus, IntentCharge, KeptCard, NewCharge,
+    },
+    ids::{AccountId, ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
 };
 
@@ -40,6 +43,13 @@ struct ChargeRow {
     decline_code: Option<String>,
     failure_message: Option<String>,
     order_id: Option<Uuid>,
+    payment_intent_id: Option<Uuid>,
+    payment_method_id: Option<Uuid>,
+    billing_details: Option<Json<BillingDetails>>,
+    card_fingerprint: Option<String>,
+    card_has_cvc: Option<bool>,
+    is_authenticated: Option<bool>,
+    statement_descriptor_suffix: Option<String>,
     metadata: Json<Metadata>,
     created_at: DateTime<Utc>,
 }
@@ -48,6 +58,8 @@ impl TryFrom<ChargeRow> for Charge {
     type Error = sqlx::Error;
 
     fn try_from(row: ChargeRow) -> Result<Self, sqlx::Error> {
+        // `a_charge_of_an_intent_has_a_payment_method`
+        let by_intent = row.payment_intent_id.zip(row.payment_method_id);
         Ok(Self {
             id: ChargeId(row.id),
             amount: money(row.amount, &row.currency)?,
@@ -72,6 +84,18 @@ impl TryFrom<ChargeRow> for Charge {
             statement_descriptor: row.statement_descriptor,
             receipt_email: row.receipt_email,
             order: row.order_id.map(OrderId),
+            by_intent: by_intent.map(|(intent, method)| IntentCharge {
+                intent: PaymentIntentId(intent),
+                method: PaymentMethodId(method),
+                billing: row
+                    .billing_details
+                    .map(|billing| billing.0.into())
+                    .unwrap_or_default(),
+                fingerprint: row.card_fingerprint.unwrap_or_default(),
+                has_cvc: row.card_has_cvc.unwrap_or_default(),
+                is_authenticated: row.is_authenticated.unwrap_or_default(),
+                statement_descriptor_suffix: row.statement_descriptor_suffix,
+            }),
             metadata: row.metadata.0,
             created_at: row.created_at,
         })
@@ -88,7 +112,10 @@ macro_rules! charge_rows {
                   id, amount, amount_captured, amount_refunded, currency, captured, released,
                   status, card_brand, card_last4, card_exp_month, card_exp_year, customer,
                   description, statement_descriptor, receipt_email, failure_code, decline_code,
-                  failure_message, order_id, metadata AS "metadata: Json<Metadata>", created_at
+                  failure_message, order_id, payment_intent_id, payment_method_id,
+                  billing_details AS "billing_details: Json<BillingDetails>", card_fingerprint,
+                  card_has_cvc, is_authenticated, statement_descriptor_suffix,
+                  metadata AS "metadata: Json<Metadata>", created_at
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -129,6 +156,62 @@ pub async fn insert(
     };
     let created_at = insert_all(tx, &[row]).await?;
     Ok(Charge::made(id, new, order, said, created_at))
+}
+
+/// Writes the charge of an intent's confirmation, and returns it. Locks nothing that exists but its
+/// intent, against deletion.
+///
+/// The index `an_intent_has_one_succeeded_charge` refuses a second one that is succeeded or pending.
+pub async fn insert_of_intent(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: ChargeId,
+    new: &NewCharge,
+    of: &IntentCharge,
+    said: Option<Authorization>,
+) -> Result<Charge, sqlx::Error> {
+    let status = ChargeStatus::of(said);
+    let decline = said.and_then(Authorization::decline);
+    charge_rows!(
+        "
+        INSERT INTO charges
+               (account_id, id, amount, amount_captured, currency, captured, status, card_brand,
+                card_last4, card_exp_month, card_exp_year, customer, description, receipt_email,
+                failure_code, decline_code, failure_message, payment_intent_id, payment_method_id,
+                billing_details, card_fingerprint, card_has_cvc, is_authenticated,
+                statement_descriptor_suffix, metadata)
+        VALUES ($1, $2, $3, CASE WHEN $5 THEN $3::bigint ELSE 0 END, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        new.amount.minor_units,
+        new.amount.currency.to_string(),
+        new.capture && status == ChargeStatus::Succeeded,
+        status.as_str(),
+        new.card.card.brand,
+        new.card.card.last4,
+        new.card.exp_month,
+        new.card.exp_year,
+        new.customer,
+        new.description,
+        new.receipt_email,
+        decline.map(|decline| decline.code.as_str()),
+        decline.and_then(|decline| decline.decline_code),
+        decline.map(|decline| decline.message),
+        of.intent.0,
+        of.method.0,
+        Json(BillingDetails::from(of.billing.clone())) as _,
+        of.fingerprint,
+        of.has_cvc,
+        of.is_authenticated,
+        of.statement_descriptor_suffix,
+        Json(&new.metadata) as _,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
 }
 
 /// Writes charges, all of them or none, and returns when: the transaction's time. Locks nothing
@@ -401,6 +484,8 @@ pub struct ChargeFilter {
     pub customer: Option<String>,
     /// The order that was paid.
     pub order: Option<OrderId>,
+    /// The intent that made it.
+    pub intent: Option<PaymentIntentId>,
 }
 
 /// One page of the account's charges; `None` if its cursor names none of them. Takes no lock.
@@ -435,7 +520,7 @@ pub async fn list(
                     + $filter
                     + " ORDER BY id "
                     + $order
-                    + " LIMIT $8",
+                    + " LIMIT $9",
                 account_id.0,
                 page.below(),
                 page.above(),
@@ -443,22 +528,35 @@ pub async fn list(
                 page.created_before,
                 filter.customer,
                 filter.order.map(|order| order.0),
+                filter.intent.map(|intent| intent.0),
                 page.rows(),
             )
             .fetch_all(connection)
             .await?
         };
     }
-    let rows = match (&filter.customer, filter.order) {
-        (None, None) => in_order_of!(page, rows, "AND $6::text IS NULL AND $7::uuid IS NULL"),
-        (Some(_), None) => in_order_of!(page, rows, "AND customer = $6 AND $7::uuid IS NULL"),
-        (_, Some(_)) => {
-            in_order_of!(
-                page,
-                rows,
-                "AND ($6::text IS NULL OR customer = $6) AND order_id = $7"
-            )
-        }
+    let rows = match (&filter.customer, filter.order, filter.intent) {
+        (None, None, None) => in_order_of!(
+            page,
+            rows,
+            "AND $6::text IS NULL AND $7::uuid IS NULL AND $8::uuid IS NULL"
+        ),
+        (Some(_), None, None) => in_order_of!(
+            page,
+            rows,
+            "AND customer = $6 AND $7::uuid IS NULL AND $8::uuid IS NULL"
+        ),
+        (_, Some(_), None) => in_order_of!(
+            page,
+            rows,
+            "AND ($6::text IS NULL OR customer = $6) AND order_id = $7 AND $8::uuid IS NULL"
+        ),
+        (_, _, Some(_)) => in_order_of!(
+            page,
+            rows,
+            "AND ($6::text IS NULL OR customer = $6) AND ($7::uuid IS NULL OR order_id = $7)
+             AND payment_intent_id = $8"
+        ),
     };
     let charges: Result<_, _> = rows.into_iter().map(Charge::try_from).collect();
     Ok(Some(page.cut(charges?)))

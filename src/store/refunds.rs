@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{money::money, unknown::unknown};
 use crate::domain::{
-    ids::{AccountId, ChargeId, RefundId},
+    ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
     metadata::Metadata,
     refund::{NewRefund, Refund, RefundReason, RefundStatus},
 };
@@ -21,6 +21,7 @@ struct RefundRow {
     created_at: DateTime<Utc>,
     currency: String,
     metadata: Json<Metadata>,
+    payment_intent_id: Option<Uuid>,
     reason: Option<String>,
     status: String,
 }
@@ -33,6 +34,7 @@ impl TryFrom<RefundRow> for Refund {
         Ok(Self {
             id: RefundId(row.id),
             charge: ChargeId(row.charge_id),
+            intent: row.payment_intent_id.map(PaymentIntentId),
             amount: money(row.amount, &row.currency)?,
             reason: row.reason.map(reason).transpose()?,
             status: RefundStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
@@ -50,7 +52,7 @@ macro_rules! refund_rows {
             $before
                 + r#"
                   id, amount, charge_id, created_at, currency,
-                  metadata AS "metadata: Json<Metadata>", reason, status
+                  metadata AS "metadata: Json<Metadata>", payment_intent_id, reason, status
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -76,11 +78,13 @@ pub async fn insert(
             UPDATE charges
                SET amount_refunded = amount_refunded + $4, released = NOT captured
              WHERE account_id = $1 AND id = $3
-            RETURNING id, currency
+            RETURNING id, currency, payment_intent_id
         )
         INSERT INTO refunds
-               (account_id, id, charge_id, amount, currency, reason, status, metadata)
-        SELECT $1, $2, charge.id, $4, charge.currency, $5, $7, $6 FROM charge
+               (account_id, id, charge_id, amount, currency, reason, status, metadata,
+                payment_intent_id)
+        SELECT $1, $2, charge.id, $4, charge.currency, $5, $7, $6, charge.payment_intent_id
+          FROM charge
         RETURNING",
         "",
         account_id.0,
@@ -130,7 +134,8 @@ pub async fn fail(
             UPDATE refunds
                SET status = 'failed'
              WHERE account_id = $1 AND id = $2 AND status = 'pending'
-            RETURNING id, amount, charge_id, created_at, currency, metadata, reason, status
+            RETURNING id, amount, charge_id, created_at, currency, metadata, payment_intent_id,
+                      reason, status
         ), charge AS (
             UPDATE charges
                SET amount_refunded = amount_refunded - failed.amount, released = false
@@ -286,6 +291,8 @@ pub async fn newest_of_each(
 pub struct RefundFilter {
     /// The charge that was given back.
     pub charge: Option<ChargeId>,
+    /// The intent that made that charge.
+    pub intent: Option<PaymentIntentId>,
 }
 
 /// One page of the account's refunds; `None` if its cursor names none of them. Takes no lock.
@@ -320,22 +327,31 @@ pub async fn list(
                     + $filter
                     + " ORDER BY id "
                     + $order
-                    + " LIMIT $7",
+                    + " LIMIT $8",
                 account_id.0,
                 page.below(),
                 page.above(),
                 page.created_from,
                 page.created_before,
                 filter.charge.map(|charge| charge.0),
+                filter.intent.map(|intent| intent.0),
                 page.rows(),
             )
             .fetch_all(connection)
             .await?
         };
     }
-    let rows = match filter.charge {
-        None => in_order_of!(page, rows, "AND $6::uuid IS NULL"),
-        Some(_) => in_order_of!(page, rows, "AND charge_id = $6"),
+    let rows = match (filter.charge, filter.intent) {
+        (None, None) => {
+            in_order_of!(page, rows, "AND $6::uuid IS NULL AND $7::uuid IS NULL")
+        }
+        (Some(_), None) => in_order_of!(page, rows, "AND charge_id = $6 AND $7::uuid IS NULL"),
+        // Its charges are few, and so are their refunds.
+        (_, Some(_)) => in_order_of!(
+            page,
+            rows,
+            "AND payment_intent_id = $7 AND ($6::uuid IS NULL OR charge_id = $6)"
+        ),
     };
     let refunds: Result<_, _> = rows.into_iter().map(Refund::try_from).collect();
     Ok(Some(page.cut(refunds?)))

@@ -6,18 +6,21 @@
 use serde::Serialize;
 
 use super::{
-    dialect::Dialect,
+    customers::AnyCustomerView,
     list::{Expandable, List},
+    payment_intents::PaymentIntentView,
+    payment_methods::CardChecks,
+    people::BillingDetailsView,
 };
 use crate::domain::{
-    charge::{Charge, ChargeFailure, ChargeStatus},
+    charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge},
     ids::CardId,
     metadata::Metadata,
     refund::{Refund, RefundReason},
 };
 
 /// A charge, as clients see it. The members and their order are Stripe's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = Charge)]
 pub struct ChargeView {
     /// `ch_…`
@@ -38,8 +41,8 @@ pub struct ChargeView {
     /// Always null: there is no ledger of balances here.
     #[schema(required = true, value_type = Option<String>)]
     pub balance_transaction: (),
-    /// Always empty.
-    pub billing_details: Empty,
+    /// Who the bill goes to; empty unless an intent made the charge.
+    pub billing_details: ChargeBillingDetails,
     /// Whether the money has been taken.
     #[schema(example = true)]
     pub captured: bool,
@@ -49,9 +52,9 @@ pub struct ChargeView {
     /// ISO 4217, lower case.
     #[schema(example = "usd")]
     pub currency: String,
-    /// Your own reference.
-    #[schema(required = true)]
-    pub customer: Option<String>,
+    /// The customer of its intent, whole with `expand[]=customer`; else your own reference.
+    #[schema(required = true, no_recursion)]
+    pub customer: Option<Expandable<AnyCustomerView>>,
     /// For people.
     #[schema(required = true)]
     pub description: Option<String>,
@@ -82,12 +85,12 @@ pub struct ChargeView {
     /// Whether the money is promised or taken.
     #[schema(example = true)]
     pub paid: bool,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub payment_intent: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub payment_method: (),
+    /// The intent that made it; whole with `expand[]=payment_intent`.
+    #[schema(required = true, no_recursion)]
+    pub payment_intent: Option<Expandable<PaymentIntentView>>,
+    /// The method of its intent.
+    #[schema(required = true)]
+    pub payment_method: Option<String>,
     /// The card, as newer clients read it.
     pub payment_method_details: PaymentMethodDetails,
     /// Where the receipt goes.
@@ -99,11 +102,15 @@ pub struct ChargeView {
     /// The newest refunds; only with `expand[]=refunds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refunds: Option<List<RefundView>>,
-    /// The card, as older clients read it.
-    pub source: CardSource,
+    /// The card, as older clients read it; null if an intent made the charge.
+    #[schema(required = true)]
+    pub source: Option<CardSource>,
     /// On the card statement.
     #[schema(required = true)]
     pub statement_descriptor: Option<String>,
+    /// Behind the seller's name on the card statement. Only of an intent's charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement_descriptor_suffix: Option<String>,
     /// `succeeded`, `pending` or `failed`.
     #[schema(example = "succeeded")]
     pub status: &'static str,
@@ -112,6 +119,16 @@ pub struct ChargeView {
 /// An object without members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Empty {}
+
+/// Who the bill of a charge goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum ChargeBillingDetails {
+    /// As the payment method said.
+    OfMethod(Box<BillingDetailsView>),
+    /// A card by itself says nothing.
+    OfSource(Empty),
+}
 
 /// What the card network said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -138,7 +155,7 @@ pub struct ChargeOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct PaymentMethodDetails {
     /// The card.
-    pub card: CardDetails,
+    pub card: ChargedCard,
     /// Always `card`.
     #[serde(rename = "type")]
     #[schema(example = "card")]
@@ -163,6 +180,93 @@ pub struct CardDetails {
     /// The last four digits of the number.
     #[schema(example = "4242")]
     pub last4: String,
+}
+
+/// The card of a charge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum ChargedCard {
+    /// A payment method's.
+    OfMethod(Box<MethodCardDetails>),
+    /// A source's.
+    OfSource(CardDetails),
+}
+
+/// What a charge shows of a payment method's card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct MethodCardDetails {
+    /// Minor units that were promised.
+    pub amount_authorized: i64,
+    /// `visa`, `mastercard`, `amex` or `discover`.
+    #[schema(example = "visa")]
+    pub brand: String,
+    /// What was compared with the bank's records.
+    pub checks: CardChecks,
+    /// Always `US`, as the test cards are.
+    #[schema(example = "US")]
+    pub country: &'static str,
+    /// 1 to 12.
+    #[schema(example = 12)]
+    pub exp_month: i16,
+    /// Four digits.
+    #[schema(example = 2099)]
+    pub exp_year: i16,
+    /// Equal for two charges of the same card.
+    pub fingerprint: String,
+    /// Always `credit`, as the test cards are.
+    #[schema(example = "credit")]
+    pub funding: &'static str,
+    /// The last four digits of the number.
+    #[schema(example = "4242")]
+    pub last4: String,
+    /// As `brand`.
+    #[schema(example = "visa")]
+    pub network: String,
+    /// How its holder authenticated, if that happened.
+    #[schema(required = true)]
+    pub three_d_secure: Option<ThreeDSecureResult>,
+    /// Always null.
+    #[schema(required = true, value_type = Option<String>)]
+    pub wallet: (),
+}
+
+/// How a card's holder authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct ThreeDSecureResult {
+    /// Always `challenge`.
+    #[schema(example = "challenge")]
+    pub authentication_flow: &'static str,
+    /// Always `authenticated`.
+    #[schema(example = "authenticated")]
+    pub result: &'static str,
+    /// Of the protocol.
+    #[schema(example = "2.2.0")]
+    pub version: &'static str,
+}
+
+impl MethodCardDetails {
+    fn of(charge: &Charge, by_intent: &IntentCharge) -> Self {
+        let card = &charge.card;
+        let authenticated = ThreeDSecureResult {
+            authentication_flow: "challenge",
+            result: "authenticated",
+            version: "2.2.0",
+        };
+        Self {
+            amount_authorized: charge.amount.minor_units,
+            brand: card.brand.clone(),
+            checks: CardChecks::of(by_intent.has_cvc),
+            country: "US",
+            exp_month: card.exp_month,
+            exp_year: card.exp_year,
+            fingerprint: by_intent.fingerprint.clone(),
+            funding: "credit",
+            last4: card.last4.clone(),
+            network: card.brand.clone(),
+            three_d_secure: by_intent.is_authenticated.then_some(authenticated),
+            wallet: (),
+        }
+    }
 }
 
 /// The card as a `source`.
@@ -190,27 +294,10 @@ pub struct CardSource {
     pub last4: String,
 }
 
-impl ChargeView {
-    /// The charge with the first of its refunds, newest first, and whether there are more.
-    #[must_use]
-    pub fn with_refunds(mut self, refunds: &[Refund], has_more: bool, dialect: Dialect) -> Self {
-        let url = format!("{}/charges/{}/refunds", dialect.prefix(), self.id);
-        let refunds = refunds.iter().map(RefundView::from).collect();
-        self.refunds = Some(List::new(refunds, has_more, url));
-        self
-    }
-}
-
 impl From<&Charge> for ChargeView {
     fn from(charge: &Charge) -> Self {
-        let card = CardDetails {
-            brand: charge.card.brand.clone(),
-            exp_month: charge.card.exp_month,
-            exp_year: charge.card.exp_year,
-            funding: "credit",
-            last4: charge.card.last4.clone(),
-        };
         let failure = charge.failure.as_ref();
+        let by_intent = charge.by_intent.as_ref();
         Self {
             id: charge.id.to_string(),
             object: "charge",
@@ -218,11 +305,14 @@ impl From<&Charge> for ChargeView {
             amount_captured: charge.amount_captured,
             amount_refunded: charge.amount_refunded,
             balance_transaction: (),
-            billing_details: Empty {},
+            billing_details: match by_intent {
+                Some(of) => ChargeBillingDetails::OfMethod(Box::new((&of.billing).into())),
+                None => ChargeBillingDetails::OfSource(Empty {}),
+            },
             captured: charge.captured,
             created: charge.created_at.timestamp(),
             currency: charge.amount.currency.to_string(),
-            customer: charge.customer.clone(),
+            customer: charge.customer.clone().map(Expandable::Id),
             description: charge.description.clone(),
             disputed: false,
             failure_code: failure.map(|failure| failure.code.clone()),
@@ -233,26 +323,49 @@ impl From<&Charge> for ChargeView {
             order: charge.order.map(|order| order.to_string()),
             outcome: ChargeOutcome::of(charge),
             paid: charge.is_paid(),
-            payment_intent: (),
-            payment_method: (),
+            payment_intent: by_intent.map(|of| Expandable::Id(of.intent.to_string())),
+            payment_method: by_intent.map(|of| of.method.to_string()),
             payment_method_details: PaymentMethodDetails {
-                card: card.clone(),
+                card: match by_intent {
+                    Some(of) => ChargedCard::OfMethod(Box::new(MethodCardDetails::of(charge, of))),
+                    None => ChargedCard::OfSource(charge.into()),
+                },
                 method_type: "card",
             },
             receipt_email: charge.receipt_email.clone(),
             refunded: charge.is_refunded(),
             refunds: None,
-            source: CardSource {
-                id: CardId(charge.id.0).to_string(),
-                object: "card",
-                brand: card.brand,
-                exp_month: card.exp_month,
-                exp_year: card.exp_year,
-                funding: card.funding,
-                last4: card.last4,
-            },
+            source: by_intent.is_none().then(|| charge.into()),
             statement_descriptor: charge.statement_descriptor.clone(),
+            statement_descriptor_suffix: by_intent
+                .and_then(|of| of.statement_descriptor_suffix.clone()),
             status: charge.status.as_str(),
+        }
+    }
+}
+
+impl From<&Charge> for CardDetails {
+    fn from(charge: &Charge) -> Self {
+        Self {
+            brand: charge.card.brand.clone(),
+            exp_month: charge.card.exp_month,
+            exp_year: charge.card.exp_year,
+            funding: "credit",
+            last4: charge.card.last4.clone(),
+        }
+    }
+}
+
+impl From<&Charge> for CardSource {
+    fn from(charge: &Charge) -> Self {
+        Self {
+            id: CardId(charge.id.0).to_string(),
+            object: "card",
+            brand: charge.card.brand.clone(),
+            exp_month: charge.card.exp_month,
+            exp_year: charge.card.exp_year,
+            funding: "credit",
+            last4: charge.card.last4.clone(),
         }
     }
 }
@@ -285,7 +398,7 @@ impl ChargeOutcome {
 }
 
 /// A refund, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = Refund)]
 pub struct RefundView {
     /// `re_…`
@@ -312,24 +425,15 @@ pub struct RefundView {
     /// Your own names.
     #[schema(value_type = BTreeMap<String, String>)]
     pub metadata: Metadata,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub payment_intent: (),
+    /// The intent of its charge; whole with `expand[]=payment_intent`.
+    #[schema(required = true, no_recursion)]
+    pub payment_intent: Option<Expandable<PaymentIntentView>>,
     /// `duplicate`, `fraudulent`, `requested_by_customer` or null.
     #[schema(required = true)]
     pub reason: Option<&'static str>,
     /// `succeeded`; across a network also `pending` and `failed`.
     #[schema(example = "succeeded")]
     pub status: &'static str,
-}
-
-impl RefundView {
-    /// The refund with its whole charge.
-    #[must_use]
-    pub fn with_charge(mut self, charge: &Charge) -> Self {
-        self.charge = Expandable::Object(Box::new(charge.into()));
-        self
-    }
 }
 
 impl From<&Refund> for RefundView {
@@ -343,7 +447,9 @@ impl From<&Refund> for RefundView {
             created: refund.created_at.timestamp(),
             currency: refund.amount.currency.to_string(),
             metadata: refund.metadata.clone(),
-            payment_intent: (),
+            payment_intent: refund
+                .intent
+                .map(|intent| Expandable::Id(intent.to_string())),
             reason: refund.reason.map(RefundReason::as_str),
             status: refund.status.as_str(),
         }

@@ -10,7 +10,7 @@ pub use super::charge_views::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
     metadata::MetadataParam,
-    parameter::{Amount, Description, ExpandRefunds, Reference, StatementDescriptor},
+    parameter::{Amount, Description, ExpandCharge, Reference, StatementDescriptor},
     source::SourceParam,
 };
 use crate::domain::{
@@ -40,7 +40,7 @@ parameters! {
         /// Where the receipt goes.
         receipt_email: Option<Email>,
         metadata: MetadataParam,
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
     example {
         "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",
@@ -74,7 +74,7 @@ parameters! {
         /// Where the receipt goes.
         receipt_email: Change<Email>,
         metadata: MetadataChange,
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
     example {"description": "Two mugs, blue"}
 }
@@ -84,18 +84,18 @@ parameters! {
     pub struct CaptureChargeParams as "CaptureCharge" {
         /// Minor units. Default: all of it.
         amount: Option<Amount>,
-        expand: Expand<ExpandRefunds>,
+        expand: Expand<ExpandCharge>,
     }
     example {"amount": 1500}
 }
 
 /// An address that a mail system could take: something, one `@`, something. Whether it exists is
 /// for the receipt to find out.
-pub struct Email;
+pub struct Email<const MAX: usize = EMAIL_MAX_CHARS>;
 
-impl TextKind for Email {
+impl<const MAX: usize> TextKind for Email<MAX> {
     type Value = String;
-    const MAX_CHARS: usize = EMAIL_MAX_CHARS;
+    const MAX_CHARS: usize = MAX;
     const MUST_BE: &'static str = "Must be an e-mail address.";
 
     fn parse(text: &str) -> Option<String> {
@@ -110,7 +110,7 @@ impl TextKind for Email {
     fn schema() -> ObjectBuilder {
         const PART: &str = r"[^@\s\u0000-\u001f\u007f-\u009f]+";
         let email = text()
-            .max_length(Some(EMAIL_MAX_CHARS))
+            .max_length(Some(MAX))
             .pattern(Some(format!("^{PART}@{PART}$")));
         with_example(email, "jenny@example.com")
     }

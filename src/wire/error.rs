@@ -5,9 +5,13 @@
 
 use charge_once_strict_params as strict_params;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use strict_params::Reason;
 
-use super::not_offered;
+use super::{
+    not_offered, payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
+    setup_intents::SetupIntentView,
+};
 use crate::domain::{
     ids::ID_CHARS,
     test_cards::{Decline, DeclineCode},
@@ -96,9 +100,23 @@ error_codes! {
     OutOfStock = "out_of_stock", 400, InvalidRequest:
         "An item is not in stock in the quantity that was asked for. The checkout's charge was \
          given back and its order canceled; nothing was taken from the inventory.";
+    PaymentIntentUnexpectedState = "payment_intent_unexpected_state", 400, InvalidRequest:
+        "The payment intent's status doesn't allow this. The error holds the intent as it is: one that has \
+         succeeded, or was canceled, may be just what you wanted.";
+    SetupIntentUnexpectedState = "setup_intent_unexpected_state", 400, InvalidRequest:
+        "The setup intent's status doesn't allow this. The error holds the setup intent as it is.";
+    PaymentMethodUnexpectedState = "payment_method_unexpected_state", 400, InvalidRequest:
+        "The payment method can't be used so: it belongs to another customer, to none, or was used up or \
+         detached.";
+    PaymentIntentAuthenticationFailure = "payment_intent_authentication_failure", 400, InvalidRequest:
+        "The card's holder failed to authenticate. It is the code of an intent's last_payment_error: no reply has \
+         it. Confirm with another method.";
+    SetupIntentAuthenticationFailure = "setup_intent_authentication_failure", 400, InvalidRequest:
+        "The card's holder failed to authenticate. It is the code of a setup intent's last_setup_error: no reply \
+         has it. Confirm with another method.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
-        "The request holds a card number. Only test tokens, and test cards in source[number], may \
-         be sent. Nothing of the request was stored or logged.";
+        "The request holds a card number. Only test tokens, and test cards in source[number] and in the card[number] \
+         of a payment method, may be sent. Nothing of the request was stored or logged.";
     ApiKeyMissing = "api_key_missing", 401, Authentication:
         "No API key was sent. Use Authorization: Bearer, or HTTP Basic with the key as the user \
          name and an empty password.";
@@ -108,6 +126,8 @@ error_codes! {
     CardDeclined = "card_declined", 402, Card:
         "The card was declined; decline_code says why. The failed charge is kept. Another attempt \
          needs a new idempotency key.";
+    AuthenticationRequired = "authentication_required", 402, Card:
+        "The card's holder must authenticate, and isn't there to do so. Confirm a payment intent while they are.";
     ExpiredCard = "expired_card", 402, Card: "The card has expired.";
     IncorrectCvc = "incorrect_cvc", 402, Card: "The card's security code is incorrect.";
     IncorrectNumber = "incorrect_number", 402, Card:
@@ -246,6 +266,7 @@ impl From<DeclineCode> for ErrorCode {
     fn from(code: DeclineCode) -> Self {
         match code {
             DeclineCode::CardDeclined => Self::CardDeclined,
+            DeclineCode::AuthenticationRequired => Self::AuthenticationRequired,
             DeclineCode::ExpiredCard => Self::ExpiredCard,
             DeclineCode::IncorrectCvc => Self::IncorrectCvc,
             DeclineCode::ProcessingError => Self::ProcessingError,
@@ -266,6 +287,19 @@ pub struct ApiError {
     pub decline_code: Option<String>,
     /// The failed charge that a decline leaves.
     pub charge: Option<String>,
+    /// What the error is about, whole, as JSON.
+    pub about: Box<About>,
+}
+
+/// Objects in an error, each as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// As it is after the request.
+    pub payment_intent: Option<String>,
+    /// The card that was declined.
+    pub payment_method: Option<String>,
+    /// As it is after the request.
+    pub setup_intent: Option<String>,
 }
 
 impl ApiError {
@@ -277,6 +311,7 @@ impl ApiError {
             param: None,
             decline_code: None,
             charge: None,
+            about: Box::default(),
         }
     }
 
@@ -294,14 +329,19 @@ impl ApiError {
         Self::new(ErrorCode::ResourceMissing, message).with_param(param.to_owned())
     }
 
+    /// The decline of a card that was not charged.
+    pub fn of_decline(decline: Decline) -> Self {
+        Self {
+            decline_code: decline.decline_code.map(str::to_owned),
+            ..Self::new(decline.code.into(), decline.message)
+        }
+    }
+
     /// The decline that left the failed charge `charge`.
     pub fn declined(decline: Decline, charge: String) -> Self {
         Self {
-            code: decline.code.into(),
-            message: decline.message.to_owned(),
-            param: None,
-            decline_code: decline.decline_code.map(str::to_owned),
             charge: Some(charge),
+            ..Self::of_decline(decline)
         }
     }
 
@@ -312,8 +352,14 @@ impl ApiError {
         self
     }
 
+    /// The error alone, as JSON, for an object that keeps it.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.envelope().error)
+    }
+
     /// The body:
-    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`.
+    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`, and the
+    /// objects that it is about.
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope {
             error: EnvelopeError {
@@ -324,9 +370,17 @@ impl ApiError {
                 decline_code: self.decline_code.as_deref(),
                 charge: self.charge.as_deref(),
                 doc_url: self.code.doc_url(),
+                payment_intent: json(self.about.payment_intent.as_deref()),
+                payment_method: json(self.about.payment_method.as_deref()),
+                setup_intent: json(self.about.setup_intent.as_deref()),
             },
         }
     }
+}
+
+/// The text as JSON. A view was written as it, so it is JSON.
+fn json(text: Option<&str>) -> Option<&RawValue> {
+    serde_json::from_str(text?).ok()
 }
 
 /// The shape of every reply that is not 2xx.
@@ -362,6 +416,18 @@ pub struct EnvelopeError<'a> {
     /// Where the code is explained, as a path on this service.
     #[schema(example = "/errors#parameter_missing")]
     pub doc_url: String,
+    /// The payment intent that it is about, as it is after the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PaymentIntentView>, nullable = false, no_recursion)]
+    pub payment_intent: Option<&'a RawValue>,
+    /// The payment method that was declined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PaymentMethodView>, nullable = false, no_recursion)]
+    pub payment_method: Option<&'a RawValue>,
+    /// The setup intent that it is about, as it is after the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SetupIntentView>, nullable = false, no_recursion)]
+    pub setup_intent: Option<&'a RawValue>,
 }
 
 #[cfg(test)]
@@ -372,6 +438,7 @@ mod tests {
     fn a_decline_has_one_name_in_the_error_and_in_the_failed_charge() {
         for code in [
             DeclineCode::CardDeclined,
+            DeclineCode::AuthenticationRequired,
             DeclineCode::ExpiredCard,
             DeclineCode::IncorrectCvc,
             DeclineCode::ProcessingError,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use charge_once_strict_params::{
-    Error, Expand, Field, Parameter, is_empty, parameters,
+    Error, Field, Parameter, is_empty,
     schema::{described, reference, text_map},
 };
 use utoipa::{
@@ -11,7 +11,7 @@ use utoipa::{
     openapi::{RefOr, Schema},
 };
 
-use super::{error::ApiError, parameter::ExpandCharge};
+use super::error::ApiError;
 use crate::domain::metadata::{
     METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata, MetadataChange,
     TooManyKeys,
@@ -19,15 +19,6 @@ use crate::domain::metadata::{
 
 /// The parameter whose members have names that the client chooses.
 pub const MAPS: &[&str] = &["metadata"];
-
-parameters! {
-    /// What may change of an order or a refund.
-    pub struct UpdateMetadataParams as "UpdateMetadata" {
-        metadata: MetadataChange,
-        expand: Expand<ExpandCharge>,
-    }
-    example {"metadata": {"channel": "telephone"}}
-}
 
 /// Strings by name. An empty or `null` value means absent.
 pub struct MetadataParam;

@@ -18,12 +18,11 @@ use super::{
     list::Expandable,
     metadata::MetadataParam,
     names::OrderStatusView,
-    parameter::{Amount, ExpandCharge, Reference},
+    parameter::{Amount, ExpandOrder, Reference},
     source::SourceParam,
 };
 use crate::domain::{
-    charge::Charge,
-    metadata::Metadata,
+    metadata::{Metadata, MetadataChange},
     money::{Currency, Money},
     order::{
         ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, NewOrder, Order, OrderRefusal, QUANTITY_MAX,
@@ -42,7 +41,7 @@ parameters! {
         /// content answers 200 with the order as it is then.
         client_order_id: Option<Reference>,
         metadata: MetadataParam,
-        expand: Expand<ExpandCharge>,
+        expand: Expand<ExpandOrder>,
     }
     example {
         "currency": "eur", "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
@@ -94,15 +93,24 @@ parameters! {
     /// How an order is paid.
     pub struct PayOrderParams as "PayOrder" {
         source: SourceParam,
-        expand: Expand<ExpandCharge>,
+        expand: Expand<ExpandOrder>,
     }
     example {"source": "tok_visa"}
 }
 
 parameters! {
+    /// What may change of an order.
+    pub struct UpdateOrderParams as "UpdateOrder" {
+        metadata: MetadataChange,
+        expand: Expand<ExpandOrder>,
+    }
+    example {"metadata": {"channel": "telephone"}}
+}
+
+parameters! {
     /// No parameters but how the reply is shown.
     pub struct CancelOrderParams as "Expand" {
-        expand: Expand<ExpandCharge>,
+        expand: Expand<ExpandOrder>,
     }
     example {}
 }
@@ -219,7 +227,7 @@ impl From<&Item> for ItemView {
 }
 
 /// An order, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = Order)]
 pub struct OrderView {
     /// `or_…`
@@ -257,15 +265,6 @@ pub struct OrderView {
     /// Where it stands.
     #[schema(example = "open")]
     pub status: OrderStatusView,
-}
-
-impl OrderView {
-    /// The order with the whole charge that paid it.
-    #[must_use]
-    pub fn with_charge(mut self, charge: &Charge) -> Self {
-        self.charge = Some(Expandable::Object(Box::new(charge.into())));
-        self
-    }
 }
 
 impl From<&Order> for OrderView {

@@ -2,6 +2,8 @@
 //!
 //! `crates/strict-params` has the general kinds, and says what a kind is.
 
+use std::marker::PhantomData;
+
 use charge_once_strict_params::{
     Error, Field, ID_MAX_CHARS, Integer, Text, TextKind, ValueKind, expandable,
     schema::{id_pattern, text, with_example},
@@ -10,8 +12,15 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
 
 use super::error::ErrorCode;
 use crate::domain::{
-    ids::{ChargeId, OrderId},
+    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
     money::{AMOUNT_MAX, Currency},
+    payment_intent::{
+        AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
+        ThreeDSecure,
+    },
+    payment_method::AllowRedisplay,
+    refund::RefundReason,
+    setup_intent::SetupCancellationReason,
 };
 
 /// A reference of the client's own.
@@ -114,11 +123,88 @@ macro_rules! ids {
     )+};
 }
 
-ids!(ChargeId, OrderId);
+ids!(
+    ChargeId,
+    CustomerId,
+    OrderId,
+    PaymentIntentId,
+    PaymentMethodId
+);
+
+/// Text that names an object. A command gets `None` for text that can't be such an id, and answers
+/// as it does for an object that is not there.
+pub struct IdOf<T>(PhantomData<T>);
+
+impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
+    type Value = Option<T>;
+    const MAX_CHARS: usize = ID_MAX_CHARS;
+    const MUST_BE: &'static str = T::MUST_BE;
+
+    fn parse(text: &str) -> Option<Self::Value> {
+        Some(T::parse(text))
+    }
+
+    fn schema() -> ObjectBuilder {
+        <T as TextKind>::schema()
+    }
+}
+
+/// Makes parameters of enums of the domain, which are written by their names.
+macro_rules! enums {
+    ($($name:ident),+) => {$(
+        impl ValueKind for $name {
+            type Value = Self;
+
+            fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
+                let Some(text) = field.fields.text(field.name, usize::MAX)? else {
+                    return Ok(None);
+                };
+                let known = Self::parse(&text).map(Some);
+                known.ok_or_else(|| {
+                    let names = Self::ALL.iter().map(|one| one.as_str());
+                    let names: Vec<_> = names.collect();
+                    field.invalid(format!("Must be one of {}.", names.join(", ")))
+                })
+            }
+
+            fn schema() -> RefOr<Schema> {
+                let names: Vec<_> = Self::ALL.iter().map(|one| one.as_str()).collect();
+                text().pattern(Some(format!("^({})$", names.join("|")))).into()
+            }
+        }
+    )+};
+}
+
+enums!(
+    AllowRedirects,
+    AllowRedisplay,
+    CancellationReason,
+    CaptureMethod,
+    ConfirmationMethod,
+    FutureUsage,
+    RefundReason,
+    SetupCancellationReason,
+    ThreeDSecure
+);
 
 expandable! {
-    pub ExpandCharge = "charge": "Shows the whole charge.";
-    pub ExpandRefunds = "refunds": "Shows the refunds of the charge.";
-    pub ExpandDataCharge = "data.charge": "Shows the whole charge in each object of a list.";
-    pub ExpandDataRefunds = "data.refunds": "Shows the refunds in each charge of a list.";
+    pub ExpandCharge, ExpandCharges = [
+        "balance_transaction", "customer", "payment_intent", "payment_intent.payment_method",
+        "refunds", "refunds.data.balance_transaction"
+    ]: "Shows this member of the charge whole.";
+    pub ExpandRefund, ExpandRefunds = ["balance_transaction", "charge", "payment_intent"]:
+        "Shows this member of the refund whole.";
+    pub ExpandOrder, ExpandOrders = ["charge"]: "Shows this member of the order whole.";
+    pub ExpandCustomer, ExpandCustomers = [
+        "invoice_credit_balance", "invoice_settings.default_payment_method", "tax"
+    ]: "Shows this member of the customer whole.";
+    pub ExpandPaymentMethod, ExpandPaymentMethods = ["customer"]:
+        "Shows this member of the payment method whole.";
+    pub ExpandPaymentIntent, ExpandPaymentIntents = [
+        "customer", "latest_charge", "latest_charge.balance_transaction",
+        "latest_charge.payment_intent", "latest_charge.refunds",
+        "latest_charge.refunds.data.balance_transaction", "payment_method"
+    ]: "Shows this member of the payment intent whole.";
+    pub ExpandSetupIntent, ExpandSetupIntents = ["customer", "payment_method"]:
+        "Shows this member of the setup intent whole.";
 }

@@ -94,13 +94,34 @@ def call_all():
     assert isinstance(rest.charge, models.Charge), rest
     call("updateRefund", refund.id)
     call("retrieveRefund", refund.id)
-    expanded = call("listRefunds", expand=[models.ExpandDataCharge.DATA_CHARGE])
+    expanded = call("listRefunds", expand=[models.ExpandRefunds.DATA_CHARGE])
     assert isinstance(expanded.data[0].charge, models.Charge), expanded
     call("listRefundsOfCharge", charge.id)
-    with_refunds = call("retrieveCharge", charge.id, expand=[models.ExpandRefunds.REFUNDS])
+    with_refunds = call("retrieveCharge", charge.id, expand=[models.ExpandCharge.REFUNDS])
     assert len(with_refunds.refunds.data) == 2, with_refunds
-    call("listCharges", expand=[models.ExpandDataRefunds.DATA_REFUNDS])
+    call("listCharges", expand=[models.ExpandCharges.DATA_REFUNDS])
     call("listInvoicePayments")
+
+    customer = call("createCustomer")
+    call("updateCustomer", customer.id)
+    call("retrieveCustomer", customer.id)
+    call("listCustomers", email=customer.email)
+    method = call("createPaymentMethod")
+    assert call("retrievePaymentMethod", method.id).customer is None, method
+    call("attachPaymentMethod", method.id, body={"customer": customer.id})
+    call("attachPaymentMethod", "pm_card_chargeDeclined", body={"customer": customer.id}, status=(402,))
+    call("updatePaymentMethod", method.id)
+    expanded = call(
+        "listPaymentMethods",
+        customer=customer.id,
+        expand=[models.ExpandPaymentMethods.DATA_CUSTOMER],
+    )
+    assert isinstance(expanded.data[0].customer, models.Customer), expanded
+    call("listPaymentMethodsOfCustomer", customer.id)
+    call("retrievePaymentMethodOfCustomer", customer.id, method.id)
+    call("detachPaymentMethod", method.id)
+    call("deleteCustomer", customer.id)
+    call("retrieveCustomer", customer.id)
 
     order = call("createOrder")
     call("updateOrder", order.id)
@@ -108,6 +129,30 @@ def call_all():
     call("retrieveOrder", order.id)
     call("listOrders")
     call("cancelOrder", call("createOrder", body={"client_order_id": RUN}).id)
+
+    intent = call("createPaymentIntent", body={"capture_method": "manual"})
+    call("updatePaymentIntent", intent.id)
+    declining = {"payment_method": "pm_card_chargeDeclined"}
+    call("confirmPaymentIntent", intent.id, body=declining, status=(402,))
+    assert call("confirmPaymentIntent", intent.id).status == "requires_capture", intent
+    call("capturePaymentIntent", intent.id)
+    call("cancelPaymentIntent", intent.id, status=(400,))
+    call("cancelPaymentIntent", call("createPaymentIntent").id)
+    call("createRefund", body={"charge": None, "payment_intent": intent.id})
+    whole = call("retrievePaymentIntent", intent.id, expand=[models.ExpandPaymentIntent.LATEST_CHARGE])
+    assert isinstance(whole.latest_charge, models.Charge), whole
+    call("listPaymentIntents")
+
+    setup = call("createSetupIntent")
+    assert setup.status == "succeeded", setup
+    call("createSetupIntent", body={"payment_method": "pm_card_chargeDeclined"}, status=(402,))
+    begun = call("createSetupIntent", body={"confirm": None, "return_url": None})
+    call("updateSetupIntent", begun.id)
+    call("confirmSetupIntent", begun.id, body={"payment_method": "pm_card_threeDSecure2Required"})
+    call("cancelSetupIntent", begun.id)
+    whole = call("retrieveSetupIntent", setup.id, expand=[models.ExpandSetupIntent.PAYMENT_METHOD])
+    assert isinstance(whole.payment_method, models.PaymentMethod), whole
+    call("listSetupIntents")
 
     call("setInventory", "mug")
     call("retrieveInventory", "mug")

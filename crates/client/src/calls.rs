@@ -19,13 +19,16 @@ use super::{
     error::Error,
     lists::{ListQuery, Page, with_query},
     objects::{
-        Charge, Checkout, Event, Inventory, KeyStatus, Order, Refund, WebhookDelivery,
-        WebhookEndpoint,
+        Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentIntent,
+        PaymentMethod, Refund, SetupIntent, WebhookDelivery, WebhookEndpoint,
     },
     operation::{Method, Operation},
     requests::{
-        Capture, ChargeUpdate, MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund,
-        NewWebhookEndpoint, Payment, WebhookEndpointUpdate,
+        Cancellation, Capture, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
+        MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewOrder, NewPaymentIntent,
+        NewPaymentMethod, NewRefund, NewSetupIntent, NewWebhookEndpoint, Payment,
+        PaymentIntentUpdate, PaymentMethodUpdate, SetupCancellation, SetupConfirmation,
+        SetupIntentUpdate, WebhookEndpointUpdate,
     },
     sending::{Message, Reply, send},
 };
@@ -138,6 +141,103 @@ impl Client {
             .await
     }
 
+    /// Writes down who pays.
+    pub fn create_customer(&self, customer: &NewCustomer) -> Result<Request<Customer>, Error> {
+        self.change("/customers".to_owned(), customer)
+    }
+
+    /// Reads a customer. Of one who was deleted, only the id is left.
+    pub async fn retrieve_customer(&self, id: &str) -> Result<Customer, Error> {
+        self.read(below("/customers", id, "")?).await
+    }
+
+    /// Changes what is known of a customer.
+    pub fn update_customer(
+        &self,
+        id: &str,
+        update: &CustomerUpdate,
+    ) -> Result<Request<Customer>, Error> {
+        self.change(below("/customers", id, "")?, update)
+    }
+
+    /// Lists customers; filter `email`.
+    pub async fn list_customers(&self, query: &ListQuery) -> Result<Page<Customer>, Error> {
+        self.read(query.after("/customers")).await
+    }
+
+    /// Forgets a customer, and detaches all payment methods. `false`: there is no such customer,
+    /// now; where an answer was lost, an earlier attempt of this call may have deleted it.
+    pub async fn delete_customer(&self, id: &str) -> Result<bool, Error> {
+        self.delete(&below("/customers", id, "")?).await
+    }
+
+    /// Keeps a card.
+    pub fn create_payment_method(
+        &self,
+        method: &NewPaymentMethod,
+    ) -> Result<Request<PaymentMethod>, Error> {
+        self.change("/payment_methods".to_owned(), method)
+    }
+
+    /// Reads a payment method.
+    pub async fn retrieve_payment_method(&self, id: &str) -> Result<PaymentMethod, Error> {
+        self.read(below("/payment_methods", id, "")?).await
+    }
+
+    /// Changes what is written on a customer's payment method.
+    pub fn update_payment_method(
+        &self,
+        id: &str,
+        update: &PaymentMethodUpdate,
+    ) -> Result<Request<PaymentMethod>, Error> {
+        self.change(below("/payment_methods", id, "")?, update)
+    }
+
+    /// Keeps a card for a customer's later payments. `id` may also be a test card such as
+    /// `pm_card_visa`, of which a new method is made.
+    pub fn attach_payment_method(
+        &self,
+        id: &str,
+        customer: &str,
+    ) -> Result<Request<PaymentMethod>, Error> {
+        let of = BTreeMap::from([("customer", customer)]);
+        self.change(below("/payment_methods", id, "/attach")?, &of)
+    }
+
+    /// Takes a card from its customer, for good.
+    pub fn detach_payment_method(&self, id: &str) -> Result<Request<PaymentMethod>, Error> {
+        let path = below("/payment_methods", id, "/detach")?;
+        self.change(path, &serde_json::Map::new())
+    }
+
+    /// Lists payment methods; filter `customer`, which must be there.
+    pub async fn list_payment_methods(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<PaymentMethod>, Error> {
+        self.read(query.after("/payment_methods")).await
+    }
+
+    /// Lists the payment methods of a customer.
+    pub async fn list_payment_methods_of_customer(
+        &self,
+        id: &str,
+        query: &ListQuery,
+    ) -> Result<Page<PaymentMethod>, Error> {
+        self.read(query.after(&below("/customers", id, "/payment_methods")?))
+            .await
+    }
+
+    /// Reads a payment method, if it is this customer's.
+    pub async fn retrieve_payment_method_of_customer(
+        &self,
+        customer: &str,
+        id: &str,
+    ) -> Result<PaymentMethod, Error> {
+        let methods = below("/customers", customer, "/payment_methods")?;
+        self.read(below(&methods, id, "")?).await
+    }
+
     /// Opens an order.
     pub fn create_order(&self, order: &NewOrder) -> Result<Request<Order>, Error> {
         self.change("/orders".to_owned(), order)
@@ -204,6 +304,109 @@ impl Client {
         self.read(query.after("/inventory")).await
     }
 
+    /// Begins a payment. A decline of a card that is charged at once is an error; the intent stays.
+    pub fn create_payment_intent(
+        &self,
+        intent: &NewPaymentIntent,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change("/payment_intents".to_owned(), intent)
+    }
+
+    /// Reads a payment intent.
+    pub async fn retrieve_payment_intent(&self, id: &str) -> Result<PaymentIntent, Error> {
+        self.read(below("/payment_intents", id, "")?).await
+    }
+
+    /// Changes what is to be paid, or what is written on a payment intent.
+    pub fn update_payment_intent(
+        &self,
+        id: &str,
+        update: &PaymentIntentUpdate,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "")?, update)
+    }
+
+    /// Charges the card, or says where its holder authenticates.
+    pub fn confirm_payment_intent(
+        &self,
+        id: &str,
+        confirmation: &Confirmation,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "/confirm")?, confirmation)
+    }
+
+    /// Takes what was promised; the rest is released.
+    pub fn capture_payment_intent(
+        &self,
+        id: &str,
+        capture: &IntentCapture,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "/capture")?, capture)
+    }
+
+    /// Closes a payment intent for good; what was promised is released.
+    pub fn cancel_payment_intent(
+        &self,
+        id: &str,
+        cancellation: &Cancellation,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "/cancel")?, cancellation)
+    }
+
+    /// Lists payment intents; filter `customer`.
+    pub async fn list_payment_intents(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<PaymentIntent>, Error> {
+        self.read(query.after("/payment_intents")).await
+    }
+
+    /// Begins to make a card ready for later payments. A card whose holder must authenticate leaves
+    /// the status `requires_action`: send them to the page in its `next_action`.
+    pub fn create_setup_intent(
+        &self,
+        setup: &NewSetupIntent,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change("/setup_intents".to_owned(), setup)
+    }
+
+    /// Reads a setup intent.
+    pub async fn retrieve_setup_intent(&self, id: &str) -> Result<SetupIntent, Error> {
+        self.read(below("/setup_intents", id, "")?).await
+    }
+
+    /// Changes what is set up, and for whom, or what is written on a setup intent.
+    pub fn update_setup_intent(
+        &self,
+        id: &str,
+        update: &SetupIntentUpdate,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change(below("/setup_intents", id, "")?, update)
+    }
+
+    /// Tries to set the card up.
+    pub fn confirm_setup_intent(
+        &self,
+        id: &str,
+        confirmation: &SetupConfirmation,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change(below("/setup_intents", id, "/confirm")?, confirmation)
+    }
+
+    /// Closes a setup intent that has not succeeded for good.
+    pub fn cancel_setup_intent(
+        &self,
+        id: &str,
+        cancellation: &SetupCancellation,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change(below("/setup_intents", id, "/cancel")?, cancellation)
+    }
+
+    /// Lists setup intents; filters `customer`, `payment_method`.
+    pub async fn list_setup_intents(&self, query: &ListQuery) -> Result<Page<SetupIntent>, Error> {
+        self.read(query.after("/setup_intents")).await
+    }
+
     /// Reads an event.
     pub async fn retrieve_event(&self, id: &str) -> Result<Event, Error> {
         self.read(below("/events", id, "")?).await
@@ -255,12 +458,7 @@ impl Client {
     /// Has no more events sent there. `false`: there is no such endpoint, now; where an answer was
     /// lost, an earlier attempt of this call may have deleted it.
     pub async fn delete_webhook_endpoint(&self, id: &str) -> Result<bool, Error> {
-        let path = below("/webhook_endpoints", id, "")?;
-        match send(&self.inner, &Message::Delete(&path), false).await {
-            Ok(_) => Ok(true),
-            Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.delete(&below("/webhook_endpoints", id, "")?).await
     }
 
     /// Lists what was to be sent to a webhook endpoint, with every attempt.
@@ -316,6 +514,15 @@ impl Client {
             was_sent: AtomicBool::new(false),
             answer: PhantomData,
         })
+    }
+
+    /// `false`: there is nothing at this path, now.
+    async fn delete(&self, path: &str) -> Result<bool, Error> {
+        match send(&self.inner, &Message::Delete(path), false).await {
+            Ok(_) => Ok(true),
+            Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {

@@ -16,12 +16,18 @@ pub struct ListQuery {
     pub created_from: Option<i64>,
     /// Created before this second.
     pub created_before: Option<i64>,
-    /// Your own reference.
+    /// Your own reference; for payment methods, a customer: `cus_…`
     pub customer: Option<String>,
+    /// A customer's e-mail address.
+    pub email: Option<String>,
     /// `or_…`
     pub order: Option<String>,
     /// `ch_…`
     pub charge: Option<String>,
+    /// `pi_…`
+    pub payment_intent: Option<String>,
+    /// `pm_…`
+    pub payment_method: Option<String>,
     /// Your own id of an order.
     pub client_order_id: Option<String>,
     /// `charge.succeeded`, …
@@ -38,8 +44,11 @@ impl ListQuery {
             ("created[gte]", self.created_from.map(|at| at.to_string())),
             ("created[lt]", self.created_before.map(|at| at.to_string())),
             ("customer", self.customer.clone()),
+            ("email", self.email.clone()),
             ("order", self.order.clone()),
             ("charge", self.charge.clone()),
+            ("payment_intent", self.payment_intent.clone()),
+            ("payment_method", self.payment_method.clone()),
             ("client_order_id", self.client_order_id.clone()),
             ("type", self.event_type.clone()),
         ];

@@ -62,10 +62,111 @@ pub struct Refund {
     pub currency: String,
     /// Your own names.
     pub metadata: Metadata,
+    /// The intent of its charge.
+    #[serde(default)]
+    pub payment_intent: Option<String>,
     /// Why.
     pub reason: Option<String>,
     /// `succeeded`, …
     pub status: String,
+}
+
+/// A customer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Customer {
+    /// `cus_…`
+    pub id: String,
+    /// Where they live.
+    pub address: Option<Address>,
+    /// Unix seconds; `None` of a customer who was deleted, as is all else but the id.
+    pub created: Option<i64>,
+    /// Whether they were deleted.
+    #[serde(default)]
+    pub deleted: bool,
+    /// For people.
+    pub description: Option<String>,
+    /// As it was sent.
+    pub email: Option<String>,
+    /// Your own names.
+    #[serde(default)]
+    pub metadata: Metadata,
+    /// A person's or a company's.
+    pub name: Option<String>,
+    /// As it was sent.
+    pub phone: Option<String>,
+    /// What invoices would be paid with.
+    pub invoice_settings: Option<InvoiceSettings>,
+}
+
+/// What invoices would be paid with.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct InvoiceSettings {
+    /// `pm_…`
+    pub default_payment_method: Option<String>,
+}
+
+/// An address.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Address {
+    /// A city, town or village.
+    pub city: Option<String>,
+    /// Two letters.
+    pub country: Option<String>,
+    /// Street and number.
+    pub line1: Option<String>,
+    /// Apartment, floor.
+    pub line2: Option<String>,
+    /// Also called a ZIP code.
+    pub postal_code: Option<String>,
+    /// A state, province or region.
+    pub state: Option<String>,
+}
+
+/// A payment method.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PaymentMethod {
+    /// `pm_…`
+    pub id: String,
+    /// `unspecified`, `limited` or `always`.
+    pub allow_redisplay: String,
+    /// Who the bill goes to.
+    pub billing_details: BillingDetails,
+    /// All that is kept of the card.
+    pub card: Card,
+    /// Unix seconds.
+    pub created: i64,
+    /// Whose it is: `cus_…`
+    pub customer: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+}
+
+/// Who a bill goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct BillingDetails {
+    /// Where they live.
+    pub address: Address,
+    /// As it was sent.
+    pub email: Option<String>,
+    /// As it was sent.
+    pub name: Option<String>,
+    /// As it was sent.
+    pub phone: Option<String>,
+}
+
+/// All that is kept of a card.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Card {
+    /// `visa`, …
+    pub brand: String,
+    /// 1 to 12.
+    pub exp_month: i64,
+    /// Four digits.
+    pub exp_year: i64,
+    /// Equal for two methods of the same card.
+    pub fingerprint: String,
+    /// The last four digits of its number.
+    pub last4: String,
 }
 
 /// An order.
@@ -154,6 +255,88 @@ pub struct CheckoutStep {
     pub attempts: i64,
 }
 
+/// One payment, through as many cards as it takes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PaymentIntent {
+    /// `pi_…`
+    pub id: String,
+    /// Minor units.
+    pub amount: i64,
+    /// Minor units that are promised and not taken.
+    pub amount_capturable: i64,
+    /// Minor units taken.
+    pub amount_received: i64,
+    /// Why it was canceled.
+    pub cancellation_reason: Option<String>,
+    /// `automatic_async`, `automatic` or `manual`.
+    pub capture_method: String,
+    /// What a shop's pages know it by.
+    pub client_secret: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Who pays.
+    pub customer: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// The newest charge, a failed one included.
+    pub latest_charge: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// What the card's holder has to do.
+    pub next_action: Option<NextAction>,
+    /// What is charged.
+    pub payment_method: Option<String>,
+    /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `processing`,
+    /// `requires_capture`, `succeeded` or `canceled`.
+    pub status: String,
+}
+
+/// A card that is made ready for later payments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SetupIntent {
+    /// `seti_…`
+    pub id: String,
+    /// Why it was canceled.
+    pub cancellation_reason: Option<String>,
+    /// What a shop's pages know it by.
+    pub client_secret: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// Who gets the method.
+    pub customer: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// What the card's holder has to do.
+    pub next_action: Option<NextAction>,
+    /// What is set up.
+    pub payment_method: Option<String>,
+    /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `succeeded` or
+    /// `canceled`.
+    pub status: String,
+    /// `off_session` or `on_session`.
+    pub usage: String,
+}
+
+/// What a card's holder has to do.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NextAction {
+    /// The page to open.
+    pub redirect_to_url: RedirectToUrl,
+}
+
+/// A page that a card's holder opens.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RedirectToUrl {
+    /// Where the page sends the holder afterwards.
+    pub return_url: Option<String>,
+    /// The page.
+    pub url: String,
+}
+
 /// How many of one stock-keeping unit are there.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Inventory {
@@ -193,8 +376,8 @@ pub struct EventData {
 pub struct EventRequest {
     /// The `req_…` that executed.
     pub id: String,
-    /// The key it executed under.
-    pub idempotency_key: String,
+    /// The key it executed under; `None` for a DELETE, which needs none.
+    pub idempotency_key: Option<String>,
 }
 
 /// Where events are sent.

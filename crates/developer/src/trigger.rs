@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, Error, Event, ListQuery, MetadataUpdate, NewCharge,
-    NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, Refund,
+    Cancellation, Capture, Charge, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
+    Event, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder,
+    NewPaymentIntent, NewRefund, NewSetupIntent, Order, Payment, PaymentMethodUpdate, Refund,
+    SetupCancellation, SetupConfirmation,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -34,6 +36,14 @@ const LOOKED_THROUGH: u32 = 100;
 const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
 const DECLINED_CARD: &str = "tok_chargeDeclined";
+
+/// Payment methods: one that succeeds, one whose holder must authenticate, and one that is declined.
+const CARD: &str = "pm_card_visa";
+const HOLDERS_CARD: &str = "pm_card_threeDSecure2Required";
+const DECLINED_METHOD: &str = "pm_card_chargeDeclined";
+
+/// Where a card's holder would return to.
+const RETURN_URL: &str = "https://example.com/return";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
 const SKU: &str = "charge-once-trigger";
@@ -76,6 +86,40 @@ pub(crate) enum EventType {
     RefundFailed,
     #[value(name = "refund.updated")]
     RefundUpdated,
+    #[value(name = "customer.created")]
+    CustomerCreated,
+    #[value(name = "customer.updated")]
+    CustomerUpdated,
+    #[value(name = "customer.deleted")]
+    CustomerDeleted,
+    #[value(name = "payment_method.attached")]
+    PaymentMethodAttached,
+    #[value(name = "payment_method.updated")]
+    PaymentMethodUpdated,
+    #[value(name = "payment_method.detached")]
+    PaymentMethodDetached,
+    #[value(name = "payment_intent.created")]
+    PaymentIntentCreated,
+    #[value(name = "payment_intent.requires_action")]
+    PaymentIntentRequiresAction,
+    #[value(name = "payment_intent.amount_capturable_updated")]
+    PaymentIntentAmountCapturableUpdated,
+    #[value(name = "payment_intent.succeeded")]
+    PaymentIntentSucceeded,
+    #[value(name = "payment_intent.payment_failed")]
+    PaymentIntentPaymentFailed,
+    #[value(name = "payment_intent.canceled")]
+    PaymentIntentCanceled,
+    #[value(name = "setup_intent.created")]
+    SetupIntentCreated,
+    #[value(name = "setup_intent.requires_action")]
+    SetupIntentRequiresAction,
+    #[value(name = "setup_intent.succeeded")]
+    SetupIntentSucceeded,
+    #[value(name = "setup_intent.setup_failed")]
+    SetupIntentSetupFailed,
+    #[value(name = "setup_intent.canceled")]
+    SetupIntentCanceled,
     #[value(name = "order.created")]
     OrderCreated,
     #[value(name = "order.updated")]
@@ -159,6 +203,75 @@ impl Maker {
                 Ok(refund)
             }
             EventType::RefundFailed => self.refused_refund().await,
+            EventType::CustomerCreated => self.customer().await,
+            EventType::CustomerUpdated => {
+                let customer = self.customer().await?;
+                let update = CustomerUpdate {
+                    description: Some(format!("{DESCRIPTION}, and updated")),
+                    ..CustomerUpdate::default()
+                };
+                let update = self.client.update_customer(&customer, &update)?;
+                update.send().await?;
+                say(&format!("updated {customer}"));
+                Ok(customer)
+            }
+            EventType::CustomerDeleted => {
+                let customer = self.customer().await?;
+                self.client.delete_customer(&customer).await?;
+                say(&format!("deleted {customer}"));
+                Ok(customer)
+            }
+            EventType::PaymentMethodAttached => self.attached_method().await,
+            EventType::PaymentMethodUpdated => {
+                let method = self.attached_method().await?;
+                let update = PaymentMethodUpdate {
+                    metadata: metadata_update().metadata,
+                    ..PaymentMethodUpdate::default()
+                };
+                let update = self.client.update_payment_method(&method, &update)?;
+                update.send().await?;
+                say(&format!("updated {method}"));
+                Ok(method)
+            }
+            EventType::PaymentMethodDetached => {
+                let method = self.attached_method().await?;
+                self.client.detach_payment_method(&method)?.send().await?;
+                say(&format!("detached {method}"));
+                Ok(method)
+            }
+            EventType::PaymentIntentCreated => self.intent("automatic").await,
+            EventType::PaymentIntentRequiresAction => {
+                self.confirmed_intent("automatic", HOLDERS_CARD).await
+            }
+            EventType::PaymentIntentAmountCapturableUpdated => {
+                self.confirmed_intent("manual", CARD).await
+            }
+            EventType::PaymentIntentSucceeded => self.confirmed_intent("automatic", CARD).await,
+            EventType::PaymentIntentPaymentFailed => {
+                self.confirmed_intent("automatic", DECLINED_METHOD).await
+            }
+            EventType::PaymentIntentCanceled => {
+                let intent = self.intent("automatic").await?;
+                let reason = Cancellation::default();
+                let cancel = self.client.cancel_payment_intent(&intent, &reason)?;
+                cancel.send().await?;
+                say(&format!("canceled {intent}"));
+                Ok(intent)
+            }
+            EventType::SetupIntentCreated => self.setup().await,
+            EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
+            EventType::SetupIntentSucceeded => self.confirmed_setup(CARD).await,
+            EventType::SetupIntentSetupFailed => self.declined_setup().await,
+            EventType::SetupIntentCanceled => {
+                let setup = self.setup().await?;
+                let reason = SetupCancellation::default();
+                self.client
+                    .cancel_setup_intent(&setup, &reason)?
+                    .send()
+                    .await?;
+                say(&format!("canceled {setup}"));
+                Ok(setup)
+            }
             EventType::OrderCreated => self.order().await.map(|order| order.id),
             EventType::OrderUpdated => {
                 let order = self.order().await?.id;
@@ -275,6 +388,90 @@ impl Maker {
         }
     }
 
+    async fn customer(&self) -> Result<String, Error> {
+        let customer = NewCustomer {
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewCustomer::default()
+        };
+        let customer = self.client.create_customer(&customer)?.send().await?.id;
+        say(&format!("created {customer}"));
+        Ok(customer)
+    }
+
+    async fn attached_method(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        let attach = self.client.attach_payment_method(CARD, &customer)?;
+        let method = attach.send().await?.id;
+        say(&format!("attached {method}"));
+        Ok(method)
+    }
+
+    async fn intent(&self, capture_method: &str) -> Result<String, Error> {
+        let intent = NewPaymentIntent {
+            capture_method: Some(capture_method.to_owned()),
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewPaymentIntent::new(AMOUNT, CURRENCY)
+        };
+        let intent = self.client.create_payment_intent(&intent)?.send().await?.id;
+        say(&format!("began {intent}"));
+        Ok(intent)
+    }
+
+    async fn confirmed_intent(&self, capture_method: &str, method: &str) -> Result<String, Error> {
+        let intent = self.intent(capture_method).await?;
+        let confirmation = Confirmation {
+            payment_method: Some(method.to_owned()),
+            return_url: Some(RETURN_URL.to_owned()),
+            ..Confirmation::default()
+        };
+        let confirm = self.client.confirm_payment_intent(&intent, &confirmation)?;
+        let outcome = match confirm.send().await {
+            Ok(confirmed) => confirmed.status,
+            Err(Error::Declined(_)) if method == DECLINED_METHOD => "declined".to_owned(),
+            Err(error) => return Err(error),
+        };
+        say(&format!("confirmed {intent}: {outcome}"));
+        Ok(intent)
+    }
+
+    async fn setup(&self) -> Result<String, Error> {
+        let setup = NewSetupIntent {
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewSetupIntent::default()
+        };
+        let setup = self.client.create_setup_intent(&setup)?.send().await?.id;
+        say(&format!("began {setup}"));
+        Ok(setup)
+    }
+
+    async fn confirmed_setup(&self, method: &str) -> Result<String, Error> {
+        let setup = self.setup().await?;
+        let confirm = self
+            .client
+            .confirm_setup_intent(&setup, &confirmation(method));
+        let status = confirm?.send().await?.status;
+        say(&format!("confirmed {setup}: {status}"));
+        Ok(setup)
+    }
+
+    async fn declined_setup(&self) -> Result<String, Error> {
+        let setup = self.setup().await?;
+        let confirmation = confirmation(DECLINED_METHOD);
+        match self
+            .client
+            .confirm_setup_intent(&setup, &confirmation)?
+            .send()
+            .await
+        {
+            Err(Error::Declined(_)) => {
+                say(&format!("the card of {setup} was declined"));
+                Ok(setup)
+            }
+            Ok(_) => Err(unusable(&format!("the card of {setup} was not declined"))),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn order(&self) -> Result<Order, Error> {
         let order = NewOrder {
             currency: CURRENCY.to_owned(),
@@ -343,6 +540,13 @@ fn declined(sent: Result<String, Error>) -> Result<String, Error> {
             "{id} was not declined, though its card is one that always is"
         ))),
         Err(error) => Err(error),
+    }
+}
+
+fn confirmation(method: &str) -> SetupConfirmation {
+    SetupConfirmation {
+        payment_method: Some(method.to_owned()),
+        return_url: Some(RETURN_URL.to_owned()),
     }
 }
 

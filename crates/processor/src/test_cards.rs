@@ -15,11 +15,27 @@ pub enum Decision {
     Outage,
 }
 
+/// When a card's issuer wants its holder to authenticate (3-D Secure) before money moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authentication {
+    /// Not at all.
+    Never,
+    /// Each time; without its holder, the card declines.
+    Always,
+    /// Each time that the holder is there. Without the holder, once the card was set up for that,
+    /// not any more.
+    UntilSetUp,
+    /// Each time that the holder is there; without the holder, not at all.
+    OnSession,
+}
+
 /// The kinds of decline. The strings are for programs and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclineCode {
     /// The issuer said no.
     CardDeclined,
+    /// The issuer wants the card's holder to authenticate, who isn't there.
+    AuthenticationRequired,
     /// The card has expired.
     ExpiredCard,
     /// The security code is wrong.
@@ -33,6 +49,7 @@ impl DeclineCode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CardDeclined => "card_declined",
+            Self::AuthenticationRequired => "authentication_required",
             Self::ExpiredCard => "expired_card",
             Self::IncorrectCvc => "incorrect_cvc",
             Self::ProcessingError => "processing_error",
@@ -56,6 +73,13 @@ pub const PROCESSING_ERROR: Decline = Decline {
     code: DeclineCode::ProcessingError,
     decline_code: None,
     message: "An error occurred while processing your card.",
+};
+
+/// The decline of a card whose holder would have to authenticate, and isn't there.
+pub const AUTHENTICATION_REQUIRED: Decline = Decline {
+    code: DeclineCode::AuthenticationRequired,
+    decline_code: Some("authentication_required"),
+    message: "Your card was declined. This transaction requires authentication.",
 };
 
 impl Decline {
@@ -96,6 +120,11 @@ pub struct TestCard {
     pub last4: &'static str,
     /// What the processor answers.
     pub decision: Decision,
+    /// When its issuer wants its holder to authenticate.
+    pub authentication: Authentication,
+    /// Whether the processor's answer is known before money is to move: a card that declines can't
+    /// be kept for a customer then.
+    pub is_checked_early: bool,
 }
 
 /// The expiry date of every token's card, a month that no test outlives.
@@ -134,8 +163,31 @@ const fn card(
         brand,
         last4,
         decision,
+        authentication: Authentication::Never,
+        is_checked_early: true,
     }
 }
+
+/// A card whose issuer wants its holder to authenticate.
+const fn authenticated(
+    tokens: &'static [&'static str],
+    number: &'static str,
+    last4: &'static str,
+    authentication: Authentication,
+    decision: Decision,
+) -> TestCard {
+    TestCard {
+        authentication,
+        is_checked_early: false,
+        ..card(tokens, number, "visa", last4, decision)
+    }
+}
+
+const INSUFFICIENT_FUNDS: Decision = decline(
+    DeclineCode::CardDeclined,
+    Some("insufficient_funds"),
+    "Your card has insufficient funds.",
+);
 
 /// Every test card.
 pub const TEST_CARDS: &[TestCard] = &[
@@ -147,60 +199,78 @@ pub const TEST_CARDS: &[TestCard] = &[
         Decision::Approve,
     ),
     card(
-        &["tok_mastercard"],
+        &["tok_mastercard", "pm_card_mastercard"],
         "5555555555554444",
         "mastercard",
         "4444",
         Decision::Approve,
     ),
     card(
-        &["tok_amex"],
+        &["tok_amex", "pm_card_amex"],
         "378282246310005",
         "amex",
         "0005",
         Decision::Approve,
     ),
     card(
-        &["tok_chargeDeclined"],
+        &[
+            "tok_chargeDeclined",
+            "pm_card_chargeDeclined",
+            "pm_card_visa_chargeDeclined",
+        ],
         "4000000000000002",
         "visa",
         "0002",
         declined("generic_decline"),
     ),
     card(
-        &["tok_chargeDeclinedInsufficientFunds"],
+        &[
+            "tok_chargeDeclinedInsufficientFunds",
+            "pm_card_chargeDeclinedInsufficientFunds",
+            "pm_card_visa_chargeDeclinedInsufficientFunds",
+        ],
         "4000000000009995",
         "visa",
         "9995",
-        decline(
-            DeclineCode::CardDeclined,
-            Some("insufficient_funds"),
-            "Your card has insufficient funds.",
-        ),
+        INSUFFICIENT_FUNDS,
     ),
     card(
-        &["tok_visa_chargeDeclinedLostCard"],
+        &[
+            "tok_visa_chargeDeclinedLostCard",
+            "pm_card_visa_chargeDeclinedLostCard",
+            "pm_card_chargeDeclinedLostCard",
+        ],
         "4000000000009987",
         "visa",
         "9987",
         declined("lost_card"),
     ),
     card(
-        &["tok_visa_chargeDeclinedStolenCard"],
+        &[
+            "tok_visa_chargeDeclinedStolenCard",
+            "pm_card_visa_chargeDeclinedStolenCard",
+            "pm_card_chargeDeclinedStolenCard",
+        ],
         "4000000000009979",
         "visa",
         "9979",
         declined("stolen_card"),
     ),
     card(
-        &["tok_chargeDeclinedExpiredCard"],
+        &[
+            "tok_chargeDeclinedExpiredCard",
+            "pm_card_chargeDeclinedExpiredCard",
+        ],
         "4000000000000069",
         "visa",
         "0069",
         decline(DeclineCode::ExpiredCard, None, "Your card has expired."),
     ),
     card(
-        &["tok_chargeDeclinedIncorrectCvc"],
+        &[
+            "tok_chargeDeclinedIncorrectCvc",
+            "pm_card_chargeDeclinedIncorrectCvc",
+        ],
         "4000000000000127",
         "visa",
         "0127",
@@ -211,18 +281,91 @@ pub const TEST_CARDS: &[TestCard] = &[
         ),
     ),
     card(
-        &["tok_chargeDeclinedProcessingError"],
+        &[
+            "tok_chargeDeclinedProcessingError",
+            "pm_card_chargeDeclinedProcessingError",
+        ],
         "4000000000000119",
         "visa",
         "0119",
         Decision::Decline(PROCESSING_ERROR),
     ),
     card(
-        &["tok_chargeDeclinedFraudulent"],
+        &[
+            "tok_chargeDeclinedFraudulent",
+            "pm_card_chargeDeclinedFraudulent",
+        ],
         "4100000000000019",
         "visa",
         "0019",
         declined("fraudulent"),
+    ),
+    TestCard {
+        is_checked_early: false,
+        ..card(
+            &["tok_chargeCustomerFail", "pm_card_chargeCustomerFail"],
+            "4000000000000341",
+            "visa",
+            "0341",
+            declined("generic_decline"),
+        )
+    },
+    authenticated(
+        &[
+            "tok_authenticationRequired",
+            "pm_card_authenticationRequired",
+        ],
+        "4000002760003184",
+        "3184",
+        Authentication::Always,
+        Decision::Approve,
+    ),
+    authenticated(
+        &[
+            "tok_authenticationRequiredOnSetup",
+            "pm_card_authenticationRequiredOnSetup",
+        ],
+        "4000002500003155",
+        "3155",
+        Authentication::UntilSetUp,
+        Decision::Approve,
+    ),
+    authenticated(
+        &[
+            "tok_authenticationRequiredSetupForOffSession",
+            "pm_card_authenticationRequiredSetupForOffSession",
+        ],
+        "4000003800000446",
+        "0446",
+        Authentication::OnSession,
+        Decision::Approve,
+    ),
+    authenticated(
+        &[
+            "tok_authenticationRequiredChargeDeclinedInsufficientFunds",
+            "pm_card_authenticationRequiredChargeDeclinedInsufficientFunds",
+        ],
+        "4000008260003178",
+        "3178",
+        Authentication::Always,
+        INSUFFICIENT_FUNDS,
+    ),
+    authenticated(
+        &["tok_threeDSecure2Required", "pm_card_threeDSecure2Required"],
+        "4000000000003220",
+        "3220",
+        Authentication::Always,
+        Decision::Approve,
+    ),
+    authenticated(
+        &[
+            "tok_threeDSecureRequiredChargeDeclined",
+            "pm_card_threeDSecureRequiredChargeDeclined",
+        ],
+        "4000008400001629",
+        "1629",
+        Authentication::Always,
+        declined("generic_decline"),
     ),
     TestCard {
         tokens: &["tok_slow"],
@@ -230,6 +373,8 @@ pub const TEST_CARDS: &[TestCard] = &[
         brand: "visa",
         last4: "4242",
         decision: Decision::ApproveSlowly,
+        authentication: Authentication::Never,
+        is_checked_early: true,
     },
     TestCard {
         tokens: &["tok_outage"],
@@ -237,6 +382,8 @@ pub const TEST_CARDS: &[TestCard] = &[
         brand: "visa",
         last4: "4242",
         decision: Decision::Outage,
+        authentication: Authentication::Never,
+        is_checked_early: true,
     },
 ];
 
@@ -248,9 +395,22 @@ pub const LOST_REPLY: &TestCard = &TestCard {
     brand: "visa",
     last4: "4242",
     decision: Decision::Approve,
+    authentication: Authentication::Never,
+    is_checked_early: true,
 };
 
 impl TestCard {
+    /// The decline that is known before money is to move: such a card can't be kept for later.
+    pub fn early_decline(&self) -> Option<Decline> {
+        match self.decision {
+            Decision::Decline(decline) if self.is_checked_early => Some(decline),
+            Decision::Decline(_)
+            | Decision::Approve
+            | Decision::ApproveSlowly
+            | Decision::Outage => None,
+        }
+    }
+
     /// Its canonical token.
     pub fn token(&self) -> &'static str {
         self.tokens.first().copied().unwrap_or_default()

@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Encoding,
+    Encoding, Expandables, Expansion,
     error::{Error, Reason},
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
@@ -243,6 +243,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The members of an object that is there.
+    pub fn object<'s>(&'s mut self, name: &'static str) -> Result<Option<Fields<'s>>, Error> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Object(members)) => {
+                let place = self.place.within(Step::Name(name));
+                Ok(Some(self.at(place, members)))
+            }
+            Some(_) => Err(self.invalid(name, "Must be an object.")),
+        }
+    }
+
     /// Reads a list of `sizes` objects, each with `read`.
     pub fn objects<T, E: From<Error>>(
         &mut self,
@@ -317,17 +329,21 @@ impl<'a> Fields<'a> {
         members.iter().map(read_one).collect()
     }
 
-    /// Whether `expand` asks for `expandable`, the one reference that this endpoint can show as a
-    /// whole object.
-    pub fn expands(&mut self, expandable: &str) -> Result<bool, Error> {
+    /// What `expand` asks for, of the references that this endpoint can show as whole objects.
+    pub(crate) fn expansion<E: Expandables>(&mut self) -> Result<Expansion, Error> {
         let names = self.texts("expand", 0..=EXPAND_MAX, EXPANDABLE_MAX_CHARS)?;
-        match names.iter().position(|name| name != expandable) {
-            None => Ok(!names.is_empty()),
-            Some(index) => {
-                let message = format!("Only {expandable} can be expanded here.");
-                Err(self.invalid_element("expand", index, message))
-            }
+        let path = |name: &String| {
+            let path = name.strip_prefix(E::PREFIX)?;
+            E::PATHS.contains(&path).then(|| path.to_owned())
+        };
+        let paths: Vec<_> = names.iter().map(path).collect();
+        if let Some(index) = paths.iter().position(Option::is_none) {
+            let known = E::PATHS.iter().map(|path| format!("{}{path}", E::PREFIX));
+            let known: Vec<_> = known.collect();
+            let message = format!("Only {} can be expanded here.", known.join(", "));
+            return Err(self.invalid_element("expand", index, message));
         }
+        Ok(Expansion(paths.into_iter().flatten().collect()))
     }
 
     /// Refuses the first member that was not read. Call it after the last field.

@@ -9,8 +9,8 @@ use utoipa::{
 };
 
 use crate::{
-    EXPAND_MAX, Error, Field, Parameter, is_empty,
-    schema::{described, id_pattern, list_of, text},
+    EXPAND_MAX, Error, Field, Parameter, ParameterSet, is_empty,
+    schema::{described, id_pattern, list_of, reference, text},
 };
 
 /// A kind of value. Alone, it is a parameter that a request must have.
@@ -70,6 +70,17 @@ impl<T> Change<T> {
             Self::Keep => current,
             Self::Unset => None,
             Self::Set(value) => Some(value),
+        }
+    }
+}
+
+impl<T> Change<T> {
+    /// The change with its value, if there is one, made into another.
+    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::Keep => Change::Keep,
+            Self::Unset => Change::Unset,
+            Self::Set(value) => Change::Set(into(value)),
         }
     }
 }
@@ -214,45 +225,102 @@ impl ValueKind for bool {
     }
 }
 
-/// A reference that a reply can show as a whole object. [`expandable!`](crate::expandable) makes
-/// one.
-pub trait ExpandName: ToSchema {
-    /// What `expand` calls it.
-    const NAME: &'static str;
+/// An object with the parameters `P`.
+pub struct Nested<P>(PhantomData<P>);
+
+impl<P: ParameterSet + ToSchema> ValueKind for Nested<P> {
+    type Value = P;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<P>, Error> {
+        let Some(mut fields) = field.fields.object(field.name)? else {
+            return Ok(None);
+        };
+        let parsed = P::read(&mut fields)?;
+        fields.finish()?;
+        Ok(Some(parsed))
+    }
+
+    fn schema() -> RefOr<Schema> {
+        reference::<P>()
+    }
 }
 
-/// Declares references that replies can show as whole objects, `pub Type = "name": "What it does.";`,
-/// each a schema of its own.
+/// References that a reply can show as whole objects, each as a path of members:
+/// `latest_charge.refunds`. [`expandable!`](crate::expandable) makes one.
+pub trait Expandables: ToSchema {
+    /// The paths, without what they begin with.
+    const PATHS: &'static [&'static str];
+    /// What each begins with in a request: `data.` where the reply is a list.
+    const PREFIX: &'static str;
+}
+
+/// Declares what replies can show whole: `pub Type, TypeOfLists = ["path", "path.to.member"]: "About.";`.
+/// In a list, each path begins with `data.`. Both types are schemas of their own.
 #[macro_export]
 macro_rules! expandable {
-    ($($vis:vis $name:ident = $text:literal: $about:literal;)+) => {$(
+    ($($vis:vis $one:ident, $list:ident = [$($path:literal),+]: $about:literal;)+) => {$(
+        $crate::expandable!(@ $vis $one, "", [$($path),+], $about);
+        $crate::expandable!(@ $vis $list, "data.", [$($path),+], $about);
+    )+};
+    (@ $vis:vis $name:ident, $prefix:literal, [$($path:literal),+], $about:literal) => {
         #[doc = $about]
         $vis struct $name;
 
-        impl $crate::ExpandName for $name {
-            const NAME: &'static str = $text;
+        impl $crate::Expandables for $name {
+            const PATHS: &'static [&'static str] = &[$($path),+];
+            const PREFIX: &'static str = $prefix;
         }
 
         impl $crate::utoipa::PartialSchema for $name {
             fn schema() -> $crate::utoipa::openapi::RefOr<$crate::utoipa::openapi::Schema> {
-                let name = $crate::schema::text().enum_values(Some([$text]));
+                let names = [$(concat!($prefix, $path)),+];
+                let name = $crate::schema::text().enum_values(Some(names));
                 name.description(Some($about)).into()
             }
         }
 
         impl $crate::utoipa::ToSchema for $name {}
-    )+};
+    };
 }
 
-/// The parameter `expand`: whether it asks for `E`, the one reference that can be expanded there.
+/// What a reply is to show whole: paths of members, such as `latest_charge.refunds`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expansion(pub Vec<String>);
+
+impl Expansion {
+    /// Whether it is empty: the reply shows ids.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What it says about the object, or the list, that is `member`; `None`: it stays an id. A path
+    /// through a list names its `data` next, which stays in what follows.
+    pub fn under(&self, member: &str) -> Option<Self> {
+        fn below<'a>(path: &'a str, member: &str) -> Option<&'a str> {
+            match path.strip_prefix(member)? {
+                "" => Some(""),
+                rest => rest.strip_prefix('.'),
+            }
+        }
+        let paths = self.0.iter().filter_map(|path| below(path, member));
+        let mut paths: Vec<_> = paths.map(str::to_owned).collect();
+        if paths.is_empty() {
+            return None;
+        }
+        paths.retain(|path| !path.is_empty());
+        Some(Self(paths))
+    }
+}
+
+/// The parameter `expand`: which of the references `E` are shown as whole objects.
 pub struct Expand<E>(PhantomData<E>);
 
-impl<E: ExpandName> Parameter for Expand<E> {
-    type Value = bool;
+impl<E: Expandables> Parameter for Expand<E> {
+    type Value = Expansion;
     const NULLABLE: bool = true;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<bool, Error> {
-        field.fields.expands(E::NAME)
+    fn read(field: &mut Field<'_, '_>) -> Result<Expansion, Error> {
+        field.fields.expansion::<E>()
     }
 
     fn schema(about: String) -> RefOr<Schema> {

@@ -3,11 +3,12 @@
 //! Locks    the charge
 //! Writes   the captured amount
 //! Emits    charge.captured
-//! Refuses  a charge that failed, was captured or was released; more than was promised
+//! Refuses  a charge that failed, was captured or was released; more than was promised; one of an
+//!          intent, which is captured instead
 //! Fails    while another operation on the charge has no outcome; if another processor
 //!          authorized it
 
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{Expansion, Params};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -25,7 +26,10 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
-    wire::charges::{CaptureChargeParams, ChargeView, refused},
+    wire::{
+        charges::{CaptureChargeParams, ChargeView, refused},
+        error::{ApiError, ErrorCode},
+    },
 };
 
 /// Captures a charge.
@@ -41,7 +45,7 @@ pub struct CaptureCharge {
 /// A capture that may be made, of a charge that this transaction has locked.
 struct DecidedCapture {
     request: CaptureRequest,
-    expand_refunds: bool,
+    expand: Expansion,
 }
 
 impl CaptureCharge {
@@ -53,12 +57,17 @@ impl CaptureCharge {
             .await?
             .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         must_be_free(tx, account, id, mode).await?;
+        if let Some(of) = &charge.by_intent {
+            let message = format!("The charge is an intent's: capture {} instead.", of.intent);
+            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+            return Err(error.with_param("id".to_owned()).into());
+        }
         let amount = charge
             .capture(params.amount)
             .map_err(|refusal| refused(refusal, "id"))?;
         Ok(DecidedCapture {
             request: CaptureRequest { charge: id, amount },
-            expand_refunds: params.expand,
+            expand: params.expand,
         })
     }
 }
@@ -66,7 +75,7 @@ impl CaptureCharge {
 impl Command for CaptureCharge {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let decided = self.decide(tx, Mode::OneTransaction).await?;
-        capture(&self.origin, tx, decided.request, decided.expand_refunds).await
+        capture(&self.origin, tx, decided.request, &decided.expand).await
     }
 }
 
@@ -79,7 +88,7 @@ impl Begin for CaptureCharge {
         let decided = self.decide(tx, Mode::Phases).await?;
         let ask = Ask::Capture(decided.request);
         let effect = Effect {
-            expand: decided.expand_refunds,
+            expand: decided.expand,
             ..Effect::of(Verb::CaptureCharge, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
@@ -92,10 +101,10 @@ pub(in crate::commands) async fn complete(
     tx: &mut PgConnection,
     request: &CaptureRequest,
     answer: Answer,
-    expand_refunds: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     match answer {
-        Answer::Done => capture(origin, tx, *request, expand_refunds).await,
+        Answer::Done => capture(origin, tx, *request, expand).await,
         Answer::Declined(decline) => {
             declined_by_processor(origin, tx, request.charge, decline).await
         }
@@ -107,12 +116,12 @@ async fn capture(
     origin: &Origin,
     tx: &mut PgConnection,
     CaptureRequest { charge, amount }: CaptureRequest,
-    expand_refunds: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let charge = store::charges::capture(tx, origin.account, charge, amount)
         .await?
         .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
     let view = ChargeView::from(&charge);
     origin.emit(tx, EventType::ChargeCaptured, &view).await?;
-    origin.charge(tx, OK, &charge, expand_refunds).await
+    origin.show(tx, OK, view.id, &charge, expand).await
 }

@@ -6,7 +6,7 @@
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
 
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{Expansion, Params};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -15,6 +15,7 @@ use crate::commands::{
     Creation, Origin, SlowLane,
     card_answers::authorize,
     creation::NewObject,
+    expansions,
     replies::{CREATED, checked, declined},
 };
 use crate::{
@@ -72,10 +73,11 @@ impl CreateCharge {
         said: Authorization,
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
-        let (expand_refunds, new) = (params.expand, NewCharge::from(params));
+        let expand = params.expand.clone();
+        let new = NewCharge::from(params);
         let id = ChargeId(Uuid::now_v7());
         let charge = Charge::made(id, &new, None, Some(said), now);
-        let (event_type, view, reply) = report(&self.origin, &charge, said, expand_refunds)?;
+        let (event_type, view, reply) = report(&self.origin, &charge, said, &expand)?;
         Ok(Decision {
             reply,
             rows: Some(Creation {
@@ -94,12 +96,13 @@ impl Begin for CreateCharge {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         let params: CreateChargeParams = checked(&self.params)?;
-        let (expand_refunds, new) = (params.expand, NewCharge::from(params));
+        let expand = params.expand.clone();
+        let new = NewCharge::from(params);
         let id = ChargeId(Uuid::now_v7());
         store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
         let ask = Ask::Authorize(CardAuthorization::of(id, &new));
         let effect = Effect {
-            expand: expand_refunds,
+            expand,
             ..Effect::of(Verb::CreateCharge, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
@@ -113,10 +116,10 @@ pub(in crate::commands) async fn complete(
     operation: &Operation,
     authorization: &CardAuthorization,
     answer: Answer,
-    expand_refunds: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
-    let (event_type, view, reply) = report(origin, &charge, said, expand_refunds)?;
+    let (event_type, view, reply) = report(origin, &charge, said, expand)?;
     origin.emit(tx, event_type, &view).await?;
     Ok(reply)
 }
@@ -149,17 +152,19 @@ pub(in crate::commands) async fn release(
     store::charges::delete_pending(tx, account, authorization.charge).await
 }
 
-/// The event of the processor's answer, with what it shows, and the reply. No refund can be older.
+/// The event of the processor's answer, with what it shows, and the reply. No refund and no intent
+/// of a new charge is there that could be expanded.
 fn report(
     origin: &Origin,
     charge: &Charge,
     said: Authorization,
-    expand_refunds: bool,
+    expand: &Expansion,
 ) -> Result<(EventType, ChargeView, Reply), Rejection> {
     let view = ChargeView::from(charge);
     let (event_type, reply) = match said {
-        Authorization::Approved if expand_refunds => {
-            let expanded = view.clone().with_refunds(&[], false, origin.dialect);
+        Authorization::Approved if expand.under("refunds").is_some() => {
+            let mut expanded = view.clone();
+            expanded.refunds = Some(expansions::refunds_of(charge.id, None, origin.audience()));
             (EventType::ChargeSucceeded, created(origin, &expanded)?)
         }
         Authorization::Approved => (EventType::ChargeSucceeded, created(origin, &view)?),

@@ -53,6 +53,7 @@ impl Command for UpdateCharge {
                 .emit(tx, EventType::ChargeUpdated, &ChargeView::from(&charge))
                 .await?;
         }
-        self.origin.charge(tx, OK, &charge, update.expand).await
+        let id = charge.id.to_string();
+        self.origin.show(tx, OK, id, &charge, &update.expand).await
     }
 }

@@ -11,6 +11,7 @@
 //!          charge.refunded, or refund.failed · order.canceled
 //! Fails    when the processor is down or its slow lane is full
 
+use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -320,7 +321,7 @@ async fn given_back(
 ) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateRefund);
     store::checkout_steps::finish(tx, account, checkout, step, &refund.id.to_string()).await?;
-    refunded(origin, tx, refund, false).await?;
+    refunded(origin, tx, refund, &Expansion::default()).await?;
     Ok(())
 }
 

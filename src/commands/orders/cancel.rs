@@ -42,7 +42,8 @@ impl CancelOrder {
         self.origin
             .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
             .await?;
-        self.origin.order(tx, OK, &order, params.expand).await
+        let id = order.id.to_string();
+        self.origin.show(tx, OK, id, &order, &params.expand).await
     }
 }
 

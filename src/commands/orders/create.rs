@@ -60,7 +60,8 @@ impl Decide for CreateOrder {
         now: DateTime<Utc>,
     ) -> Result<Decision<Creation>, Rejection> {
         let params: CreateOrderParams = checked(&self.params)?;
-        let (expand_charge, new) = (params.expand, NewOrder::from(params));
+        let expand = params.expand.clone();
+        let new = NewOrder::from(params);
         let natural_key = new.client_order_id.clone();
         let content_hash = content_hash(&new)?;
         let (created, creation) = self.opened(new, now)?;
@@ -68,7 +69,8 @@ impl Decide for CreateOrder {
             created
         } else {
             let order = self.existing(tx, natural_key, &content_hash).await?;
-            self.origin.order(tx, OK, &order, expand_charge).await?
+            let id = order.id.to_string();
+            self.origin.show(tx, OK, id, &order, &expand).await?
         };
         Ok(Decision { reply, rows: None })
     }

@@ -8,7 +8,7 @@
 //! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
 //!          that made it is unfinished
 
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{Expansion, Params};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -52,7 +52,7 @@ struct DecidedPayment {
     order: OrderId,
     charge: ChargeId,
     new: NewCharge,
-    expand_charge: bool,
+    expand: Expansion,
 }
 
 impl PayOrder {
@@ -64,7 +64,7 @@ impl PayOrder {
             order: order.id,
             charge: ChargeId(Uuid::now_v7()),
             new: order.charge_for(params.source),
-            expand_charge: params.expand,
+            expand: params.expand,
         })
     }
 }
@@ -75,13 +75,13 @@ impl Command for PayOrder {
             order,
             charge,
             new,
-            expand_charge,
+            expand,
         } = self.decide(tx, Mode::OneTransaction).await?;
         let said = authorize(tx, new.card.card, &self.slow_lane).await?;
         let account = self.origin.account;
         let charge =
             store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
-        paid(&self.origin, tx, order, &charge, said, expand_charge).await
+        paid(&self.origin, tx, order, &charge, said, &expand).await
     }
 }
 
@@ -95,14 +95,14 @@ impl Begin for PayOrder {
             order,
             charge,
             new,
-            expand_charge,
+            expand,
         } = self.decide(tx, Mode::Phases).await?;
         let account = self.origin.account;
         store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
         let ask = Ask::Authorize(CardAuthorization::of(charge, &new));
         let effect = Effect {
             order: Some(order),
-            expand: expand_charge,
+            expand,
             ..Effect::of(Verb::PayOrder, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await
@@ -118,12 +118,12 @@ pub(in crate::commands) async fn complete(
     order: OrderId,
     authorization: &CardAuthorization,
     answer: Answer,
-    expand_charge: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     // The same order of locks as when an order is paid in one transaction: the order first.
     store::orders::lock(tx, origin.account, order).await?;
     let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
-    paid(origin, tx, order, &charge, said, expand_charge).await
+    paid(origin, tx, order, &charge, said, expand).await
 }
 
 /// Reports the processor's answer. A decline leaves the order open: another card may pay it, under
@@ -134,7 +134,7 @@ async fn paid(
     order: OrderId,
     charge: &Charge,
     said: Authorization,
-    expand_charge: bool,
+    expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let view = ChargeView::from(charge);
     match said {
@@ -143,7 +143,7 @@ async fn paid(
             origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
             let paid = OrderView::from(&order);
             origin.emit(tx, EventType::OrderPaid, &paid).await?;
-            origin.order(tx, OK, &order, expand_charge).await
+            origin.show(tx, OK, paid.id, &order, expand).await
         }
         Authorization::Declined(decline) => {
             origin.emit(tx, EventType::ChargeFailed, &view).await?;

@@ -16,7 +16,10 @@ use crate::{
     domain::{event::EventType, ids::OrderId},
     idempotency::{Command, Rejection, Reply},
     store,
-    wire::{error::ApiError, metadata::UpdateMetadataParams, orders::OrderView},
+    wire::{
+        error::ApiError,
+        orders::{OrderView, UpdateOrderParams},
+    },
 };
 
 /// Updates an order.
@@ -31,7 +34,7 @@ pub struct UpdateOrder {
 
 impl Command for UpdateOrder {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdateMetadataParams = checked(&self.params)?;
+        let update: UpdateOrderParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
         let before = store::orders::lock(tx, account, id)
@@ -48,6 +51,7 @@ impl Command for UpdateOrder {
                 .emit(tx, EventType::OrderUpdated, &OrderView::from(&order))
                 .await?;
         }
-        self.origin.order(tx, OK, &order, update.expand).await
+        let id = order.id.to_string();
+        self.origin.show(tx, OK, id, &order, &update.expand).await
     }
 }

@@ -16,7 +16,10 @@ use crate::{
     domain::{event::EventType, ids::RefundId},
     idempotency::{Command, Rejection, Reply},
     store,
-    wire::{error::ApiError, metadata::UpdateMetadataParams, refunds::RefundView},
+    wire::{
+        error::ApiError,
+        refunds::{RefundView, UpdateRefundParams},
+    },
 };
 
 /// Updates a refund.
@@ -31,7 +34,7 @@ pub struct UpdateRefund {
 
 impl Command for UpdateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdateMetadataParams = checked(&self.params)?;
+        let update: UpdateRefundParams = checked(&self.params)?;
         let account = self.origin.account;
         let id = RefundId::parse(&self.id).ok_or_else(|| missing("id", RefundId::PREFIX))?;
         let before = store::refunds::lock(tx, account, id)
@@ -48,6 +51,7 @@ impl Command for UpdateRefund {
                 .emit(tx, EventType::RefundUpdated, &RefundView::from(&refund))
                 .await?;
         }
-        self.origin.refund(tx, OK, &refund, update.expand).await
+        let id = refund.id.to_string();
+        self.origin.show(tx, OK, id, &refund, &update.expand).await
     }
 }

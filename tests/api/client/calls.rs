@@ -2,8 +2,12 @@
 
 use charge_once::http::openapi;
 use charge_once_client::{
-    Capture, ChargeUpdate, Client, Error, ListQuery, MetadataUpdate, NewCharge, NewCheckout,
-    NewOrder, NewRefund, NewWebhookEndpoint, Payment, WebhookEndpoint, WebhookEndpointUpdate,
+    Cancellation, Capture, CardUpdate, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
+    IntentCapture, ListQuery, MetadataUpdate, NewAddress, NewBillingDetails, NewCharge,
+    NewCheckout, NewCustomer, NewInvoiceSettings, NewOrder, NewPaymentIntent, NewPaymentMethod,
+    NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint, Payment, PaymentIntentUpdate,
+    PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate, WebhookEndpoint,
+    WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 
@@ -223,6 +227,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
         amount: Some(500),
         reason: Some("duplicate".to_owned()),
         metadata: metadata("phone"),
+        ..NewRefund::default()
     };
     let refund = client
         .create_refund(&new_refund)
@@ -251,6 +256,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
     let page = client.list_refunds_of_charge(&charge.id, &all).await;
     assert_eq!(page.unwrap().data, [refund]);
 
+    call_customers(&client).await;
     let endpoint = call_webhook_endpoints(&client).await;
 
     let new_order = NewOrder {
@@ -295,6 +301,8 @@ async fn every_call_of_the_api_has_a_typed_function() {
     assert_eq!(canceled.status, "canceled");
 
     call_checkouts(&client).await;
+    call_payment_intents(&client).await;
+    call_setup_intents(&client).await;
 
     let query = ListQuery {
         event_type: Some("order.canceled".to_owned()),
@@ -325,6 +333,95 @@ async fn every_call_of_the_api_has_a_typed_function() {
         let refused = client.retrieve_charge(no_id).await;
         assert!(matches!(refused, Err(Error::Unusable(_))), "{no_id}");
     }
+}
+
+async fn call_customers(client: &Client) {
+    let address = NewAddress {
+        city: Some("Bonn".to_owned()),
+        country: Some("DE".to_owned()),
+        ..NewAddress::default()
+    };
+    let new_customer = NewCustomer {
+        address: Some(address.clone()),
+        email: Some("jenny@example.com".to_owned()),
+        payment_method: Some("pm_card_visa".to_owned()),
+        preferred_locales: Some(vec!["de-DE".to_owned()]),
+        shipping: Some(NewShipping {
+            address: address.clone(),
+            name: "Jenny Rosen".to_owned(),
+            phone: None,
+        }),
+        ..NewCustomer::default()
+    };
+    let customer = client.create_customer(&new_customer).unwrap();
+    let customer = customer.send().await.unwrap();
+    assert_eq!(customer.email, new_customer.email);
+    let query = ListQuery {
+        email: new_customer.email,
+        ..ListQuery::default()
+    };
+    let page = client.list_customers(&query).await.unwrap();
+    assert_eq!(page.data, std::slice::from_ref(&customer));
+    let all = ListQuery::default();
+    let kept = client.list_payment_methods_of_customer(&customer.id, &all);
+    let [kept] = &kept.await.unwrap().data[..] else {
+        panic!("one was attached");
+    };
+
+    let new_method = NewPaymentMethod {
+        billing_details: Some(NewBillingDetails {
+            address: Some(address),
+            ..NewBillingDetails::default()
+        }),
+        ..NewPaymentMethod::new("tok_visa")
+    };
+    let method = client.create_payment_method(&new_method).unwrap();
+    let method = method.send().await.unwrap();
+    assert_eq!(method.card.fingerprint, kept.card.fingerprint);
+    let retrieved = client.retrieve_payment_method(&method.id).await;
+    assert_eq!(retrieved.unwrap(), method);
+    let attach = client.attach_payment_method(&method.id, &customer.id);
+    let attached = attach.unwrap().send().await.unwrap();
+    assert_eq!(attached.customer.as_ref(), Some(&customer.id));
+    let update = PaymentMethodUpdate {
+        allow_redisplay: Some("always".to_owned()),
+        card: Some(CardUpdate {
+            exp_month: 11,
+            exp_year: 2098,
+        }),
+        ..PaymentMethodUpdate::default()
+    };
+    let update = client.update_payment_method(&method.id, &update).unwrap();
+    let updated = update.send().await.unwrap();
+    assert_eq!((updated.card.exp_month, updated.card.exp_year), (11, 2098));
+    let retrieved = client.retrieve_payment_method_of_customer(&customer.id, &method.id);
+    assert_eq!(retrieved.await.unwrap(), updated);
+
+    let update = CustomerUpdate {
+        email: Some(String::new()),
+        invoice_settings: Some(NewInvoiceSettings {
+            default_payment_method: method.id.clone(),
+        }),
+        ..CustomerUpdate::default()
+    };
+    let update = client.update_customer(&customer.id, &update).unwrap();
+    let updated = update.send().await.unwrap();
+    assert_eq!(updated.email, None);
+    let default = updated.invoice_settings.as_ref().unwrap();
+    assert_eq!(default.default_payment_method.as_ref(), Some(&method.id));
+    let detach = client.detach_payment_method(&method.id).unwrap();
+    assert_eq!(detach.send().await.unwrap().customer, None);
+    let query = ListQuery {
+        customer: Some(customer.id.clone()),
+        ..ListQuery::default()
+    };
+    let left = client.list_payment_methods(&query).await.unwrap();
+    assert_eq!(&left.data, std::slice::from_ref(kept));
+    let deleted = client.delete_customer(&customer.id).await.unwrap();
+    let again = client.delete_customer(&customer.id).await.unwrap();
+    assert_eq!((deleted, again), (true, false));
+    let gone = client.retrieve_customer(&customer.id).await.unwrap();
+    assert!(gone.deleted && gone.created.is_none());
 }
 
 /// An endpoint for canceled orders.
@@ -368,6 +465,114 @@ async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
     assert_eq!(updated.url, "https://example.invalid/moved");
     assert_eq!((&updated.description, updated.metadata.len()), (&None, 0));
     updated
+}
+
+async fn call_payment_intents(client: &Client) {
+    let new_intent = NewPaymentIntent {
+        capture_method: Some("manual".to_owned()),
+        ..NewPaymentIntent::new(2000, "usd")
+    };
+    let intent = client.create_payment_intent(&new_intent).unwrap();
+    let intent = intent.send().await.unwrap();
+    assert_eq!(intent.status, "requires_payment_method");
+    let update = PaymentIntentUpdate {
+        amount: Some(2150),
+        ..PaymentIntentUpdate::default()
+    };
+    let update = client.update_payment_intent(&intent.id, &update).unwrap();
+    assert_eq!(update.send().await.unwrap().amount, 2150);
+    let confirmation = |card: &str| Confirmation {
+        payment_method: Some(card.to_owned()),
+        return_url: Some("https://example.com/return".to_owned()),
+        ..Confirmation::default()
+    };
+    let declining = confirmation("pm_card_chargeDeclined");
+    let declined = client.confirm_payment_intent(&intent.id, &declining);
+    assert!(matches!(
+        declined.unwrap().send().await,
+        Err(Error::Declined(_))
+    ));
+    let visa = confirmation("pm_card_visa");
+    let confirmed = client.confirm_payment_intent(&intent.id, &visa).unwrap();
+    assert_eq!(confirmed.send().await.unwrap().amount_capturable, 2150);
+    let part = IntentCapture {
+        amount_to_capture: Some(2000),
+    };
+    let captured = client.capture_payment_intent(&intent.id, &part).unwrap();
+    let captured = captured.send().await.unwrap();
+    assert_eq!(captured.amount_received, 2000);
+    let retrieved = client.retrieve_payment_intent(&intent.id).await;
+    assert_eq!(retrieved.unwrap(), captured);
+    let refund = NewRefund {
+        payment_intent: Some(intent.id.clone()),
+        ..NewRefund::default()
+    };
+    let refund = client.create_refund(&refund).unwrap().send().await.unwrap();
+    assert_eq!(refund.payment_intent.as_ref(), Some(&intent.id));
+    let query = ListQuery {
+        payment_intent: refund.payment_intent.clone(),
+        ..ListQuery::default()
+    };
+    assert_eq!(client.list_refunds(&query).await.unwrap().data, [refund]);
+    assert_eq!(client.list_charges(&query).await.unwrap().data.len(), 2);
+
+    let other = NewPaymentIntent::new(500, "eur");
+    let other = client.create_payment_intent(&other).unwrap().send().await;
+    let reason = Cancellation {
+        cancellation_reason: Some("duplicate".to_owned()),
+    };
+    let cancel = client.cancel_payment_intent(&other.unwrap().id, &reason);
+    let canceled = cancel.unwrap().send().await.unwrap();
+    assert_eq!(canceled.cancellation_reason, reason.cancellation_reason);
+    let all = ListQuery::default();
+    let listed = client.list_payment_intents(&all).await.unwrap().data;
+    assert_eq!(listed, [canceled, captured]);
+}
+
+async fn call_setup_intents(client: &Client) {
+    let new_setup = NewSetupIntent {
+        description: Some("A card".to_owned()),
+        ..NewSetupIntent::default()
+    };
+    let create = client.create_setup_intent(&new_setup).unwrap();
+    let setup = create.send().await.unwrap();
+    assert_eq!(
+        (setup.status.as_str(), setup.usage.as_str()),
+        ("requires_payment_method", "off_session")
+    );
+    let update = SetupIntentUpdate {
+        payment_method: Some("pm_card_threeDSecure2Required".to_owned()),
+        ..SetupIntentUpdate::default()
+    };
+    let update = client.update_setup_intent(&setup.id, &update).unwrap();
+    assert_eq!(update.send().await.unwrap().status, "requires_confirmation");
+    let return_url = Some("https://example.com/return".to_owned());
+    let confirmation = SetupConfirmation {
+        return_url: return_url.clone(),
+        ..SetupConfirmation::default()
+    };
+    let confirm = client.confirm_setup_intent(&setup.id, &confirmation);
+    let waiting = confirm.unwrap().send().await.unwrap();
+    let page = waiting.next_action.clone().unwrap().redirect_to_url;
+    assert_eq!(page.return_url, return_url);
+    assert!(page.url.contains(&setup.id), "{}", page.url);
+    let retrieved = client.retrieve_setup_intent(&setup.id).await;
+    assert_eq!(retrieved.unwrap(), waiting);
+    let query = ListQuery {
+        payment_method: waiting.payment_method.clone(),
+        ..ListQuery::default()
+    };
+    let listed = client.list_setup_intents(&query).await.unwrap();
+    assert_eq!(listed.data, [waiting]);
+    let cancellation = SetupCancellation {
+        cancellation_reason: Some("abandoned".to_owned()),
+    };
+    let cancel = client.cancel_setup_intent(&setup.id, &cancellation);
+    let canceled = cancel.unwrap().send().await.unwrap();
+    assert_eq!(
+        (canceled.status.as_str(), canceled.cancellation_reason),
+        ("canceled", cancellation.cancellation_reason)
+    );
 }
 
 async fn call_checkouts(client: &Client) {

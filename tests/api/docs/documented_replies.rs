@@ -184,6 +184,11 @@ async fn the_objects_have_exactly_the_documented_members() {
     let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["order.created"]});
     let endpoint = client.post("/webhook_endpoints", "key-4", &endpoint).await;
     let path = format!("/webhook_endpoints/{}", endpoint.id());
+    let customer = client.post("/customers", "key-6", &json!({})).await;
+    let of_customer = format!("/customers/{}", customer.id());
+    let method = json!({"type": "card", "card": {"token": "tok_visa"}});
+    let intent = json!({"amount": 2000, "currency": "usd"});
+    let setup = json!({"payment_method": "pm_card_visa"});
     let newest_event = || async { client.get("/events?limit=1").await.json()["data"][0].take() };
     let objects = [
         (
@@ -202,6 +207,17 @@ async fn the_objects_have_exactly_the_documented_members() {
                 .await
                 .json(),
         ),
+        (
+            "PaymentIntent",
+            client
+                .post("/payment_intents", "key-8", &intent)
+                .await
+                .json(),
+        ),
+        (
+            "SetupIntent",
+            client.post("/setup_intents", "key-9", &setup).await.json(),
+        ),
         ("Event", newest_event().await),
         ("WebhookEndpoint", endpoint.json()),
         (
@@ -211,6 +227,20 @@ async fn the_objects_have_exactly_the_documented_members() {
         (
             "DeletedWebhookEndpoint",
             Answer::of(client.request(Method::DELETE, &path))
+                .await
+                .json(),
+        ),
+        ("Customer", customer.json()),
+        (
+            "DeletedCustomer",
+            Answer::of(client.request(Method::DELETE, &of_customer))
+                .await
+                .json(),
+        ),
+        (
+            "PaymentMethod",
+            client
+                .post("/payment_methods", "key-7", &method)
                 .await
                 .json(),
         ),

@@ -11,6 +11,7 @@ use crate::support::{
     accounts::client_of_test_account,
     checkouts::{checkout, checkout_with, stock},
     harness::{Client, FAULTS, TestDatabase, TestServer, config, eventually},
+    intents::paid_with,
     resources::open_order,
 };
 
@@ -23,6 +24,9 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM manual_resolutions UNION ALL SELECT account_id FROM refunds
         UNION ALL SELECT account_id FROM checkouts UNION ALL SELECT account_id FROM checkout_steps
         UNION ALL SELECT account_id FROM charges UNION ALL SELECT account_id FROM orders
+        UNION ALL SELECT account_id FROM customers UNION ALL SELECT account_id FROM payment_methods
+        UNION ALL SELECT account_id FROM payment_intents
+        UNION ALL SELECT account_id FROM setup_intents
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
@@ -72,6 +76,19 @@ async fn fill(client: &Client, database: &TestDatabase) {
     assert_eq!(declined.status, 402);
     assert_eq!(client.post_new(&pay, &json!({})).await.status, 200);
     open_order(client).await;
+    let customer = client.post_new("/customers", &json!({})).await.id();
+    let attach = json!({"customer": customer});
+    let method = client.post_new("/payment_methods/pm_card_visa/attach", &attach);
+    let default = json!({"invoice_settings": {"default_payment_method": method.await.id()}});
+    let path = format!("/customers/{customer}");
+    let updated = client.post_new(&path, &default);
+    assert_eq!(updated.await.status, 200);
+    // An intent and its charges, one of them declined, name each other.
+    for card in ["pm_card_chargeDeclined", "pm_card_visa"] {
+        paid_with(client, card, json!({"capture_method": "manual"})).await;
+    }
+    let setup = json!({"payment_method": "pm_card_visa"});
+    assert_eq!(client.post_new("/setup_intents", &setup).await.status, 201);
     // What only a processor across a network, a person, and the console make.
     sqlx::raw_sql(
         "INSERT INTO operations (account_id, id, verb, charge_id, amount, dialect, expand, request_id,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 expandable! {
-    ExpandOwner = "owner": "Shows the whole owner.";
+    ExpandOwner, ExpandOwners = ["owner", "owner.home"]: "Shows whole objects.";
 }
 
 /// A switch that only some requests may turn on.
@@ -95,15 +95,21 @@ fn parameters_are_checked_in_the_order_of_their_declaration() {
 fn an_update_keeps_unsets_or_sets() {
     let bare = parse(json!({"height": 1})).unwrap();
     assert_eq!((bare.label, bare.color), (Change::Keep, None));
-    assert_eq!((bare.height, bare.r#type, bare.expand), (1, None, false));
+    assert_eq!((bare.height, bare.r#type), (1, None));
+    assert!(bare.expand.is_empty());
     for nothing in [json!(null), json!("")] {
         let unset = parse(json!({"height": 1, "label": nothing})).unwrap();
         assert_eq!(unset.label.apply(Some("old".to_owned())), None);
     }
-    let set = json!({"height": 1, "label": "new", "type": "a", "expand": ["owner"]});
+    let set = json!({"height": 1, "label": "new", "type": "a", "expand": ["owner.home"]});
     let set = parse(set).unwrap();
     assert_eq!(set.label, Change::Set("new".to_owned()));
-    assert_eq!((set.r#type.as_deref(), set.expand), (Some("a"), true));
+    assert_eq!(set.r#type.as_deref(), Some("a"));
+    assert_eq!(set.expand.under("shop"), None);
+    let owner = set.expand.under("owner").unwrap();
+    assert_eq!(owner.0, ["home"]);
+    let home = owner.under("home").unwrap();
+    assert!(home.is_empty() && home.under("home").is_none());
 }
 
 #[test]

@@ -1,0 +1,358 @@
+//! A payment method: a card that is kept to be charged, and who may charge it.
+
+use charge_once_strict_params::Change;
+use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use super::{
+    charge::{Card, KeptCard},
+    customer::Address,
+    ids::{CustomerId, PaymentMethodId},
+    metadata::Metadata,
+    test_cards::{Authentication, TestCard},
+};
+
+/// Who the bill goes to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BillingDetails {
+    /// Where they live.
+    pub address: Address,
+    /// As it was sent.
+    pub email: Option<String>,
+    /// As it was sent.
+    pub name: Option<String>,
+    /// As it was sent.
+    pub phone: Option<String>,
+}
+
+/// Whether a shop may show the method to its customer again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum AllowRedisplay {
+    /// The customer was not asked.
+    #[default]
+    Unspecified,
+    /// Only where it was saved.
+    Limited,
+    /// Everywhere.
+    Always,
+}
+
+named!(AllowRedisplay);
+
+/// How many methods a customer may have: all of them are detached, with an event for each, in the
+/// transaction that deletes the customer.
+pub const METHODS_OF_A_CUSTOMER_MAX: i64 = 500;
+
+/// A payment method that is to be kept.
+#[derive(Debug, Clone)]
+pub struct NewPaymentMethod {
+    /// The card and its expiry date.
+    pub card: Card,
+    /// Whether a security code came with it.
+    pub has_cvc: bool,
+    /// Who the bill goes to.
+    pub billing: BillingDetails,
+    /// Whether a shop may show it again.
+    pub allow_redisplay: AllowRedisplay,
+    /// The client's own names.
+    pub metadata: Metadata,
+}
+
+/// How far a method has come. It begins as new, and only a method of a customer is used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attachment {
+    /// It may be attached, or used once.
+    New,
+    /// It belongs to this customer.
+    To(CustomerId),
+    /// It was used without a customer, and never is again.
+    UsedUp,
+    /// It was taken from its customer, and never comes back.
+    Detached,
+}
+
+/// A payment method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PaymentMethod {
+    /// Which one.
+    pub id: PaymentMethodId,
+    /// Who may use it.
+    pub attachment: Attachment,
+    /// What the processor knows the card by.
+    pub test_card: &'static TestCard,
+    /// All that is shown of the card.
+    pub card: KeptCard,
+    /// Equal for two methods of the same card.
+    pub fingerprint: String,
+    /// Whether a security code came with it.
+    pub has_cvc: bool,
+    /// Whether its holder has agreed to charges without being asked again.
+    pub set_up: bool,
+    /// Who the bill goes to.
+    pub billing: BillingDetails,
+    /// Whether a shop may show it again.
+    pub allow_redisplay: AllowRedisplay,
+    /// The client's own names.
+    pub metadata: Metadata,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
+}
+
+/// What an update does to a payment method.
+#[derive(Debug, Clone)]
+pub struct PaymentMethodChange {
+    /// Each member that is given replaces the one before; an address as a whole.
+    pub billing: Option<BillingChange>,
+    /// 1 to 12.
+    pub exp_month: Option<i16>,
+    /// Four digits.
+    pub exp_year: Option<i16>,
+    /// Whether a shop may show it again.
+    pub allow_redisplay: Option<AllowRedisplay>,
+}
+
+/// What an update does to billing details.
+#[derive(Debug, Clone)]
+pub struct BillingChange {
+    /// See [`BillingDetails::address`].
+    pub address: Change<Address>,
+    /// See [`BillingDetails::email`].
+    pub email: Change<String>,
+    /// See [`BillingDetails::name`].
+    pub name: Change<String>,
+    /// See [`BillingDetails::phone`].
+    pub phone: Change<String>,
+}
+
+impl BillingDetails {
+    /// The details after the change.
+    #[must_use]
+    pub fn changed(self, change: BillingChange) -> Self {
+        Self {
+            address: change.address.apply(Some(self.address)).unwrap_or_default(),
+            email: change.email.apply(self.email),
+            name: change.name.apply(self.name),
+            phone: change.phone.apply(self.phone),
+        }
+    }
+}
+
+/// Why a payment method can't be used, attached, changed or detached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PaymentMethodRefusal {
+    /// It was used without a customer.
+    UsedUp,
+    /// It was detached.
+    Detached,
+    /// It belongs to a customer, and the request names none.
+    CustomerMissing,
+    /// It belongs to another customer.
+    OtherCustomer,
+    /// It belongs to no customer, so it can't be changed or taken from one.
+    NotAttached,
+}
+
+impl PaymentMethod {
+    /// Its customer.
+    pub fn customer(&self) -> Option<CustomerId> {
+        match self.attachment {
+            Attachment::To(customer) => Some(customer),
+            Attachment::New | Attachment::UsedUp | Attachment::Detached => None,
+        }
+    }
+
+    /// Whether something that is paid by `customer`, or by a stranger, may be paid with it.
+    pub fn may_pay_for(&self, customer: Option<CustomerId>) -> Result<(), PaymentMethodRefusal> {
+        match (self.attachment, customer) {
+            (Attachment::New, _) => Ok(()),
+            (Attachment::To(owner), Some(customer)) if owner == customer => Ok(()),
+            (Attachment::To(_), Some(_)) => Err(PaymentMethodRefusal::OtherCustomer),
+            (Attachment::To(_), None) => Err(PaymentMethodRefusal::CustomerMissing),
+            (Attachment::UsedUp, _) => Err(PaymentMethodRefusal::UsedUp),
+            (Attachment::Detached, _) => Err(PaymentMethodRefusal::Detached),
+        }
+    }
+
+    /// Whether it may be attached to `customer`. `false`: it is.
+    pub fn attach(&self, customer: CustomerId) -> Result<bool, PaymentMethodRefusal> {
+        self.may_pay_for(Some(customer))?;
+        Ok(self.attachment == Attachment::New)
+    }
+
+    /// Whether it may be changed, or taken from its customer.
+    pub fn must_be_attached(&self) -> Result<CustomerId, PaymentMethodRefusal> {
+        self.customer().ok_or(PaymentMethodRefusal::NotAttached)
+    }
+
+    /// The method after the change. Metadata has rules of its own.
+    #[must_use]
+    pub fn changed(self, change: PaymentMethodChange) -> Self {
+        Self {
+            billing: match change.billing {
+                Some(billing) => self.billing.changed(billing),
+                None => self.billing,
+            },
+            card: KeptCard {
+                exp_month: change.exp_month.unwrap_or(self.card.exp_month),
+                exp_year: change.exp_year.unwrap_or(self.card.exp_year),
+                ..self.card
+            },
+            allow_redisplay: change.allow_redisplay.unwrap_or(self.allow_redisplay),
+            ..self
+        }
+    }
+
+    /// What it is after a payment that succeeded. `keep` is the customer that it stays with.
+    pub fn used(&self, keep: Option<CustomerId>) -> Attachment {
+        match (self.attachment, keep) {
+            (Attachment::New, Some(customer)) => Attachment::To(customer),
+            (Attachment::New, None) => Attachment::UsedUp,
+            (attachment, _) => attachment,
+        }
+    }
+
+    /// Whether its holder must authenticate before it is charged or set up.
+    pub fn challenge(&self, session: Session) -> Challenge {
+        match (session, self.test_card.authentication) {
+            (Session::OnDemand, _) => Challenge::Ask,
+            (Session::On, Authentication::Never) => Challenge::None,
+            (Session::On, _) => Challenge::Ask,
+            (Session::Off, Authentication::Never | Authentication::OnSession) => Challenge::None,
+            (Session::Off, Authentication::UntilSetUp) if self.set_up => Challenge::None,
+            (Session::Off, Authentication::UntilSetUp | Authentication::Always) => {
+                Challenge::CannotAsk
+            }
+        }
+    }
+}
+
+/// Whether the holder of the card is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Session {
+    /// The holder is there, and authenticates if the card asks for it.
+    On,
+    /// The holder is there, and authenticates whatever the card asks for.
+    OnDemand,
+    /// The holder isn't there.
+    Off,
+}
+
+/// Whether a card's holder must authenticate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// No.
+    None,
+    /// Yes: nothing is charged before.
+    Ask,
+    /// Yes, and the holder isn't there: the card declines.
+    CannotAsk,
+}
+
+/// A method of this test card that has no customer yet, for tests.
+#[cfg(test)]
+pub(super) fn sample(token: &str) -> PaymentMethod {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    let test_card = super::test_cards::by_token(token).unwrap();
+    PaymentMethod {
+        id: PaymentMethodId(uuid::Uuid::from_u128(1)),
+        attachment: Attachment::New,
+        test_card,
+        card: KeptCard {
+            brand: test_card.brand.to_owned(),
+            last4: test_card.last4.to_owned(),
+            exp_month: 12,
+            exp_year: 2099,
+        },
+        fingerprint: String::new(),
+        has_cvc: true,
+        set_up: false,
+        billing: BillingDetails::default(),
+        allow_redisplay: AllowRedisplay::default(),
+        metadata: Metadata::new(),
+        created_at: DateTime::UNIX_EPOCH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn method(token: &str, attachment: Attachment, set_up: bool) -> PaymentMethod {
+        PaymentMethod {
+            attachment,
+            set_up,
+            ..sample(token)
+        }
+    }
+
+    #[test]
+    fn a_method_is_used_by_its_customer_or_once_by_a_stranger() {
+        let (anna, bob) = (
+            CustomerId(Uuid::from_u128(1)),
+            CustomerId(Uuid::from_u128(2)),
+        );
+        let may =
+            |attachment, customer| method("pm_card_visa", attachment, false).may_pay_for(customer);
+        assert_eq!(may(Attachment::New, None), Ok(()));
+        assert_eq!(may(Attachment::New, Some(anna)), Ok(()));
+        assert_eq!(may(Attachment::To(anna), Some(anna)), Ok(()));
+        assert_eq!(
+            may(Attachment::To(anna), Some(bob)),
+            Err(PaymentMethodRefusal::OtherCustomer)
+        );
+        assert_eq!(
+            may(Attachment::To(anna), None),
+            Err(PaymentMethodRefusal::CustomerMissing)
+        );
+        for customer in [None, Some(anna)] {
+            assert_eq!(
+                may(Attachment::UsedUp, customer),
+                Err(PaymentMethodRefusal::UsedUp)
+            );
+            assert_eq!(
+                may(Attachment::Detached, customer),
+                Err(PaymentMethodRefusal::Detached)
+            );
+        }
+        let used = |attachment, keep| method("pm_card_visa", attachment, false).used(keep);
+        assert_eq!(used(Attachment::New, None), Attachment::UsedUp);
+        assert_eq!(used(Attachment::New, Some(anna)), Attachment::To(anna));
+        assert_eq!(used(Attachment::To(anna), None), Attachment::To(anna));
+    }
+
+    #[test]
+    fn each_card_asks_its_holder_when_its_issuer_wants_it() {
+        use Challenge::{Ask, CannotAsk, None};
+        // Token, on session, off session, and off session once it was set up.
+        let table = [
+            ("pm_card_visa", None, None, None),
+            ("pm_card_authenticationRequired", Ask, CannotAsk, CannotAsk),
+            (
+                "pm_card_authenticationRequiredOnSetup",
+                Ask,
+                CannotAsk,
+                None,
+            ),
+            (
+                "pm_card_authenticationRequiredSetupForOffSession",
+                Ask,
+                None,
+                None,
+            ),
+            ("pm_card_threeDSecure2Required", Ask, CannotAsk, CannotAsk),
+        ];
+        for (token, on, off, off_set_up) in table {
+            let challenge =
+                |session, set_up| method(token, Attachment::New, set_up).challenge(session);
+            assert_eq!(challenge(Session::On, false), on, "{token}");
+            assert_eq!(challenge(Session::On, true), on, "{token}");
+            assert_eq!(challenge(Session::Off, false), off, "{token}");
+            assert_eq!(challenge(Session::Off, true), off_set_up, "{token}");
+            assert_eq!(challenge(Session::OnDemand, false), Ask, "{token}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! A setup intent: a card is made ready for later payments. No money moves.
+
+use charge_once_strict_params::Change;
+use chrono::{DateTime, Utc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use super::{
+    ids::{CustomerId, PaymentMethodId, SetupIntentId},
+    metadata::Metadata,
+    payment_intent::{AllowRedirects, FutureUsage, HolderPage},
+    payment_method::{Challenge, PaymentMethod, Session},
+    test_cards::Decline,
+};
+
+/// Where a setup intent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum SetupStatus {
+    /// It has no method, or the last one was refused.
+    RequiresPaymentMethod,
+    /// It has a method, which was not asked.
+    RequiresConfirmation,
+    /// The card's holder must authenticate.
+    RequiresAction,
+    /// The method is ready.
+    Succeeded,
+    /// Closed for good.
+    Canceled,
+}
+
+named!(SetupStatus);
+
+impl SetupStatus {
+    /// Whether anything may still become of it.
+    pub fn is_open(self) -> bool {
+        !matches!(self, Self::Succeeded | Self::Canceled)
+    }
+}
+
+/// Why a client cancels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum SetupCancellationReason {
+    /// The customer left.
+    Abandoned,
+    /// The customer wished it.
+    RequestedByCustomer,
+    /// It was made twice.
+    Duplicate,
+}
+
+named!(SetupCancellationReason);
+
+/// What is set up, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetupTerms {
+    /// Whether redirects are allowed, if the methods are chosen automatically; `None`: the client
+    /// named the only one, `card`.
+    pub automatic_payment_methods: Option<AllowRedirects>,
+    /// Who gets the method.
+    pub customer: Option<CustomerId>,
+    /// For people.
+    pub description: Option<String>,
+    /// The client's own names.
+    pub metadata: Metadata,
+    /// What is set up.
+    pub payment_method: Option<PaymentMethodId>,
+    /// What the method is for.
+    pub usage: FutureUsage,
+}
+
+/// A setup intent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetupIntent {
+    /// Which one.
+    pub id: SetupIntentId,
+    /// What the client said.
+    pub terms: SetupTerms,
+    /// What the shop's pages know it by.
+    pub client_secret: String,
+    /// Where it stands.
+    pub status: SetupStatus,
+    /// Why the last attempt failed, in JSON, as the client saw it.
+    pub last_setup_error: Option<String>,
+    /// Where the holder authenticates, while that is awaited.
+    pub holder_page: Option<HolderPage>,
+    /// Why it was canceled.
+    pub cancellation_reason: Option<SetupCancellationReason>,
+    /// When it was written, by the database's clock.
+    pub created_at: DateTime<Utc>,
+}
+
+/// What an update does to a setup intent.
+#[derive(Debug, Clone)]
+pub struct SetupChange {
+    /// See [`SetupTerms::customer`].
+    pub customer: Change<CustomerId>,
+    /// See [`SetupTerms::description`].
+    pub description: Change<String>,
+    /// See [`SetupTerms::payment_method`].
+    pub payment_method: Change<PaymentMethodId>,
+}
+
+/// What a confirmation leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetupStep {
+    /// The method is ready.
+    Succeed,
+    /// Its holder authenticates first.
+    Authenticate,
+    /// The card declines.
+    Decline(Decline),
+}
+
+/// The setup intent doesn't stand where the verb needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnexpectedSetupStatus(pub SetupStatus);
+
+impl SetupIntent {
+    /// The setup intent that `terms` begin.
+    pub fn begun(
+        id: SetupIntentId,
+        client_secret: String,
+        terms: SetupTerms,
+        created_at: DateTime<Utc>,
+    ) -> Self {
+        let status = match terms.payment_method {
+            None => SetupStatus::RequiresPaymentMethod,
+            Some(_) => SetupStatus::RequiresConfirmation,
+        };
+        Self {
+            id,
+            terms,
+            client_secret,
+            status,
+            last_setup_error: None,
+            holder_page: None,
+            cancellation_reason: None,
+            created_at,
+        }
+    }
+
+    fn must_be_open(&self) -> Result<(), UnexpectedSetupStatus> {
+        match self.status.is_open() {
+            true => Ok(()),
+            false => Err(UnexpectedSetupStatus(self.status)),
+        }
+    }
+
+    /// The setup intent after an update. Metadata has rules of its own. What is set up, and for
+    /// whom, changes only before it has ended, and voids an authentication.
+    pub fn updated(mut self, change: SetupChange) -> Result<Self, UnexpectedSetupStatus> {
+        if change.customer != Change::Keep || change.payment_method != Change::Keep {
+            self.must_be_open()?;
+            self.holder_page = None;
+            let method = change.payment_method.apply(self.terms.payment_method);
+            self.terms.payment_method = method;
+            self.status = match method {
+                Some(_) => SetupStatus::RequiresConfirmation,
+                None => SetupStatus::RequiresPaymentMethod,
+            };
+        }
+        self.terms.customer = change.customer.apply(self.terms.customer);
+        self.terms.description = change.description.apply(self.terms.description.take());
+        self.last_setup_error = None;
+        Ok(self)
+    }
+
+    /// What a confirmation with `method` leads to.
+    pub fn confirm(&self, method: &PaymentMethod) -> Result<SetupStep, UnexpectedSetupStatus> {
+        self.must_be_open()?;
+        Ok(match method.challenge(Session::On) {
+            Challenge::Ask | Challenge::CannotAsk => SetupStep::Authenticate,
+            Challenge::None => match method.test_card.early_decline() {
+                Some(decline) => SetupStep::Decline(decline),
+                None => SetupStep::Succeed,
+            },
+        })
+    }
+
+    /// The setup intent whose holder is to authenticate with `method`.
+    #[must_use]
+    pub fn challenged(mut self, method: PaymentMethodId, page: HolderPage) -> Self {
+        self.status = SetupStatus::RequiresAction;
+        self.terms.payment_method = Some(method);
+        self.holder_page = Some(page);
+        self.last_setup_error = None;
+        self
+    }
+
+    /// Whether it waits for the holder to whom this token was given.
+    pub fn waits_for(&self, token: &str) -> bool {
+        let page = self.holder_page.as_ref();
+        page.is_some_and(|page| page.opens_with(token))
+    }
+
+    /// Whether a method that is ready may be charged without its holder.
+    pub fn sets_up(&self) -> bool {
+        self.terms.usage == FutureUsage::OffSession
+    }
+
+    /// The setup intent whose method is ready.
+    #[must_use]
+    pub fn succeeded(mut self, method: PaymentMethodId) -> Self {
+        self.status = SetupStatus::Succeeded;
+        self.terms.payment_method = Some(method);
+        self.holder_page = None;
+        self.last_setup_error = None;
+        self
+    }
+
+    /// The setup intent without its method, which was refused for the reason in `error`.
+    #[must_use]
+    pub fn failed(mut self, error: Option<String>) -> Self {
+        self.status = SetupStatus::RequiresPaymentMethod;
+        self.terms.payment_method = None;
+        self.holder_page = None;
+        self.last_setup_error = error;
+        self
+    }
+
+    /// The setup intent that is closed for good.
+    pub fn canceled(
+        mut self,
+        reason: Option<SetupCancellationReason>,
+    ) -> Result<Self, UnexpectedSetupStatus> {
+        self.must_be_open()?;
+        self.status = SetupStatus::Canceled;
+        self.holder_page = None;
+        self.cancellation_reason = reason;
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::payment_method::sample as method;
+
+    fn new() -> SetupIntent {
+        let terms = SetupTerms {
+            automatic_payment_methods: None,
+            customer: None,
+            description: None,
+            metadata: Metadata::new(),
+            payment_method: None,
+            usage: FutureUsage::OffSession,
+        };
+        let id = SetupIntentId(Uuid::nil());
+        SetupIntent::begun(id, String::new(), terms, DateTime::UNIX_EPOCH)
+    }
+
+    fn page() -> HolderPage {
+        HolderPage {
+            url: "token".to_owned(),
+            return_url: None,
+        }
+    }
+
+    #[test]
+    fn each_card_is_set_up_refused_or_asks_its_holder() {
+        let declining = method("pm_card_chargeDeclined").test_card;
+        let table = [
+            ("pm_card_visa", SetupStep::Succeed),
+            (
+                "pm_card_chargeDeclined",
+                SetupStep::Decline(declining.early_decline().unwrap()),
+            ),
+            ("pm_card_chargeCustomerFail", SetupStep::Succeed),
+            (
+                "pm_card_authenticationRequiredOnSetup",
+                SetupStep::Authenticate,
+            ),
+        ];
+        for (token, step) in table {
+            assert_eq!(new().confirm(&method(token)), Ok(step), "{token}");
+        }
+    }
+
+    #[test]
+    fn what_has_ended_takes_no_verb_but_a_change_of_words() {
+        let method_id = PaymentMethodId(Uuid::nil());
+        let ended = [new().succeeded(method_id), new().canceled(None).unwrap()];
+        for setup in ended {
+            let status = UnexpectedSetupStatus(setup.status);
+            assert_eq!(setup.confirm(&method("pm_card_visa")), Err(status));
+            assert_eq!(setup.clone().canceled(None), Err(status));
+            let words = SetupChange {
+                customer: Change::Keep,
+                description: Change::Set("new".to_owned()),
+                payment_method: Change::Keep,
+            };
+            assert!(setup.clone().updated(words.clone()).is_ok());
+            let method = SetupChange {
+                payment_method: Change::Set(method_id),
+                ..words
+            };
+            assert_eq!(setup.updated(method), Err(status));
+        }
+        for open in [
+            new(),
+            new().challenged(method_id, page()),
+            new().failed(Some("declined".to_owned())),
+        ] {
+            assert!(open.confirm(&method("pm_card_visa")).is_ok());
+            assert!(open.canceled(None).is_ok());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The table `customers`.
+
+use std::collections::HashMap;
+
+use charge_once_pages::{Listed, Page, in_order_of};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use super::people::{Address, Shipping};
+use crate::domain::{
+    customer::{Customer, CustomerDetails},
+    ids::{AccountId, CustomerId, PaymentMethodId},
+    metadata::Metadata,
+};
+
+struct CustomerRow {
+    id: Uuid,
+    address: Option<Json<Address>>,
+    created_at: DateTime<Utc>,
+    default_payment_method_id: Option<Uuid>,
+    deleted: bool,
+    description: Option<String>,
+    email: Option<String>,
+    metadata: Json<Metadata>,
+    name: Option<String>,
+    phone: Option<String>,
+    preferred_locales: Vec<String>,
+    shipping: Option<Json<Shipping>>,
+}
+
+impl From<CustomerRow> for Customer {
+    fn from(row: CustomerRow) -> Self {
+        Self {
+            id: CustomerId(row.id),
+            details: CustomerDetails {
+                address: row.address.map(|address| address.0.into()),
+                description: row.description,
+                email: row.email,
+                metadata: row.metadata.0,
+                name: row.name,
+                phone: row.phone,
+                preferred_locales: row.preferred_locales,
+                shipping: row.shipping.map(|shipping| shipping.0.into()),
+            },
+            default_payment_method: row.default_payment_method_id.map(PaymentMethodId),
+            created_at: row.created_at,
+            deleted: row.deleted,
+        }
+    }
+}
+
+/// `query_as!` with the columns of [`CustomerRow`] between the two parts of a statement.
+macro_rules! customer_rows {
+    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            CustomerRow,
+            $before
+                + r#"
+                  id, address AS "address: Json<Address>", created_at, default_payment_method_id,
+                  deleted_at IS NOT NULL AS "deleted!", description, email,
+                  metadata AS "metadata: Json<Metadata>", name, phone, preferred_locales,
+                  shipping AS "shipping: Json<Shipping>"
+                  "#
+                + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// Writes a customer and returns it. Locks nothing that exists.
+pub async fn insert(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CustomerId,
+    details: &CustomerDetails,
+) -> Result<Customer, sqlx::Error> {
+    let details = details.clone();
+    let row = customer_rows!(
+        "
+        INSERT INTO customers
+               (account_id, id, address, description, email, metadata, name, phone,
+                preferred_locales, shipping)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        details.address.map(|address| Json(Address::from(address))) as _,
+        details.description,
+        details.email,
+        Json(details.metadata) as _,
+        details.name,
+        details.phone,
+        &details.preferred_locales,
+        details
+            .shipping
+            .map(|shipping| Json(Shipping::from(shipping))) as _,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(row.into())
+}
+
+/// One customer of the account, a deleted one included. Takes no lock.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    id: CustomerId,
+) -> Result<Option<Customer>, sqlx::Error> {
+    let row = customer_rows!(
+        "SELECT",
+        "FROM customers WHERE account_id = $1 AND id = $2",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(row.map(Customer::from))
+}
+
+/// Reads and locks it, so that no other transaction changes it until this one ends. Others may go
+/// on naming it.
+pub async fn lock(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CustomerId,
+) -> Result<Option<Customer>, sqlx::Error> {
+    let row = customer_rows!(
+        "SELECT",
+        "FROM customers WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(row.map(Customer::from))
+}
+
+/// Those of the account's customers that `ids` name. Takes no lock.
+pub async fn find_all(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    ids: &[CustomerId],
+) -> Result<HashMap<CustomerId, Customer>, sqlx::Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = customer_rows!(
+        "SELECT",
+        "FROM customers WHERE account_id = $1 AND id = ANY($2)",
+        account_id.0,
+        &ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    let customers = rows.into_iter().map(Customer::from);
+    Ok(customers.map(|customer| (customer.id, customer)).collect())
+}
+
+/// Writes what a client may change of a customer, as it is in `customer`. The caller holds its
+/// lock, so that no change in between is lost.
+pub async fn update(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    customer: Customer,
+) -> Result<Customer, sqlx::Error> {
+    let details = customer.details;
+    let row = customer_rows!(
+        "
+        UPDATE customers
+           SET address = $3, default_payment_method_id = $4, description = $5, email = $6,
+               metadata = $7, name = $8, phone = $9, preferred_locales = $10, shipping = $11
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        customer.id.0,
+        details.address.map(|address| Json(Address::from(address))) as _,
+        customer.default_payment_method.map(|method| method.0),
+        details.description,
+        details.email,
+        Json(details.metadata) as _,
+        details.name,
+        details.phone,
+        &details.preferred_locales,
+        details
+            .shipping
+            .map(|shipping| Json(Shipping::from(shipping))) as _,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(row.into())
+}
+
+/// Deletes a customer but for its id; `None` if there is none, or it was deleted before. Locks it.
+pub async fn delete(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CustomerId,
+) -> Result<Option<Customer>, sqlx::Error> {
+    let row = customer_rows!(
+        "
+        UPDATE customers
+           SET deleted_at = now(), default_payment_method_id = NULL
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(row.map(Customer::from))
+}
+
+/// Takes a method away as its customer's default, if it was that. Locks the customer.
+pub async fn forget_default(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: CustomerId,
+    method: PaymentMethodId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE customers
+           SET default_payment_method_id = NULL
+         WHERE account_id = $1 AND id = $2 AND default_payment_method_id = $3
+        ",
+        account_id.0,
+        id.0,
+        method.0,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One page of the account's customers that exist, those with exactly this e-mail address if one is
+/// given; `None` if the page's cursor names none of them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    page: &Page,
+    email: Option<&str>,
+) -> Result<Option<Listed<Customer>>, sqlx::Error> {
+    if let Some(&cursor) = page.cursor.key()
+        && find(&mut *connection, account_id, CustomerId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
+    // As in the list of charges, each filter is a statement of its own, with its own index.
+    macro_rules! rows {
+        ($order:tt, $filter:tt) => {
+            customer_rows!(
+                "SELECT",
+                "
+                  FROM customers
+                 WHERE account_id = $1
+                   AND id < $2
+                   AND id > $3
+                   AND ($4::timestamptz IS NULL OR created_at >= $4)
+                   AND ($5::timestamptz IS NULL OR created_at < $5)
+                   AND deleted_at IS NULL
+                   "
+                    + $filter
+                    + " ORDER BY id "
+                    + $order
+                    + " LIMIT $7",
+                account_id.0,
+                page.below(),
+                page.above(),
+                page.created_from,
+                page.created_before,
+                email,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = match email {
+        None => in_order_of!(page, rows, "AND $6::text IS NULL"),
+        Some(_) => in_order_of!(page, rows, "AND email = $6"),
+    };
+    Ok(Some(
+        page.cut(rows.into_iter().map(Customer::from).collect()),
+    ))
+}

@@ -1,0 +1,306 @@
+//! The table `payment_methods`.
+
+use std::collections::HashMap;
+
+use charge_once_pages::{Listed, Page, in_order_of};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use super::{people::BillingDetails, unknown::unknown};
+use crate::domain::{
+    charge::KeptCard,
+    ids::{AccountId, CustomerId, PaymentMethodId},
+    metadata::Metadata,
+    payment_method::{AllowRedisplay, Attachment, NewPaymentMethod, PaymentMethod},
+    test_cards,
+};
+
+struct PaymentMethodRow {
+    id: Uuid,
+    allow_redisplay: String,
+    billing_details: Json<BillingDetails>,
+    card_brand: String,
+    card_exp_month: i16,
+    card_exp_year: i16,
+    card_fingerprint: String,
+    card_has_cvc: bool,
+    card_last4: String,
+    card_token: String,
+    created_at: DateTime<Utc>,
+    customer_id: Option<Uuid>,
+    is_detached: bool,
+    is_set_up: bool,
+    is_used_up: bool,
+    metadata: Json<Metadata>,
+}
+
+impl TryFrom<PaymentMethodRow> for PaymentMethod {
+    type Error = sqlx::Error;
+
+    fn try_from(row: PaymentMethodRow) -> Result<Self, sqlx::Error> {
+        let test_card = test_cards::by_stored_token(&row.card_token);
+        Ok(Self {
+            id: PaymentMethodId(row.id),
+            attachment: match (row.customer_id, row.is_used_up, row.is_detached) {
+                (Some(customer), ..) => Attachment::To(CustomerId(customer)),
+                (None, true, _) => Attachment::UsedUp,
+                (None, false, true) => Attachment::Detached,
+                (None, false, false) => Attachment::New,
+            },
+            test_card: test_card.ok_or_else(|| unknown("card_token"))?,
+            card: KeptCard {
+                brand: row.card_brand,
+                last4: row.card_last4,
+                exp_month: row.card_exp_month,
+                exp_year: row.card_exp_year,
+            },
+            fingerprint: row.card_fingerprint,
+            has_cvc: row.card_has_cvc,
+            set_up: row.is_set_up,
+            billing: row.billing_details.0.into(),
+            allow_redisplay: AllowRedisplay::parse(&row.allow_redisplay)
+                .ok_or_else(|| unknown("allow_redisplay"))?,
+            metadata: row.metadata.0,
+            created_at: row.created_at,
+        })
+    }
+}
+
+/// `query_as!` with the columns of [`PaymentMethodRow`] between the two parts of a statement.
+macro_rules! method_rows {
+    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            PaymentMethodRow,
+            $before
+                + r#"
+                  id, allow_redisplay, billing_details AS "billing_details: Json<BillingDetails>",
+                  card_brand, card_exp_month, card_exp_year, card_fingerprint, card_has_cvc,
+                  card_last4, card_token, created_at, customer_id,
+                  detached_at IS NOT NULL AS "is_detached!", is_set_up,
+                  used_up_at IS NOT NULL AS "is_used_up!",
+                  metadata AS "metadata: Json<Metadata>"
+                  "#
+                + $after $(+ $more)*,
+            $($argument),+
+        )
+    };
+}
+
+/// Writes a new method and returns it. Locks nothing that exists.
+pub async fn insert(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentMethodId,
+    new: &NewPaymentMethod,
+    fingerprint: &str,
+) -> Result<PaymentMethod, sqlx::Error> {
+    method_rows!(
+        "
+        INSERT INTO payment_methods
+               (account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month,
+                card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, metadata)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+        new.allow_redisplay.as_str(),
+        Json(BillingDetails::from(new.billing.clone())) as _,
+        new.card.card.brand,
+        new.card.exp_month,
+        new.card.exp_year,
+        fingerprint,
+        new.has_cvc,
+        new.card.card.last4,
+        new.card.card.token(),
+        Json(&new.metadata) as _,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
+}
+
+/// One method of the account. Takes no lock.
+pub async fn find(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentMethodId,
+) -> Result<Option<PaymentMethod>, sqlx::Error> {
+    method_rows!(
+        "SELECT",
+        "FROM payment_methods WHERE account_id = $1 AND id = $2",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(connection)
+    .await?
+    .map(PaymentMethod::try_from)
+    .transpose()
+}
+
+/// Reads and locks it, so that no other transaction changes, uses or detaches it until this one
+/// ends. The lock of an intent's row comes before, that of a customer's after it.
+pub async fn lock(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentMethodId,
+) -> Result<Option<PaymentMethod>, sqlx::Error> {
+    method_rows!(
+        "SELECT",
+        "FROM payment_methods WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await?
+    .map(PaymentMethod::try_from)
+    .transpose()
+}
+
+/// Those of the account's methods that `ids` name. Takes no lock.
+pub async fn find_all(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    ids: &[PaymentMethodId],
+) -> Result<HashMap<PaymentMethodId, PaymentMethod>, sqlx::Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = method_rows!(
+        "SELECT",
+        "FROM payment_methods WHERE account_id = $1 AND id = ANY($2)",
+        account_id.0,
+        &ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    let by_id =
+        |row: PaymentMethodRow| PaymentMethod::try_from(row).map(|method| (method.id, method));
+    rows.into_iter().map(by_id).collect()
+}
+
+/// Writes what changes of a method, as it is in `method`: what a client may change, who may use it,
+/// and whether it is set up. The caller holds its lock, so that no change in between is lost.
+///
+/// `a_payment_method_has_one_fate` refuses an attachment that a caller without the lock would lose.
+pub async fn update(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    method: PaymentMethod,
+) -> Result<PaymentMethod, sqlx::Error> {
+    method_rows!(
+        "
+        UPDATE payment_methods
+           SET allow_redisplay = $3, billing_details = $4, card_exp_month = $5,
+               card_exp_year = $6, metadata = $7, is_set_up = $8, customer_id = $9,
+               used_up_at = CASE WHEN $10 THEN coalesce(used_up_at, now()) END,
+               detached_at = CASE WHEN $11 THEN coalesce(detached_at, now()) END
+         WHERE account_id = $1 AND id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        method.id.0,
+        method.allow_redisplay.as_str(),
+        Json(BillingDetails::from(method.billing.clone())) as _,
+        method.card.exp_month,
+        method.card.exp_year,
+        Json(&method.metadata) as _,
+        method.set_up,
+        method.customer().map(|customer| customer.0),
+        method.attachment == Attachment::UsedUp,
+        method.attachment == Attachment::Detached,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
+}
+
+/// How many methods a customer has. Takes no lock: the caller holds the customer's, without which no
+/// method is attached.
+pub async fn count(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    customer: CustomerId,
+) -> Result<i64, sqlx::Error> {
+    let row = sqlx::query!(
+        r#"
+        SELECT count(*) AS "count!" FROM payment_methods WHERE account_id = $1 AND customer_id = $2
+        "#,
+        account_id.0,
+        customer.0,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(row.count)
+}
+
+/// Detaches all methods of a customer, and returns them, the oldest first. Locks them.
+pub async fn detach_all(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    customer: CustomerId,
+) -> Result<Vec<PaymentMethod>, sqlx::Error> {
+    let rows = method_rows!(
+        "
+        UPDATE payment_methods
+           SET customer_id = NULL, detached_at = now()
+         WHERE account_id = $1 AND customer_id = $2
+        RETURNING",
+        "",
+        account_id.0,
+        customer.0,
+    )
+    .fetch_all(tx)
+    .await?;
+    let mut methods: Vec<PaymentMethod> = rows
+        .into_iter()
+        .map(PaymentMethod::try_from)
+        .collect::<Result<_, _>>()?;
+    methods.sort_unstable_by_key(|method| method.id);
+    Ok(methods)
+}
+
+/// One page of a customer's methods; `None` if its cursor names none of them. Takes no lock.
+pub async fn list(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    page: &Page,
+    customer: CustomerId,
+) -> Result<Option<Listed<PaymentMethod>>, sqlx::Error> {
+    if let Some(&cursor) = page.cursor.key()
+        && find(&mut *connection, account_id, PaymentMethodId(cursor))
+            .await?
+            .is_none()
+    {
+        return Ok(None);
+    }
+    macro_rules! rows {
+        ($order:tt) => {
+            method_rows!(
+                "SELECT",
+                "
+                  FROM payment_methods
+                 WHERE account_id = $1
+                   AND customer_id = $2
+                   AND id < $3
+                   AND id > $4
+                   AND ($5::timestamptz IS NULL OR created_at >= $5)
+                   AND ($6::timestamptz IS NULL OR created_at < $6)
+                 ORDER BY id "
+                    + $order
+                    + " LIMIT $7",
+                account_id.0,
+                customer.0,
+                page.below(),
+                page.above(),
+                page.created_from,
+                page.created_before,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    let rows = in_order_of!(page, rows);
+    let methods: Result<_, _> = rows.into_iter().map(PaymentMethod::try_from).collect();
+    Ok(Some(page.cut(methods?)))
+}

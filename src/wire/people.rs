@@ -1,0 +1,225 @@
+//! Who and where a person is, as clients send and see it.
+
+use charge_once_strict_params::{
+    Change, Nested, Text, TextKind, parameters,
+    schema::{text, with_example},
+};
+use serde::Serialize;
+use utoipa::openapi::ObjectBuilder;
+
+use super::charges::Email;
+use crate::domain::{
+    customer::{Address, Shipping},
+    payment_method::{BillingChange, BillingDetails},
+};
+
+/// The name of a person or a company.
+pub type PersonName = Text<256>;
+/// A telephone number, in any notation.
+pub type Phone = Text<50>;
+/// The longest e-mail address of a person, in characters: as in Stripe's API.
+pub const PERSON_EMAIL_MAX_CHARS: usize = 512;
+/// An e-mail address of a person. It is kept as it was sent.
+pub type PersonEmail = Email<PERSON_EMAIL_MAX_CHARS>;
+/// One part of an address.
+pub type AddressPart = Text<500>;
+
+parameters! {
+    /// An address. One that is given replaces the whole one before.
+    pub struct AddressParams as "AddressInput" {
+        /// A city, town or village.
+        city: Option<AddressPart>,
+        country: Option<Country>,
+        /// Street and number.
+        line1: Option<AddressPart>,
+        /// Apartment, floor.
+        line2: Option<AddressPart>,
+        /// Also called a ZIP code.
+        postal_code: Option<AddressPart>,
+        /// A state, province or region.
+        state: Option<AddressPart>,
+    }
+}
+
+impl From<AddressParams> for Address {
+    fn from(params: AddressParams) -> Self {
+        Self {
+            city: params.city,
+            country: params.country,
+            line1: params.line1,
+            line2: params.line2,
+            postal_code: params.postal_code,
+            state: params.state,
+        }
+    }
+}
+
+/// A country by two letters. Whether there is such a country isn't checked.
+pub struct Country;
+
+impl TextKind for Country {
+    type Value = String;
+    const MUST_BE: &'static str = "Must be a country's code of two letters, such as DE.";
+
+    fn parse(text: &str) -> Option<String> {
+        let is_code = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_alphabetic());
+        is_code.then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        let code = text()
+            .pattern(Some("^[A-Za-z]{2}$"))
+            .description(Some("Two letters, in any case (ISO 3166-1)."));
+        with_example(code, "DE")
+    }
+}
+
+parameters! {
+    /// Where goods go, and to whom.
+    pub struct ShippingParams as "ShippingInput" {
+        /// Where they go.
+        address: Nested<AddressParams>,
+        /// Who gets them.
+        name: PersonName,
+        /// For the carrier.
+        phone: Option<Phone>,
+    }
+}
+
+impl From<ShippingParams> for Shipping {
+    fn from(params: ShippingParams) -> Self {
+        Self {
+            address: params.address.into(),
+            carrier: None,
+            name: Some(params.name),
+            phone: params.phone,
+            tracking_number: None,
+        }
+    }
+}
+
+parameters! {
+    /// Who the bill goes to. On an update, what isn't mentioned stays.
+    pub struct BillingDetailsParams as "BillingDetailsInput" {
+        /// Where they live.
+        address: Change<Nested<AddressParams>>,
+        /// As a person writes it.
+        email: Change<PersonEmail>,
+        /// A person's or a company's.
+        name: Change<PersonName>,
+        /// In any notation.
+        phone: Change<Phone>,
+    }
+}
+
+impl From<BillingDetailsParams> for BillingChange {
+    fn from(params: BillingDetailsParams) -> Self {
+        Self {
+            address: params.address.map(Address::from),
+            email: params.email,
+            name: params.name,
+            phone: params.phone,
+        }
+    }
+}
+
+/// An address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Address)]
+pub struct AddressView {
+    /// A city, town or village.
+    #[schema(required = true, example = "Bonn")]
+    pub city: Option<String>,
+    /// Two letters, as they were sent.
+    #[schema(required = true, example = "DE")]
+    pub country: Option<String>,
+    /// Street and number.
+    #[schema(required = true)]
+    pub line1: Option<String>,
+    /// Apartment, floor.
+    #[schema(required = true)]
+    pub line2: Option<String>,
+    /// Also called a ZIP code.
+    #[schema(required = true)]
+    pub postal_code: Option<String>,
+    /// A state, province or region.
+    #[schema(required = true)]
+    pub state: Option<String>,
+}
+
+impl From<&Address> for AddressView {
+    fn from(address: &Address) -> Self {
+        Self {
+            city: address.city.clone(),
+            country: address.country.clone(),
+            line1: address.line1.clone(),
+            line2: address.line2.clone(),
+            postal_code: address.postal_code.clone(),
+            state: address.state.clone(),
+        }
+    }
+}
+
+/// Where goods go, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Shipping)]
+pub struct ShippingView {
+    /// Where they go.
+    pub address: AddressView,
+    /// Who brings them.
+    #[schema(required = true)]
+    pub carrier: Option<String>,
+    /// Who gets them.
+    #[schema(required = true)]
+    pub name: Option<String>,
+    /// For the carrier.
+    #[schema(required = true)]
+    pub phone: Option<String>,
+    /// The carrier's number of the parcel.
+    #[schema(required = true)]
+    pub tracking_number: Option<String>,
+}
+
+impl From<&Shipping> for ShippingView {
+    fn from(shipping: &Shipping) -> Self {
+        Self {
+            address: (&shipping.address).into(),
+            carrier: shipping.carrier.clone(),
+            name: shipping.name.clone(),
+            phone: shipping.phone.clone(),
+            tracking_number: shipping.tracking_number.clone(),
+        }
+    }
+}
+
+/// Who the bill goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = BillingDetails)]
+pub struct BillingDetailsView {
+    /// Where they live.
+    pub address: AddressView,
+    /// As it was sent.
+    #[schema(required = true)]
+    pub email: Option<String>,
+    /// As it was sent.
+    #[schema(required = true)]
+    pub name: Option<String>,
+    /// As it was sent.
+    #[schema(required = true)]
+    pub phone: Option<String>,
+    /// Always null.
+    #[schema(required = true, value_type = Option<String>)]
+    pub tax_id: (),
+}
+
+impl From<&BillingDetails> for BillingDetailsView {
+    fn from(billing: &BillingDetails) -> Self {
+        Self {
+            address: (&billing.address).into(),
+            email: billing.email.clone(),
+            name: billing.name.clone(),
+            phone: billing.phone.clone(),
+            tax_id: (),
+        }
+    }
+}
