@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, Error, Event, ListQuery, MetadataUpdate, NewCharge,
-    NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, Refund,
+    Capture, Charge, ChargeUpdate, Client, Customer, CustomerUpdate, Error, Event, ListQuery,
+    MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewPaymentIntent,
+    NewPaymentMethod, NewRefund, NewSetupIntent, Order, Payment, PaymentMethodUpdate, Refund,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -34,6 +35,11 @@ const LOOKED_THROUGH: u32 = 100;
 const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
 const DECLINED_CARD: &str = "tok_chargeDeclined";
+
+/// The same cards as payment methods, and one whose holder must authenticate.
+const METHOD: &str = "pm_card_visa";
+const DECLINED_METHOD: &str = "pm_card_chargeDeclined";
+const ASKING_METHOD: &str = "pm_card_authenticationRequired";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
 const SKU: &str = "charge-once-trigger";
@@ -76,6 +82,40 @@ pub(crate) enum EventType {
     RefundFailed,
     #[value(name = "refund.updated")]
     RefundUpdated,
+    #[value(name = "payment_intent.created")]
+    PaymentIntentCreated,
+    #[value(name = "payment_intent.requires_action")]
+    PaymentIntentRequiresAction,
+    #[value(name = "payment_intent.amount_capturable_updated")]
+    PaymentIntentAmountCapturableUpdated,
+    #[value(name = "payment_intent.succeeded")]
+    PaymentIntentSucceeded,
+    #[value(name = "payment_intent.payment_failed")]
+    PaymentIntentPaymentFailed,
+    #[value(name = "payment_intent.canceled")]
+    PaymentIntentCanceled,
+    #[value(name = "setup_intent.created")]
+    SetupIntentCreated,
+    #[value(name = "setup_intent.requires_action")]
+    SetupIntentRequiresAction,
+    #[value(name = "setup_intent.succeeded")]
+    SetupIntentSucceeded,
+    #[value(name = "setup_intent.setup_failed")]
+    SetupIntentSetupFailed,
+    #[value(name = "setup_intent.canceled")]
+    SetupIntentCanceled,
+    #[value(name = "customer.created")]
+    CustomerCreated,
+    #[value(name = "customer.updated")]
+    CustomerUpdated,
+    #[value(name = "customer.deleted")]
+    CustomerDeleted,
+    #[value(name = "payment_method.attached")]
+    PaymentMethodAttached,
+    #[value(name = "payment_method.updated")]
+    PaymentMethodUpdated,
+    #[value(name = "payment_method.detached")]
+    PaymentMethodDetached,
     #[value(name = "order.created")]
     OrderCreated,
     #[value(name = "order.updated")]
@@ -159,6 +199,53 @@ impl Maker {
                 Ok(refund)
             }
             EventType::RefundFailed => self.refused_refund().await,
+            EventType::PaymentIntentCreated
+            | EventType::PaymentIntentRequiresAction
+            | EventType::PaymentIntentAmountCapturableUpdated
+            | EventType::PaymentIntentSucceeded
+            | EventType::PaymentIntentPaymentFailed
+            | EventType::PaymentIntentCanceled => self.payment(event).await,
+            EventType::SetupIntentCreated
+            | EventType::SetupIntentRequiresAction
+            | EventType::SetupIntentSucceeded
+            | EventType::SetupIntentSetupFailed
+            | EventType::SetupIntentCanceled => self.setup(event).await,
+            EventType::CustomerCreated => self.customer().await.map(|customer| customer.id),
+            EventType::CustomerUpdated => {
+                let customer = self.customer().await?.id;
+                let update = CustomerUpdate {
+                    description: Some(format!("{DESCRIPTION}, and updated")),
+                    ..CustomerUpdate::default()
+                };
+                let update = self.client.update_customer(&customer, &update)?;
+                update.send().await?;
+                say(&format!("updated {customer}"));
+                Ok(customer)
+            }
+            EventType::CustomerDeleted => {
+                let customer = self.customer().await?.id;
+                self.client.delete_customer(&customer).await?;
+                say(&format!("deleted {customer}"));
+                Ok(customer)
+            }
+            EventType::PaymentMethodAttached => self.method().await,
+            EventType::PaymentMethodUpdated => {
+                let method = self.method().await?;
+                let update = PaymentMethodUpdate {
+                    metadata: metadata_update().metadata,
+                    ..PaymentMethodUpdate::default()
+                };
+                let update = self.client.update_payment_method(&method, &update)?;
+                update.send().await?;
+                say(&format!("updated {method}"));
+                Ok(method)
+            }
+            EventType::PaymentMethodDetached => {
+                let method = self.method().await?;
+                self.client.detach_payment_method(&method)?.send().await?;
+                say(&format!("detached {method}"));
+                Ok(method)
+            }
             EventType::OrderCreated => self.order().await.map(|order| order.id),
             EventType::OrderUpdated => {
                 let order = self.order().await?.id;
