@@ -463,7 +463,7 @@ fn happened(event: events::Happened) -> Happened {
         id: EventId(event.id).to_string(),
         event_type: event.event_type,
         object_id: event.object_id,
-        idempotency_key: event.idempotency_key,
+        idempotency_key: Some(event.idempotency_key).filter(|key| !key.is_empty()),
         created_at: event.created_at,
     }
 }

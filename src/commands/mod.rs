@@ -20,11 +20,13 @@ mod card_answers;
 pub mod charges;
 pub mod checkouts;
 mod creation;
+pub mod customers;
 pub mod expansions;
 pub mod inventory;
 mod mode;
 pub mod orders;
 mod origin;
+pub mod payment_methods;
 mod processor_effect;
 pub mod refunds;
 mod replies;
@@ -35,10 +37,14 @@ pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
 pub use creation::Creation;
+pub use customers::{CreateCustomer, UpdateCustomer, delete_customer};
 pub use inventory::SetInventory;
 pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
+pub use payment_methods::{
+    AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
+};
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};
 pub use test_accounts::{CreateTestAccount, ExpireKeys};

@@ -33,7 +33,7 @@ pub struct Origin {
     pub dialect: Dialect,
     /// The `req_…` that executes.
     pub request_id: String,
-    /// The key that it executes under.
+    /// The key that it executes under; empty where a request needs none.
     pub idempotency_key: String,
     /// The trace in which it runs, as W3C Trace Context writes it: the request's, or that of its
     /// recovery. `None` while nothing is traced.

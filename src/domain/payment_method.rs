@@ -40,6 +40,10 @@ pub enum AllowRedisplay {
 
 named!(AllowRedisplay);
 
+/// How many methods a customer may have: all of them are detached, with an event for each, in the
+/// transaction that deletes the customer.
+pub const METHODS_OF_A_CUSTOMER_MAX: i64 = 500;
+
 /// A payment method that is to be kept.
 #[derive(Debug, Clone)]
 pub struct NewPaymentMethod {
@@ -99,7 +103,7 @@ pub struct PaymentMethod {
 #[derive(Debug, Clone)]
 pub struct PaymentMethodChange {
     /// Each member that is given replaces the one before; an address as a whole.
-    pub billing: BillingChange,
+    pub billing: Option<BillingChange>,
     /// 1 to 12.
     pub exp_month: Option<i16>,
     /// Four digits.
@@ -119,6 +123,19 @@ pub struct BillingChange {
     pub name: Change<String>,
     /// See [`BillingDetails::phone`].
     pub phone: Change<String>,
+}
+
+impl BillingDetails {
+    /// The details after the change.
+    #[must_use]
+    pub fn changed(self, change: BillingChange) -> Self {
+        Self {
+            address: change.address.apply(Some(self.address)).unwrap_or_default(),
+            email: change.email.apply(self.email),
+            name: change.name.apply(self.name),
+            phone: change.phone.apply(self.phone),
+        }
+    }
 }
 
 /// Why a payment method can't be used, attached, changed or detached.
@@ -166,6 +183,24 @@ impl PaymentMethod {
     /// Whether it may be changed, or taken from its customer.
     pub fn must_be_attached(&self) -> Result<CustomerId, PaymentMethodRefusal> {
         self.customer().ok_or(PaymentMethodRefusal::NotAttached)
+    }
+
+    /// The method after the change. Metadata has rules of its own.
+    #[must_use]
+    pub fn changed(self, change: PaymentMethodChange) -> Self {
+        Self {
+            billing: match change.billing {
+                Some(billing) => self.billing.changed(billing),
+                None => self.billing,
+            },
+            card: KeptCard {
+                exp_month: change.exp_month.unwrap_or(self.card.exp_month),
+                exp_year: change.exp_year.unwrap_or(self.card.exp_year),
+                ..self.card
+            },
+            allow_redisplay: change.allow_redisplay.unwrap_or(self.allow_redisplay),
+            ..self
+        }
     }
 
     /// What it is after a payment that succeeded. `keep` is the customer that it stays with.

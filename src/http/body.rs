@@ -15,7 +15,7 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         metadata::MAPS,
-        source::CARD_FIELD,
+        source::CARD_FIELDS,
     },
 };
 
@@ -58,7 +58,7 @@ pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
     match &tree {
         Ok(tree) => {
             let is_test_card = |digits: &str| test_cards::by_number(digits).is_some();
-            if let Some(found) = find_card_number(tree, CARD_FIELD, is_test_card) {
+            if let Some(found) = find_card_number(tree, CARD_FIELDS, is_test_card) {
                 return forbidden(found.param);
             }
         }

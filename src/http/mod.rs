@@ -8,6 +8,7 @@ mod app;
 pub mod body;
 pub mod charges;
 pub mod checkouts;
+pub mod customers;
 pub mod error;
 mod error_responses;
 pub mod events;
@@ -22,6 +23,7 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
+pub mod payment_methods;
 pub mod refunds;
 pub mod reply;
 mod reply_headers;
@@ -68,6 +70,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
     }
     config
         .configure(payments)
+        .configure(people)
         .configure(records)
         .default_service(web::to(not_found::route_not_found));
 }
@@ -122,6 +125,51 @@ fn payments(config: &mut ServiceConfig) {
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))
                 .route(get().to(inventory::retrieve)),
+        );
+}
+
+/// Who pays, and with what.
+fn people(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/customers", "GET, HEAD, POST")
+                .route(web::post().to(customers::create))
+                .route(get().to(customers::list)),
+        )
+        .service(
+            allow("/customers/{id}", "GET, HEAD, POST, DELETE")
+                .route(web::post().to(customers::update))
+                .route(web::delete().to(customers::delete))
+                .route(get().to(customers::retrieve)),
+        )
+        .service(
+            allow("/customers/{id}/payment_methods", "GET, HEAD")
+                .route(get().to(payment_methods::list_of_customer)),
+        )
+        .service(
+            allow(
+                "/customers/{id}/payment_methods/{payment_method}",
+                "GET, HEAD",
+            )
+            .route(get().to(payment_methods::retrieve_of_customer)),
+        )
+        .service(
+            allow("/payment_methods", "GET, HEAD, POST")
+                .route(web::post().to(payment_methods::create))
+                .route(get().to(payment_methods::list)),
+        )
+        .service(
+            allow("/payment_methods/{id}", "GET, HEAD, POST")
+                .route(web::post().to(payment_methods::update))
+                .route(get().to(payment_methods::retrieve)),
+        )
+        .service(
+            allow("/payment_methods/{id}/attach", "POST")
+                .route(web::post().to(payment_methods::attach)),
+        )
+        .service(
+            allow("/payment_methods/{id}/detach", "POST")
+                .route(web::post().to(payment_methods::detach)),
         );
 }
 

@@ -43,7 +43,7 @@ use crate::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         metadata::MAPS,
-        source::{CARD_FIELD, LOST_REPLIES},
+        source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
 };
@@ -63,6 +63,19 @@ impl Caller {
         Audience {
             account: self.account,
             dialect: self.dialect,
+        }
+    }
+}
+
+impl Caller {
+    /// The origin of what a request without an idempotency key does: a DELETE.
+    pub fn origin_without_key(self, request: &HttpRequest) -> Origin {
+        Origin {
+            account: self.account,
+            dialect: self.dialect,
+            request_id: request_id(request),
+            idempotency_key: String::new(),
+            traceparent: traces::traceparent(),
         }
     }
 }
@@ -296,7 +309,7 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, Error>, Htt
     let raw = request.query_string().as_bytes();
     let decoded = Encoding::Form.decode(raw, MAPS);
     let forbidden = match &decoded {
-        Ok(tree) => find_card_number(tree, CARD_FIELD, |_| false).is_some(),
+        Ok(tree) => find_card_number(tree, CARD_FIELDS, |_| false).is_some(),
         Err(_) => bytes_hold_card_number(raw),
     };
     if forbidden {

@@ -213,6 +213,25 @@ pub async fn update(
     .try_into()
 }
 
+/// How many methods a customer has. Takes no lock: the caller holds the customer's, without which no
+/// method is attached.
+pub async fn count(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    customer: CustomerId,
+) -> Result<i64, sqlx::Error> {
+    let row = sqlx::query!(
+        r#"
+        SELECT count(*) AS "count!" FROM payment_methods WHERE account_id = $1 AND customer_id = $2
+        "#,
+        account_id.0,
+        customer.0,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(row.count)
+}
+
 /// Detaches all methods of a customer, and returns them, the oldest first. Locks them.
 pub async fn detach_all(
     tx: &mut PgConnection,

@@ -94,11 +94,11 @@ parameters! {
 
 /// An address that a mail system could take: something, one `@`, something. Whether it exists is
 /// for the receipt to find out.
-pub struct Email;
+pub struct Email<const MAX: usize = EMAIL_MAX_CHARS>;
 
-impl TextKind for Email {
+impl<const MAX: usize> TextKind for Email<MAX> {
     type Value = String;
-    const MAX_CHARS: usize = EMAIL_MAX_CHARS;
+    const MAX_CHARS: usize = MAX;
     const MUST_BE: &'static str = "Must be an e-mail address.";
 
     fn parse(text: &str) -> Option<String> {
@@ -113,7 +113,7 @@ impl TextKind for Email {
     fn schema() -> ObjectBuilder {
         const PART: &str = r"[^@\s\u0000-\u001f\u007f-\u009f]+";
         let email = text()
-            .max_length(Some(EMAIL_MAX_CHARS))
+            .max_length(Some(MAX))
             .pattern(Some(format!("^{PART}@{PART}$")));
         with_example(email, "jenny@example.com")
     }

@@ -1,13 +1,185 @@
 //! Customers as clients send and see them.
 
+use charge_once_strict_params::{
+    Change, Error, Expand, Field, Nested, ValueKind, parameters,
+    schema::{list_of, text},
+};
 use serde::Serialize;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{RefOr, Schema},
+};
 
 use super::{
+    error::{ApiError, ErrorCode},
     list::Expandable,
-    payment_methods::PaymentMethodView,
-    people::{AddressView, ShippingView},
+    metadata::MetadataParam,
+    parameter::{Description, ExpandCustomer},
+    payment_methods::{MethodReference, PaymentMethodView},
+    people::{
+        AddressParams, AddressView, PersonEmail, PersonName, Phone, ShippingParams, ShippingView,
+    },
 };
-use crate::domain::{customer::Customer, ids::CustomerId, metadata::Metadata};
+use crate::domain::{
+    customer::{Customer, CustomerChange, CustomerDetails},
+    ids::{CustomerId, PaymentMethodId},
+    metadata::{Metadata, MetadataChange},
+};
+
+/// More languages than people have.
+const LOCALES_MAX: usize = 20;
+/// The longest tag that RFC 5646, section 4.4.1, expects anyone to need.
+const LOCALE_MAX_CHARS: usize = 35;
+
+parameters! {
+    /// The parameters of a new customer.
+    pub struct CreateCustomerParams as "CreateCustomer" {
+        /// Where they live.
+        address: Option<Nested<AddressParams>>,
+        /// For people.
+        description: Option<Description>,
+        /// Kept as it was sent. Several customers may have one.
+        email: Option<PersonEmail>,
+        /// What invoices would be paid with.
+        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
+        metadata: MetadataParam,
+        /// A person's or a company's.
+        name: Option<PersonName>,
+        /// Is attached to the customer, and doesn't become the default by that.
+        payment_method: Option<MethodReference>,
+        /// In any notation.
+        phone: Option<Phone>,
+        /// IETF language tags, the preferred one first.
+        preferred_locales: Option<Locales>,
+        /// Where goods go.
+        shipping: Option<Nested<ShippingParams>>,
+        expand: Expand<ExpandCustomer>,
+    }
+    example {"email": "jenny@example.com", "name": "Jenny Rosen"}
+}
+
+impl From<CreateCustomerParams> for CustomerDetails {
+    fn from(params: CreateCustomerParams) -> Self {
+        Self {
+            address: params.address.map(Into::into),
+            description: params.description,
+            email: params.email,
+            metadata: params.metadata,
+            name: params.name,
+            phone: params.phone,
+            preferred_locales: params.preferred_locales.unwrap_or_default(),
+            shipping: params.shipping.map(Into::into),
+        }
+    }
+}
+
+parameters! {
+    /// What may change of a customer. An address that is given replaces the whole one before.
+    pub struct UpdateCustomerParams as "UpdateCustomer" {
+        /// Where they live.
+        address: Change<Nested<AddressParams>>,
+        /// For people.
+        description: Change<Description>,
+        /// Kept as it was sent. Several customers may have one.
+        email: Change<PersonEmail>,
+        /// What invoices would be paid with.
+        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
+        metadata: MetadataChange,
+        /// A person's or a company's.
+        name: Change<PersonName>,
+        /// In any notation.
+        phone: Change<Phone>,
+        /// IETF language tags, the preferred one first.
+        preferred_locales: Change<Locales>,
+        /// Where goods go.
+        shipping: Change<Nested<ShippingParams>>,
+        expand: Expand<ExpandCustomer>,
+    }
+    example {"description": "Likes blue mugs"}
+}
+
+impl UpdateCustomerParams {
+    /// What it changes, but for metadata and the default payment method.
+    pub fn change(&self) -> CustomerChange {
+        CustomerChange {
+            address: self.address.clone().map(Into::into),
+            description: self.description.clone(),
+            email: self.email.clone(),
+            name: self.name.clone(),
+            phone: self.phone.clone(),
+            preferred_locales: self.preferred_locales.clone(),
+            shipping: self.shipping.clone().map(Into::into),
+        }
+    }
+}
+
+parameters! {
+    /// What invoices would be paid with. There are no invoices here.
+    pub struct InvoiceSettingsParams as "InvoiceSettingsInput" {
+        /// A payment method that is attached to the customer: pm_…
+        default_payment_method: Change<PaymentMethodId>,
+    }
+}
+
+/// The default payment method that a request asks for.
+pub fn default_of(settings: Option<&InvoiceSettingsParams>) -> Change<PaymentMethodId> {
+    settings.map_or(Change::Keep, |settings| {
+        settings.default_payment_method.clone()
+    })
+}
+
+/// The refusal of a default payment method that isn't the customer's.
+pub fn not_their_method() -> ApiError {
+    let message = "Must be a payment method that is attached to this customer.";
+    ApiError::new(ErrorCode::ParameterInvalid, message)
+        .with_param("invoice_settings[default_payment_method]".to_owned())
+}
+
+/// Tags of languages.
+pub struct Locales;
+
+impl ValueKind for Locales {
+    type Value = Vec<String>;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Vec<String>>, Error> {
+        if field.fields.given(field.name).is_none() {
+            return Ok(None);
+        }
+        let locales = field
+            .fields
+            .texts(field.name, 0..=LOCALES_MAX, LOCALE_MAX_CHARS)?;
+        let is_tag = |text: &String| {
+            let is_part = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+            !text.is_empty() && text.bytes().all(is_part)
+        };
+        match locales.iter().position(|text| !is_tag(text)) {
+            None => Ok(Some(locales)),
+            Some(index) => {
+                let message = "Must be a language tag, such as en-GB.";
+                Err(field.fields.invalid_element(field.name, index, message))
+            }
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        list_of::<Locale>().max_items(Some(LOCALES_MAX)).into()
+    }
+}
+
+/// A tag of a language.
+pub struct Locale;
+
+impl PartialSchema for Locale {
+    fn schema() -> RefOr<Schema> {
+        text()
+            .max_length(Some(LOCALE_MAX_CHARS))
+            .pattern(Some("^[A-Za-z0-9-]+$"))
+            .description(Some("An IETF language tag, such as en-GB."))
+            .into()
+    }
+}
+
+impl ToSchema for Locale {}
 
 /// A customer, as clients see it. The members and their order are Stripe's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]

@@ -115,8 +115,8 @@ error_codes! {
         "The card's holder failed to authenticate. It is the code of a setup intent's last_setup_error: no reply \
          has it. Confirm with another method.";
     CardNumberForbidden = "card_number_forbidden", 400, InvalidRequest:
-        "The request holds a card number. Only test tokens, and test cards in source[number], may \
-         be sent. Nothing of the request was stored or logged.";
+        "The request holds a card number. Only test tokens, and test cards in source[number] and in the card[number] \
+         of a payment method, may be sent. Nothing of the request was stored or logged.";
     ApiKeyMissing = "api_key_missing", 401, Authentication:
         "No API key was sent. Use Authorization: Bearer, or HTTP Basic with the key as the user \
          name and an empty password.";
@@ -305,15 +305,19 @@ impl ApiError {
         Self::new(ErrorCode::ResourceMissing, message).with_param(param.to_owned())
     }
 
+    /// The decline of a card that was not charged.
+    pub fn of_decline(decline: Decline) -> Self {
+        Self {
+            decline_code: decline.decline_code.map(str::to_owned),
+            ..Self::new(decline.code.into(), decline.message)
+        }
+    }
+
     /// The decline that left the failed charge `charge`.
     pub fn declined(decline: Decline, charge: String) -> Self {
         Self {
-            code: decline.code.into(),
-            message: decline.message.to_owned(),
-            param: None,
-            decline_code: decline.decline_code.map(str::to_owned),
             charge: Some(charge),
-            about: About::default(),
+            ..Self::of_decline(decline)
         }
     }
 

@@ -96,9 +96,9 @@ pub struct EventRequestView {
     /// The `req_…` that executed.
     #[schema(example = "req_01kar2w7n9e4xt8f5mq0v3z6yd")]
     pub id: String,
-    /// The key it executed under.
-    #[schema(example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
-    pub idempotency_key: String,
+    /// The key it executed under; null for a DELETE, which needs none.
+    #[schema(required = true, example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
+    pub idempotency_key: Option<String>,
 }
 
 impl From<Event> for EventView {
@@ -115,7 +115,7 @@ impl From<Event> for EventView {
             pending_webhooks: event.pending_webhooks,
             request: EventRequestView {
                 id: event.request_id,
-                idempotency_key: event.idempotency_key,
+                idempotency_key: Some(event.idempotency_key).filter(|key| !key.is_empty()),
             },
             event_type: event.event_type,
         }

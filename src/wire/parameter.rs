@@ -2,6 +2,8 @@
 //!
 //! `crates/strict-params` has the general kinds, and says what a kind is.
 
+use std::marker::PhantomData;
+
 use charge_once_strict_params::{
     Error, Field, ID_MAX_CHARS, Integer, Text, TextKind, ValueKind, expandable,
     schema::{id_pattern, text, with_example},
@@ -12,6 +14,8 @@ use super::error::ErrorCode;
 use crate::domain::{
     ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
     money::{AMOUNT_MAX, Currency},
+    payment_method::AllowRedisplay,
+    refund::RefundReason,
 };
 
 /// A reference of the client's own.
@@ -86,6 +90,52 @@ ids!(
     PaymentIntentId,
     PaymentMethodId
 );
+
+/// Text that names an object. A command gets `None` for text that can't be such an id, and answers
+/// as it does for an object that is not there.
+pub struct IdOf<T>(PhantomData<T>);
+
+impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
+    type Value = Option<T>;
+    const MAX_CHARS: usize = ID_MAX_CHARS;
+    const MUST_BE: &'static str = T::MUST_BE;
+
+    fn parse(text: &str) -> Option<Self::Value> {
+        Some(T::parse(text))
+    }
+
+    fn schema() -> ObjectBuilder {
+        <T as TextKind>::schema()
+    }
+}
+
+/// Makes parameters of enums of the domain, which are written by their names.
+macro_rules! enums {
+    ($($name:ident),+) => {$(
+        impl ValueKind for $name {
+            type Value = Self;
+
+            fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
+                let Some(text) = field.fields.text(field.name, usize::MAX)? else {
+                    return Ok(None);
+                };
+                let known = Self::parse(&text).map(Some);
+                known.ok_or_else(|| {
+                    let names = Self::ALL.iter().map(|one| one.as_str());
+                    let names: Vec<_> = names.collect();
+                    field.invalid(format!("Must be one of {}.", names.join(", ")))
+                })
+            }
+
+            fn schema() -> RefOr<Schema> {
+                let names: Vec<_> = Self::ALL.iter().map(|one| one.as_str()).collect();
+                text().pattern(Some(format!("^({})$", names.join("|")))).into()
+            }
+        }
+    )+};
+}
+
+enums!(AllowRedisplay, RefundReason);
 
 expandable! {
     pub ExpandCharge, ExpandCharges = [

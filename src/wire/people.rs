@@ -1,11 +1,125 @@
 //! Who and where a person is, as clients send and see it.
 
+use charge_once_strict_params::{
+    Change, Nested, Text, TextKind, parameters,
+    schema::{text, with_example},
+};
 use serde::Serialize;
+use utoipa::openapi::ObjectBuilder;
 
+use super::charges::Email;
 use crate::domain::{
     customer::{Address, Shipping},
-    payment_method::BillingDetails,
+    payment_method::{BillingChange, BillingDetails},
 };
+
+/// The name of a person or a company.
+pub type PersonName = Text<256>;
+/// A telephone number, in any notation.
+pub type Phone = Text<50>;
+/// An e-mail address, as a person's. It is kept as it was sent.
+pub type PersonEmail = Email<512>;
+/// One part of an address.
+pub type AddressPart = Text<500>;
+
+parameters! {
+    /// An address. One that is given replaces the whole one before.
+    pub struct AddressParams as "AddressInput" {
+        /// A city, town or village.
+        city: Option<AddressPart>,
+        country: Option<Country>,
+        /// Street and number.
+        line1: Option<AddressPart>,
+        /// Apartment, floor.
+        line2: Option<AddressPart>,
+        /// Also called a ZIP code.
+        postal_code: Option<AddressPart>,
+        /// A state, province or region.
+        state: Option<AddressPart>,
+    }
+}
+
+impl From<AddressParams> for Address {
+    fn from(params: AddressParams) -> Self {
+        Self {
+            city: params.city,
+            country: params.country,
+            line1: params.line1,
+            line2: params.line2,
+            postal_code: params.postal_code,
+            state: params.state,
+        }
+    }
+}
+
+/// A country by two letters. Whether there is such a country isn't checked.
+pub struct Country;
+
+impl TextKind for Country {
+    type Value = String;
+    const MUST_BE: &'static str = "Must be a country's code of two letters, such as DE.";
+
+    fn parse(text: &str) -> Option<String> {
+        let is_code = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_alphabetic());
+        is_code.then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        let code = text()
+            .pattern(Some("^[A-Za-z]{2}$"))
+            .description(Some("Two letters, in any case (ISO 3166-1)."));
+        with_example(code, "DE")
+    }
+}
+
+parameters! {
+    /// Where goods go, and to whom.
+    pub struct ShippingParams as "ShippingInput" {
+        /// Where they go.
+        address: Nested<AddressParams>,
+        /// Who gets them.
+        name: PersonName,
+        /// For the carrier.
+        phone: Option<Phone>,
+    }
+}
+
+impl From<ShippingParams> for Shipping {
+    fn from(params: ShippingParams) -> Self {
+        Self {
+            address: params.address.into(),
+            carrier: None,
+            name: Some(params.name),
+            phone: params.phone,
+            tracking_number: None,
+        }
+    }
+}
+
+parameters! {
+    /// Who the bill goes to. On an update, what isn't mentioned stays.
+    pub struct BillingDetailsParams as "BillingDetailsInput" {
+        /// Where they live.
+        address: Change<Nested<AddressParams>>,
+        /// As a person writes it.
+        email: Change<PersonEmail>,
+        /// A person's or a company's.
+        name: Change<PersonName>,
+        /// In any notation.
+        phone: Change<Phone>,
+    }
+}
+
+impl From<BillingDetailsParams> for BillingChange {
+    fn from(params: BillingDetailsParams) -> Self {
+        Self {
+            address: params.address.map(Address::from),
+            email: params.email,
+            name: params.name,
+            phone: params.phone,
+        }
+    }
+}
 
 /// An address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]

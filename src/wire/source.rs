@@ -19,8 +19,12 @@ use crate::domain::{
     test_cards::{self, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY, TestCard},
 };
 
-/// The one field that may hold a card number: a test card's.
-pub const CARD_FIELD: &[&str] = &["source", "number"];
+/// The fields that may hold a card number: a test card's.
+pub const CARD_FIELDS: &[&[&str]] = &[
+    &["source", "number"],
+    &["card", "number"],
+    &["payment_method_data", "card", "number"],
+];
 
 /// The card that is charged when the request names none.
 const DEFAULT_SOURCE: &str = "tok_visa";

@@ -19,13 +19,14 @@ use super::{
     error::Error,
     lists::{ListQuery, Page, with_query},
     objects::{
-        Charge, Checkout, Event, Inventory, KeyStatus, Order, Refund, WebhookDelivery,
-        WebhookEndpoint,
+        Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentMethod, Refund,
+        WebhookDelivery, WebhookEndpoint,
     },
     operation::{Method, Operation},
     requests::{
-        Capture, ChargeUpdate, MetadataUpdate, NewCharge, NewCheckout, NewOrder, NewRefund,
-        NewWebhookEndpoint, Payment, WebhookEndpointUpdate,
+        Capture, ChargeUpdate, CustomerUpdate, MetadataUpdate, NewCharge, NewCheckout, NewCustomer,
+        NewOrder, NewPaymentMethod, NewRefund, NewWebhookEndpoint, Payment, PaymentMethodUpdate,
+        WebhookEndpointUpdate,
     },
     sending::{Message, Reply, send},
 };
@@ -136,6 +137,103 @@ impl Client {
     ) -> Result<Page<Refund>, Error> {
         self.read(query.after(&below("/charges", id, "/refunds")?))
             .await
+    }
+
+    /// Writes down who pays.
+    pub fn create_customer(&self, customer: &NewCustomer) -> Result<Request<Customer>, Error> {
+        self.change("/customers".to_owned(), customer)
+    }
+
+    /// Reads a customer. Of one who was deleted, only the id is left.
+    pub async fn retrieve_customer(&self, id: &str) -> Result<Customer, Error> {
+        self.read(below("/customers", id, "")?).await
+    }
+
+    /// Changes what is known of a customer.
+    pub fn update_customer(
+        &self,
+        id: &str,
+        update: &CustomerUpdate,
+    ) -> Result<Request<Customer>, Error> {
+        self.change(below("/customers", id, "")?, update)
+    }
+
+    /// Lists customers; filter `email`.
+    pub async fn list_customers(&self, query: &ListQuery) -> Result<Page<Customer>, Error> {
+        self.read(query.after("/customers")).await
+    }
+
+    /// Forgets a customer, and detaches all payment methods. `false`: there is no such customer,
+    /// now; where an answer was lost, an earlier attempt of this call may have deleted it.
+    pub async fn delete_customer(&self, id: &str) -> Result<bool, Error> {
+        self.delete(&below("/customers", id, "")?).await
+    }
+
+    /// Keeps a card.
+    pub fn create_payment_method(
+        &self,
+        method: &NewPaymentMethod,
+    ) -> Result<Request<PaymentMethod>, Error> {
+        self.change("/payment_methods".to_owned(), method)
+    }
+
+    /// Reads a payment method.
+    pub async fn retrieve_payment_method(&self, id: &str) -> Result<PaymentMethod, Error> {
+        self.read(below("/payment_methods", id, "")?).await
+    }
+
+    /// Changes what is written on a customer's payment method.
+    pub fn update_payment_method(
+        &self,
+        id: &str,
+        update: &PaymentMethodUpdate,
+    ) -> Result<Request<PaymentMethod>, Error> {
+        self.change(below("/payment_methods", id, "")?, update)
+    }
+
+    /// Keeps a card for a customer's later payments. `id` may also be a test card such as
+    /// `pm_card_visa`, of which a new method is made.
+    pub fn attach_payment_method(
+        &self,
+        id: &str,
+        customer: &str,
+    ) -> Result<Request<PaymentMethod>, Error> {
+        let of = BTreeMap::from([("customer", customer)]);
+        self.change(below("/payment_methods", id, "/attach")?, &of)
+    }
+
+    /// Takes a card from its customer, for good.
+    pub fn detach_payment_method(&self, id: &str) -> Result<Request<PaymentMethod>, Error> {
+        let path = below("/payment_methods", id, "/detach")?;
+        self.change(path, &serde_json::Map::new())
+    }
+
+    /// Lists payment methods; filter `customer`, which must be there.
+    pub async fn list_payment_methods(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<PaymentMethod>, Error> {
+        self.read(query.after("/payment_methods")).await
+    }
+
+    /// Lists the payment methods of a customer.
+    pub async fn list_payment_methods_of_customer(
+        &self,
+        id: &str,
+        query: &ListQuery,
+    ) -> Result<Page<PaymentMethod>, Error> {
+        self.read(query.after(&below("/customers", id, "/payment_methods")?))
+            .await
+    }
+
+    /// Reads a payment method, if it is this customer's.
+    pub async fn retrieve_payment_method_of_customer(
+        &self,
+        customer: &str,
+        id: &str,
+    ) -> Result<PaymentMethod, Error> {
+        let methods = below("/customers", customer, "/payment_methods")?;
+        self.read(below(&methods, id, "")?).await
     }
 
     /// Opens an order.
@@ -255,12 +353,7 @@ impl Client {
     /// Has no more events sent there. `false`: there is no such endpoint, now; where an answer was
     /// lost, an earlier attempt of this call may have deleted it.
     pub async fn delete_webhook_endpoint(&self, id: &str) -> Result<bool, Error> {
-        let path = below("/webhook_endpoints", id, "")?;
-        match send(&self.inner, &Message::Delete(&path), false).await {
-            Ok(_) => Ok(true),
-            Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.delete(&below("/webhook_endpoints", id, "")?).await
     }
 
     /// Lists what was to be sent to a webhook endpoint, with every attempt.
@@ -316,6 +409,15 @@ impl Client {
             was_sent: AtomicBool::new(false),
             answer: PhantomData,
         })
+    }
+
+    /// `false`: there is nothing at this path, now.
+    async fn delete(&self, path: &str) -> Result<bool, Error> {
+        match send(&self.inner, &Message::Delete(path), false).await {
+            Ok(_) => Ok(true),
+            Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {

@@ -16,8 +16,10 @@ pub struct ListQuery {
     pub created_from: Option<i64>,
     /// Created before this second.
     pub created_before: Option<i64>,
-    /// Your own reference.
+    /// Your own reference; for payment methods, a customer: `cus_…`
     pub customer: Option<String>,
+    /// A customer's e-mail address.
+    pub email: Option<String>,
     /// `or_…`
     pub order: Option<String>,
     /// `ch_…`
@@ -38,6 +40,7 @@ impl ListQuery {
             ("created[gte]", self.created_from.map(|at| at.to_string())),
             ("created[lt]", self.created_before.map(|at| at.to_string())),
             ("customer", self.customer.clone()),
+            ("email", self.email.clone()),
             ("order", self.order.clone()),
             ("charge", self.charge.clone()),
             ("client_order_id", self.client_order_id.clone()),

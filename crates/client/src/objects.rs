@@ -68,6 +68,104 @@ pub struct Refund {
     pub status: String,
 }
 
+/// A customer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Customer {
+    /// `cus_…`
+    pub id: String,
+    /// Where they live.
+    pub address: Option<Address>,
+    /// Unix seconds; `None` of a customer who was deleted, as is all else but the id.
+    pub created: Option<i64>,
+    /// Whether they were deleted.
+    #[serde(default)]
+    pub deleted: bool,
+    /// For people.
+    pub description: Option<String>,
+    /// As it was sent.
+    pub email: Option<String>,
+    /// Your own names.
+    #[serde(default)]
+    pub metadata: Metadata,
+    /// A person's or a company's.
+    pub name: Option<String>,
+    /// As it was sent.
+    pub phone: Option<String>,
+    /// What invoices would be paid with.
+    pub invoice_settings: Option<InvoiceSettings>,
+}
+
+/// What invoices would be paid with.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct InvoiceSettings {
+    /// `pm_…`
+    pub default_payment_method: Option<String>,
+}
+
+/// An address.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Address {
+    /// A city, town or village.
+    pub city: Option<String>,
+    /// Two letters.
+    pub country: Option<String>,
+    /// Street and number.
+    pub line1: Option<String>,
+    /// Apartment, floor.
+    pub line2: Option<String>,
+    /// Also called a ZIP code.
+    pub postal_code: Option<String>,
+    /// A state, province or region.
+    pub state: Option<String>,
+}
+
+/// A payment method.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PaymentMethod {
+    /// `pm_…`
+    pub id: String,
+    /// `unspecified`, `limited` or `always`.
+    pub allow_redisplay: String,
+    /// Who the bill goes to.
+    pub billing_details: BillingDetails,
+    /// All that is kept of the card.
+    pub card: Card,
+    /// Unix seconds.
+    pub created: i64,
+    /// Whose it is: `cus_…`
+    pub customer: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+}
+
+/// Who a bill goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct BillingDetails {
+    /// Where they live.
+    pub address: Address,
+    /// As it was sent.
+    pub email: Option<String>,
+    /// As it was sent.
+    pub name: Option<String>,
+    /// As it was sent.
+    pub phone: Option<String>,
+}
+
+/// All that is kept of a card.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Card {
+    /// `visa`, …
+    pub brand: String,
+    /// 1 to 12.
+    pub exp_month: i64,
+    /// Four digits.
+    pub exp_year: i64,
+    /// Equal for two methods of the same card.
+    pub fingerprint: String,
+    /// The last four digits of its number.
+    pub last4: String,
+}
+
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Order {
@@ -193,8 +291,8 @@ pub struct EventData {
 pub struct EventRequest {
     /// The `req_…` that executed.
     pub id: String,
-    /// The key it executed under.
-    pub idempotency_key: String,
+    /// The key it executed under; `None` for a DELETE, which needs none.
+    pub idempotency_key: Option<String>,
 }
 
 /// Where events are sent.

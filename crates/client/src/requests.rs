@@ -190,3 +190,189 @@ pub struct WebhookEndpointUpdate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
 }
+
+/// An address, as a customer or a payment method is given it. What is `None` is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewAddress {
+    /// A city, town or village.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub city: Option<String>,
+    /// Two letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub country: Option<String>,
+    /// Street and number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line1: Option<String>,
+    /// Apartment, floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line2: Option<String>,
+    /// Also called a ZIP code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub postal_code: Option<String>,
+    /// A state, province or region.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// Where goods go, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewShipping {
+    /// Where they go.
+    pub address: NewAddress,
+    /// Who gets them.
+    pub name: String,
+    /// For the carrier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+}
+
+/// What invoices would be paid with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewInvoiceSettings {
+    /// `pm_…`, attached to the customer.
+    pub default_payment_method: String,
+}
+
+/// A new customer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewCustomer {
+    /// Where they live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<NewAddress>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Several customers may have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// A person's or a company's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `pm_…`, or a test card such as `pm_card_visa`: it is attached to the customer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+    /// In any notation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    /// IETF language tags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preferred_locales: Option<Vec<String>>,
+    /// Where goods go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shipping: Option<NewShipping>,
+}
+
+/// A change to a customer: what is `None` stays, and what is empty is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CustomerUpdate {
+    /// Replaces the whole address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<NewAddress>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Several customers may have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// What invoices would be paid with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invoice_settings: Option<NewInvoiceSettings>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// A person's or a company's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// In any notation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    /// IETF language tags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preferred_locales: Option<Vec<String>>,
+    /// Replaces the whole shipping address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shipping: Option<NewShipping>,
+}
+
+/// A new payment method, of a test card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NewPaymentMethod {
+    /// Always `card`.
+    #[serde(rename = "type")]
+    pub method_type: &'static str,
+    /// The card.
+    pub card: NewCard,
+    /// Who the bill goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub billing_details: Option<NewBillingDetails>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+impl NewPaymentMethod {
+    /// Of a test token, such as `tok_visa`.
+    pub fn new(token: impl Into<String>) -> Self {
+        Self {
+            method_type: "card",
+            card: NewCard {
+                token: token.into(),
+            },
+            billing_details: None,
+            metadata: Metadata::new(),
+        }
+    }
+}
+
+/// A card as a new payment method names it: by a token only, because requests may be kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewCard {
+    /// A test token.
+    pub token: String,
+}
+
+/// Who a bill goes to. In an update, what is `None` stays, and what is empty is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewBillingDetails {
+    /// Where they live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<NewAddress>,
+    /// As a person writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// A person's or a company's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// In any notation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+}
+
+/// A change to a payment method of a customer: what is `None` stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PaymentMethodUpdate {
+    /// `unspecified`, `limited` or `always`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_redisplay: Option<String>,
+    /// Who the bill goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub billing_details: Option<NewBillingDetails>,
+    /// The card's new expiry date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardUpdate>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+}
+
+/// The new expiry date of a card.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CardUpdate {
+    /// 1 to 12.
+    pub exp_month: i64,
+    /// Four digits.
+    pub exp_year: i64,
+}

@@ -74,7 +74,9 @@ pub(super) async fn one(
     let Object { json, events } = found.ok_or(ConsoleError::Missing)?;
     let shown = masked::pretty(&json).ok_or(ConsoleError::Missing)?;
     // The first event tells of its making, unless the object is older than events are kept.
-    let key = events.first().map(|event| event.idempotency_key.as_str());
+    let key = events
+        .first()
+        .and_then(|event| event.idempotency_key.as_deref());
     let body = html! {
         h1 { code { (id) } }
         @if let Some(key) = key {
@@ -128,7 +130,9 @@ pub(super) fn happened_table(events: &[Happened]) -> Markup {
                 td { (event.event_type) }
                 td { code { (event.id) } }
                 td { @if let Some(id) = &event.object_id { (resource(id)) } }
-                td .wide { a href=(key_path(&event.idempotency_key)) { (event.idempotency_key) } }
+                td .wide {
+                    @if let Some(key) = &event.idempotency_key { a href=(key_path(key)) { (key) } }
+                }
             }
         }
     };

@@ -223,6 +223,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The members of an object that is there.
+    pub fn object<'s>(&'s mut self, name: &'static str) -> Result<Option<Fields<'s>>, Error> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Object(members)) => {
+                let place = self.place.within(Step::Name(name));
+                Ok(Some(self.at(place, members)))
+            }
+            Some(_) => Err(self.invalid(name, "Must be an object.")),
+        }
+    }
+
     /// Reads a list of `sizes` objects, each with `read`.
     pub fn objects<T, E: From<Error>>(
         &mut self,

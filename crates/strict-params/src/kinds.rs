@@ -9,8 +9,8 @@ use utoipa::{
 };
 
 use crate::{
-    EXPAND_MAX, Error, Field, Parameter, is_empty,
-    schema::{described, id_pattern, list_of, text},
+    EXPAND_MAX, Error, Field, Parameter, ParameterSet, is_empty,
+    schema::{described, id_pattern, list_of, reference, text},
 };
 
 /// A kind of value. Alone, it is a parameter that a request must have.
@@ -70,6 +70,17 @@ impl<T> Change<T> {
             Self::Keep => current,
             Self::Unset => None,
             Self::Set(value) => Some(value),
+        }
+    }
+}
+
+impl<T> Change<T> {
+    /// The change with its value, if there is one, made into another.
+    pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::Keep => Change::Keep,
+            Self::Unset => Change::Unset,
+            Self::Set(value) => Change::Set(into(value)),
         }
     }
 }
@@ -211,6 +222,26 @@ impl ValueKind for bool {
 
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new().schema_type(Type::Boolean).into()
+    }
+}
+
+/// An object with the parameters `P`.
+pub struct Nested<P>(PhantomData<P>);
+
+impl<P: ParameterSet + ToSchema> ValueKind for Nested<P> {
+    type Value = P;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<P>, Error> {
+        let Some(mut fields) = field.fields.object(field.name)? else {
+            return Ok(None);
+        };
+        let parsed = P::read(&mut fields)?;
+        fields.finish()?;
+        Ok(Some(parsed))
+    }
+
+    fn schema() -> RefOr<Schema> {
+        reference::<P>()
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Event {
     pub pending_webhooks: i64,
     /// The request that made it happen.
     pub request_id: String,
-    /// The idempotency key of that request.
+    /// The idempotency key of that request; empty where a request needs none.
     pub idempotency_key: String,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
@@ -41,7 +41,7 @@ pub struct NewEvent {
     pub object: String,
     /// The request that made it happen.
     pub request_id: String,
-    /// The idempotency key of that request.
+    /// The idempotency key of that request; empty where a request needs none.
     pub idempotency_key: String,
     /// The trace in which it is written, which deliveries continue.
     pub traceparent: Option<String>,

@@ -17,16 +17,16 @@ pub struct Found {
 
 /// Searches every string, member name and integer of a decoded body.
 ///
-/// The names in `card_field` lead to the one field that is meant to hold a card number. Only there
+/// The names in each of `card_fields` lead to a field that is meant to hold a card number. Only there
 /// may one be that `allowed`, called with the digits alone, knows.
 #[must_use]
 pub fn find_card_number(
     tree: &Map<String, Value>,
-    card_field: &[&str],
+    card_fields: &[&[&str]],
     allowed: impl Fn(&str) -> bool,
 ) -> Option<Found> {
     let exemption = Exemption {
-        card_field,
+        card_fields,
         allowed: &allowed,
     };
     find_in_members(tree, &ParamPath::Root, exemption)
@@ -34,7 +34,7 @@ pub fn find_card_number(
 
 #[derive(Clone, Copy)]
 struct Exemption<'a> {
-    card_field: &'a [&'a str],
+    card_fields: &'a [&'a [&'a str]],
     allowed: &'a dyn Fn(&str) -> bool,
 }
 
@@ -66,7 +66,7 @@ fn find_in_value(value: &Value, path: &ParamPath<'_>, exemption: Exemption<'_>) 
         Value::String(text) => Cow::Borrowed(text.as_str()),
         Value::Number(number) => Cow::Owned(number.to_string()),
     };
-    let is_card_field = path.is(exemption.card_field);
+    let is_card_field = exemption.card_fields.iter().any(|names| path.is(names));
     if is_card_field && card_digits(&text).is_some_and(|digits| (exemption.allowed)(&digits)) {
         return None;
     }
@@ -96,7 +96,8 @@ mod tests {
     }
 
     fn find(tree: &Value, allowed: impl Fn(&str) -> bool) -> Option<Found> {
-        find_card_number(tree.as_object().unwrap(), &["source", "number"], allowed)
+        let card_fields: &[&[&str]] = &[&["source", "number"], &["data", "card", "number"]];
+        find_card_number(tree.as_object().unwrap(), card_fields, allowed)
     }
 
     fn found_at(param: &str) -> Option<Found> {
@@ -123,12 +124,21 @@ mod tests {
     }
 
     #[test]
-    fn a_test_card_is_exempt_at_source_number_alone() {
+    fn a_test_card_is_exempt_in_the_fields_for_it_alone() {
         let card = "4242 4242 4242 4242";
         let oddly = "4242 4242-4242\u{a0}\u{ff14}242";
         let sources = [
             (json!({"source": {"number": card}}), None),
             (json!({"source": {"number": oddly}}), None),
+            (json!({"data": {"card": {"number": oddly}}}), None),
+            (
+                json!({"data": {"card": {"number": "4111111111111111"}}}),
+                found_at("data[card][number]"),
+            ),
+            (
+                json!({"data": {"number": card}}),
+                found_at("data[number]"),
+            ),
             (
                 json!({"source": {"number": 4_242_424_242_424_242_i64}}),
                 None,
