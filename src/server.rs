@@ -207,6 +207,7 @@ async fn app(
         phases,
         checkouts,
         timeouts: config.timeouts,
+        public_url: config.public_url(address).into(),
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
         wake_webhooks: Arc::default(),

@@ -22,6 +22,7 @@ pub mod checkouts;
 mod creation;
 pub mod customers;
 pub mod expansions;
+mod holder_pages;
 pub mod inventory;
 mod mode;
 pub mod orders;
@@ -30,6 +31,7 @@ pub mod payment_methods;
 mod processor_effect;
 pub mod refunds;
 mod replies;
+pub mod setup_intents;
 pub mod test_accounts;
 pub mod webhook_endpoints;
 
@@ -47,5 +49,8 @@ pub use payment_methods::{
 };
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use refunds::{CreateRefund, UpdateRefund};
+pub use setup_intents::{
+    AuthenticateSetup, CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
+};
 pub use test_accounts::{CreateTestAccount, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use charge_once_connections::{ConnectionTimeouts, Host};
+use charge_once_connections::{ConnectionTimeouts, Host, is_loopback_address};
 pub use charge_once_embedded_postgres::DatabaseLocation;
 use charge_once_settings::Source;
 pub use charge_once_settings::{ConfigError, ConfigErrors};
@@ -30,8 +30,8 @@ use self::{
         ALLOW_PUBLIC_DEV_KEY, ALLOWED_HOSTS, BATCH, BATCH_CONNECTIONS, BIND_ADDRESS, BODY_LIMIT,
         CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
         KEEP_ALIVE_TIMEOUT, LOG_FORMAT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS,
-        PROCESSOR_URL, RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT,
-        RUST_LOG, TRACES, WORKERS,
+        PROCESSOR_URL, PUBLIC_URL, RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT,
+        REQUEST_HEAD_TIMEOUT, RUST_LOG, TRACES, WORKERS,
     },
 };
 use crate::idempotency::InProgressLimits;
@@ -52,6 +52,8 @@ pub struct Config {
     pub bind_address: SocketAddr,
     /// `ALLOWED_HOSTS`
     pub allowed_hosts: Vec<Host>,
+    /// `PUBLIC_URL`, without a slash at its end.
+    pub public_url: Option<String>,
     /// `METRICS_ADDRESS`; `None` serves and counts none.
     pub metrics_address: Option<SocketAddr>,
     /// `DATABASE_URL` or `DATA_DIR`
@@ -131,6 +133,21 @@ impl Config {
         listed.map_or_else(|| "localhost".to_owned(), Host::to_string)
     }
 
+    /// What the addresses of pages begin with, of a server that listens on `address`. Without
+    /// `PUBLIC_URL`, it is where a browser on the same machine reaches the server.
+    pub fn public_url(&self, address: SocketAddr) -> String {
+        if let Some(url) = &self.public_url {
+            return url.clone();
+        }
+        let ip = address.ip();
+        // Elsewhere than on loopback, a list of hosts refuses the address if it doesn't name it.
+        let has_names = !self.allowed_hosts.is_empty() && !is_loopback_address(address);
+        if ip.is_unspecified() || has_names {
+            return format!("http://{}:{}", self.own_host(), address.port());
+        }
+        format!("http://{address}")
+    }
+
     /// Reads every variable before it gives up, so that every error is recorded.
     fn read(
         lookup: &dyn Fn(&str) -> Option<String>,
@@ -140,6 +157,7 @@ impl Config {
         source.check_names(VARIABLES, names);
         let bind_address = source.read(&BIND_ADDRESS);
         let allowed_hosts = source.optional(&ALLOWED_HOSTS).unwrap_or_default();
+        let public_url = source.optional(&PUBLIC_URL);
         let metrics_address = source.optional(&METRICS_ADDRESS);
         let database = database::location(&source);
         let dev_api_key = database::dev_api_key(&source, &database);
@@ -150,6 +168,7 @@ impl Config {
         let config = Self {
             bind_address,
             allowed_hosts,
+            public_url,
             metrics_address,
             database,
             dev_api_key,
@@ -293,6 +312,30 @@ mod tests {
     }
 
     #[test]
+    fn pages_are_where_a_browser_reaches_the_server() {
+        let url = |variables: &[(&str, &str)], address: &str| {
+            config(variables)
+                .unwrap()
+                .public_url(address.parse().unwrap())
+        };
+        let public = [("PUBLIC_URL", "https://Pay.example.com:8443/")];
+        assert_eq!(url(&public, "10.0.0.7:1"), "https://pay.example.com:8443");
+        let names = [("ALLOWED_HOSTS", "pay.example.com")];
+        for (variables, address, expected) in [
+            (&[][..], "127.0.0.1:8080", "http://127.0.0.1:8080"),
+            (&[], "[::1]:8080", "http://[::1]:8080"),
+            (&[], "10.0.0.7:8080", "http://10.0.0.7:8080"),
+            (&[], "0.0.0.0:8080", "http://localhost:8080"),
+            (&[], "[::]:8080", "http://localhost:8080"),
+            (&names, "127.0.0.1:8080", "http://127.0.0.1:8080"),
+            (&names, "0.0.0.0:8080", "http://pay.example.com:8080"),
+            (&names, "10.0.0.7:8080", "http://pay.example.com:8080"),
+        ] {
+            assert_eq!(url(variables, address), expected);
+        }
+    }
+
+    #[test]
     fn the_defaults_are_a_valid_configuration() {
         let config = config(&[]).unwrap();
         assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
@@ -365,6 +408,11 @@ mod tests {
             ("ALLOWED_HOSTS", "*.example.com"),
             ("ALLOWED_HOSTS", "2001:db8::1"),
             ("ALLOWED_HOSTS", "pay.example.com,"),
+            ("PUBLIC_URL", "pay.example.com"),
+            ("PUBLIC_URL", "ftp://pay.example.com"),
+            ("PUBLIC_URL", "https://user@pay.example.com"),
+            ("PUBLIC_URL", "https://pay.example.com/shop"),
+            ("PUBLIC_URL", "https://pay.example.com/?shop=1"),
             ("METRICS_ADDRESS", "9090"),
             ("DATABASE_URL", "mysql://x"),
             ("DEV_API_KEY", "secret"),

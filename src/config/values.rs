@@ -50,6 +50,20 @@ pub(super) fn in_flight_wait(text: &str) -> Parsed<Duration> {
     }
 }
 
+/// Scheme, host and port, without a slash at the end. Pages name their style by its path, so they
+/// are not below one.
+pub(super) fn public_url(text: &str) -> Parsed<String> {
+    let expected = "an http or https URL without a path, such as https://pay.example.com";
+    match Url::parse(text.trim()) {
+        Ok(url) if ["http", "https"].contains(&url.scheme()) => {
+            let origin = url.origin().ascii_serialization();
+            let has_more = url.as_str() != format!("{origin}/");
+            (!has_more).then_some(origin).ok_or(expected.to_owned())
+        }
+        Ok(_) | Err(_) => Err(expected.to_owned()),
+    }
+}
+
 pub(super) fn api_key(text: &str) -> Parsed<String> {
     if API_KEY.fits(text) {
         return Ok(text.to_owned());

@@ -21,6 +21,9 @@ variables! {
         "The hosts by which clients call the server, such as pay.example.com,10.0.0.7: names or IP addresses \
          without ports. Any other Host header is 400. Where the server listens on loopback, localhost, names \
          below it, 127.0.0.0/8 and [::1] count, too. Unset elsewhere: every host.";
+    PUBLIC_URL: String, public_url,
+        "Where browsers reach the server, such as https://pay.example.com: the pages on which a card's holder \
+         authenticates are below it. Unset: http:// and the address that the server listens on.";
     METRICS_ADDRESS: SocketAddr, address,
         "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. It asks for no \
          API key, so choose an address that clients can't reach. Unset: nothing is counted.";

@@ -12,6 +12,7 @@
 
 use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
@@ -181,9 +182,11 @@ pub struct HolderPage {
 }
 
 impl HolderPage {
-    /// Whether this token opens it.
+    /// Whether this token opens it. Hashes are compared, so that the time it takes says nothing of
+    /// how much of a guess is right.
     pub fn opens_with(&self, token: &str) -> bool {
-        self.url.rsplit('/').next() == Some(token)
+        let own = self.url.rsplit('/').next().unwrap_or_default();
+        Sha256::digest(own) == Sha256::digest(token)
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     metadata::Metadata,
     payment_intent::{AllowRedirects, FutureUsage, HolderPage},
     payment_method::{Challenge, PaymentMethod, Session},
+    test_cards::Decline,
 };
 
 /// Where a setup intent stands.
@@ -108,7 +109,7 @@ pub enum SetupStep {
     /// Its holder authenticates first.
     Authenticate,
     /// The card declines.
-    Decline,
+    Decline(Decline),
 }
 
 /// The setup intent doesn't stand where the verb needs it.
@@ -170,8 +171,10 @@ impl SetupIntent {
         self.must_be_open()?;
         Ok(match method.challenge(Session::On) {
             Challenge::Ask | Challenge::CannotAsk => SetupStep::Authenticate,
-            Challenge::None if method.test_card.early_decline().is_some() => SetupStep::Decline,
-            Challenge::None => SetupStep::Succeed,
+            Challenge::None => match method.test_card.early_decline() {
+                Some(decline) => SetupStep::Decline(decline),
+                None => SetupStep::Succeed,
+            },
         })
     }
 
@@ -183,6 +186,17 @@ impl SetupIntent {
         self.holder_page = Some(page);
         self.last_setup_error = None;
         self
+    }
+
+    /// Whether it waits for the holder to whom this token was given.
+    pub fn waits_for(&self, token: &str) -> bool {
+        let page = self.holder_page.as_ref();
+        page.is_some_and(|page| page.opens_with(token))
+    }
+
+    /// Whether a method that is ready may be charged without its holder.
+    pub fn sets_up(&self) -> bool {
+        self.terms.usage == FutureUsage::OffSession
     }
 
     /// The setup intent whose method is ready.
@@ -249,9 +263,13 @@ mod tests {
 
     #[test]
     fn each_card_is_set_up_refused_or_asks_its_holder() {
+        let declining = method("pm_card_chargeDeclined").test_card;
         let table = [
             ("pm_card_visa", SetupStep::Succeed),
-            ("pm_card_chargeDeclined", SetupStep::Decline),
+            (
+                "pm_card_chargeDeclined",
+                SetupStep::Decline(declining.early_decline().unwrap()),
+            ),
             ("pm_card_chargeCustomerFail", SetupStep::Succeed),
             (
                 "pm_card_authenticationRequiredOnSetup",

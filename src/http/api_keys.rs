@@ -57,6 +57,17 @@ impl ApiKeys {
         found.map(Account::from).map_err(refused)
     }
 
+    /// Counts the request of a client for a page that isn't there, as one with an API key that is no
+    /// one's, or refuses it.
+    pub fn check_stranger(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
+        if client.is_none_or(|client| self.keys.may_fail(client)) {
+            return Ok(());
+        }
+        let message = "Too many requests for pages that don't exist came from this address. Retry after \
+                       Retry-After.";
+        Err(ApiError::new(ErrorCode::RateLimited, message).into())
+    }
+
     /// Counts a request of `account`, or refuses it.
     pub fn check_rate(&self, account: AccountId) -> Result<(), HttpError> {
         if self.rate_limit.has_room(account) {

@@ -43,6 +43,8 @@ pub struct App {
     pub checkouts: CheckoutPhases,
     /// The timeout ladder.
     pub timeouts: Timeouts,
+    /// What the addresses of pages begin with, without a slash at its end.
+    pub public_url: Arc<str>,
     /// Largest body, in bytes.
     pub body_limit: usize,
     /// How long a duplicate under `/v1` waits unless it says otherwise.

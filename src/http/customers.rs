@@ -212,9 +212,8 @@ pub async fn list(
     caller: Caller,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let (page, query) = list::query::<ListCustomersQuery>(&request, |text| {
-        CustomerId::parse(text).map(|id| id.0)
-    })?;
+    let (page, query) =
+        list::query::<ListCustomersQuery>(&request, |text| CustomerId::parse(text).map(|id| id.0))?;
     let ListCustomersQuery { email, expand } = query;
     let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
     let listed = app

@@ -29,6 +29,7 @@ pub mod reply;
 mod reply_headers;
 pub mod request;
 mod request_log;
+pub mod setup_intents;
 mod swagger_ui;
 pub mod test_accounts;
 pub mod webhook_endpoints;
@@ -52,6 +53,14 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
         .service(allow("/livez", "GET, HEAD").route(get().to(health::livez)))
         .service(allow("/readyz", "GET, HEAD").route(get().to(health::readyz)))
         .service(allow("/errors", "GET, HEAD").route(get().to(pages::errors::show)))
+        .service(
+            allow(
+                "/authenticate/{account}/{intent}/{token}",
+                "GET, HEAD, POST",
+            )
+            .route(web::post().to(pages::authenticate::end))
+            .route(get().to(pages::authenticate::show)),
+        )
         .service(allow("/style.css", "GET, HEAD").route(get().to(pages::layout::style)))
         .service(allow("/favicon.svg", "GET, HEAD").route(get().to(pages::layout::favicon)))
         .service(allow("/favicon.ico", "GET, HEAD").route(get().to(pages::layout::favicon)))
@@ -71,6 +80,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
     config
         .configure(payments)
         .configure(people)
+        .configure(setups)
         .configure(records)
         .default_service(web::to(not_found::route_not_found));
 }
@@ -170,6 +180,29 @@ fn people(config: &mut ServiceConfig) {
         .service(
             allow("/payment_methods/{id}/detach", "POST")
                 .route(web::post().to(payment_methods::detach)),
+        );
+}
+
+/// What makes a card ready for later payments.
+fn setups(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/setup_intents", "GET, HEAD, POST")
+                .route(web::post().to(setup_intents::create))
+                .route(get().to(setup_intents::list)),
+        )
+        .service(
+            allow("/setup_intents/{id}", "GET, HEAD, POST")
+                .route(web::post().to(setup_intents::update))
+                .route(get().to(setup_intents::retrieve)),
+        )
+        .service(
+            allow("/setup_intents/{id}/confirm", "POST")
+                .route(web::post().to(setup_intents::confirm)),
+        )
+        .service(
+            allow("/setup_intents/{id}/cancel", "POST")
+                .route(web::post().to(setup_intents::cancel)),
         );
 }
 

@@ -190,15 +190,13 @@ pub async fn update(
     .try_into()
 }
 
-/// What a list of setup intents is narrowed down to: one of the two, or neither.
+/// What a list of setup intents is narrowed down to; all of it must fit.
 #[derive(Debug, Clone, Copy)]
-pub enum Filter {
-    /// All.
-    None,
+pub struct SetupFilter {
     /// Those of a customer.
-    Customer(CustomerId),
+    pub customer: Option<CustomerId>,
     /// Those of a method.
-    PaymentMethod(PaymentMethodId),
+    pub payment_method: Option<PaymentMethodId>,
 }
 
 /// One page of the account's setup intents; `None` if its cursor names none of them. Takes no lock.
@@ -206,7 +204,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: Filter,
+    filter: SetupFilter,
 ) -> Result<Option<Listed<SetupIntent>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, SetupIntentId(cursor))
@@ -215,11 +213,8 @@ pub async fn list(
     {
         return Ok(None);
     }
-    let filtered = match filter {
-        Filter::None => None,
-        Filter::Customer(customer) => Some(customer.0),
-        Filter::PaymentMethod(method) => Some(method.0),
-    };
+    let customer = filter.customer.map(|customer| customer.0);
+    let method = filter.payment_method.map(|method| method.0);
     // As in the list of charges, each filter is a statement of its own, with its own index.
     macro_rules! rows {
         ($order:tt, $filter:tt) => {
@@ -236,23 +231,28 @@ pub async fn list(
                     + $filter
                     + " ORDER BY id "
                     + $order
-                    + " LIMIT $7",
+                    + " LIMIT $8",
                 account_id.0,
                 page.below(),
                 page.above(),
                 page.created_from,
                 page.created_before,
-                filtered,
+                customer,
+                method,
                 page.rows(),
             )
             .fetch_all(connection)
             .await?
         };
     }
-    let rows = match filter {
-        Filter::None => in_order_of!(page, rows, "AND $6::uuid IS NULL"),
-        Filter::Customer(_) => in_order_of!(page, rows, "AND customer_id = $6"),
-        Filter::PaymentMethod(_) => in_order_of!(page, rows, "AND payment_method_id = $6"),
+    let rows = match (method, customer) {
+        (None, None) => in_order_of!(page, rows, "AND $6::uuid IS NULL AND $7::uuid IS NULL"),
+        (None, Some(_)) => in_order_of!(page, rows, "AND customer_id = $6 AND $7::uuid IS NULL"),
+        (Some(_), _) => in_order_of!(
+            page,
+            rows,
+            "AND payment_method_id = $7 AND ($6::uuid IS NULL OR customer_id = $6)"
+        ),
     };
     let setups: Result<_, _> = rows.into_iter().map(SetupIntent::try_from).collect();
     Ok(Some(page.cut(setups?)))

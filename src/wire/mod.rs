@@ -13,6 +13,7 @@ pub mod customers;
 pub mod dialect;
 pub mod error;
 pub mod events;
+pub mod intent_parameters;
 pub mod inventory;
 pub mod list;
 pub mod metadata;

@@ -14,8 +14,10 @@ use super::error::ErrorCode;
 use crate::domain::{
     ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
     money::{AMOUNT_MAX, Currency},
+    payment_intent::{AllowRedirects, FutureUsage},
     payment_method::AllowRedisplay,
     refund::RefundReason,
+    setup_intent::SetupCancellationReason,
 };
 
 /// A reference of the client's own.
@@ -135,7 +137,13 @@ macro_rules! enums {
     )+};
 }
 
-enums!(AllowRedisplay, RefundReason);
+enums!(
+    AllowRedirects,
+    AllowRedisplay,
+    FutureUsage,
+    RefundReason,
+    SetupCancellationReason
+);
 
 expandable! {
     pub ExpandCharge, ExpandCharges = [

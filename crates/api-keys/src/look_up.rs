@@ -137,10 +137,16 @@ impl<D: Database> ApiKeys<D> {
     ) -> Result<Account, Refusal<D::Error>> {
         let found = self.find(key).await?;
         // Only now: an account's key is never refused for what its address did before.
-        found.ok_or_else(|| match client.map(network) {
-            Some(client) if !self.failed.has_room(client) => Refusal::TooMany,
+        found.ok_or_else(|| match client {
+            Some(client) if !self.may_fail(client) => Refusal::TooMany,
             Some(_) | None => Refusal::Invalid,
         })
+    }
+
+    /// Counts a look-up that found nothing, of a key or of anything else that a client must know.
+    /// `false`: so many came from its address that it is to be told 429.
+    pub fn may_fail(&self, client: IpAddr) -> bool {
+        self.failed.has_room(network(client))
     }
 
     async fn find(&self, key: &str) -> Result<Option<Account>, Refusal<D::Error>> {

@@ -7,9 +7,9 @@ use actix_web::{
 };
 use maud::{DOCTYPE, Markup, html};
 
-/// Nothing but the service's own style and icon.
+/// Nothing but the service's own style and icon. Where forms may be sent follows.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
+                      frame-ancestors 'none'; form-action";
 
 /// For files that change with a release only.
 const AN_HOUR: &str = "public, max-age=3600";
@@ -27,6 +27,12 @@ impl Layout {
     /// A whole page, which runs no script. A program may get another form of it at the same path
     /// ([`accepts_html`](crate::accepts_html)), so caches keep the two apart.
     pub fn page(self, title: &str, body: &Markup) -> HttpResponse {
+        self.page_with_forms(title, body, "'none'")
+    }
+
+    /// As [`page`](Self::page), with forms, which may be sent to `targets`: sources of a
+    /// Content-Security-Policy. Chromium also asks them where the reply to a form redirects to.
+    pub fn page_with_forms(self, title: &str, body: &Markup, targets: &str) -> HttpResponse {
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -42,7 +48,7 @@ impl Layout {
         };
         HttpResponse::Ok()
             .content_type(ContentType::html())
-            .insert_header((CONTENT_SECURITY_POLICY, POLICY))
+            .insert_header((CONTENT_SECURITY_POLICY, format!("{POLICY} {targets}")))
             .insert_header((VARY, "Accept"))
             .body(page.into_string())
     }

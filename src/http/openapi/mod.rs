@@ -78,6 +78,9 @@ use crate::{
         crate::http::payment_methods::attach, crate::http::payment_methods::detach,
         crate::http::inventory::set, crate::http::inventory::retrieve,
         crate::http::inventory::list,
+        crate::http::setup_intents::create, crate::http::setup_intents::list,
+        crate::http::setup_intents::retrieve, crate::http::setup_intents::update,
+        crate::http::setup_intents::confirm, crate::http::setup_intents::cancel,
         crate::http::events::list, crate::http::events::retrieve,
         crate::http::webhook_endpoints::create, crate::http::webhook_endpoints::list,
         crate::http::webhook_endpoints::retrieve, crate::http::webhook_endpoints::update,
@@ -97,7 +100,7 @@ use crate::{
     )),
     tags(
         (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
-        (name = "Customers"), (name = "Payment methods"), (name = "Inventory"), (name = "Events"), (name = "Webhooks"), (name = "Idempotency keys"),
+        (name = "Customers"), (name = "Payment methods"), (name = "Inventory"), (name = "Setup intents"), (name = "Events"), (name = "Webhooks"), (name = "Idempotency keys"),
         (name = "Workflows"), (name = "Health"),
         (
             name = "Test",

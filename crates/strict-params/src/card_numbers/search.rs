@@ -135,10 +135,7 @@ mod tests {
                 json!({"data": {"card": {"number": "4111111111111111"}}}),
                 found_at("data[card][number]"),
             ),
-            (
-                json!({"data": {"number": card}}),
-                found_at("data[number]"),
-            ),
+            (json!({"data": {"number": card}}), found_at("data[number]")),
             (
                 json!({"source": {"number": 4_242_424_242_424_242_i64}}),
                 None,

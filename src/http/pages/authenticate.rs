@@ -1,0 +1,407 @@
+//! `/authenticate/{account}/{intent}/{token}`: where a card's holder authenticates, or fails to, for
+//! a payment or for the setup of a card. It stands in for the page of the card's issuer.
+//!
+//! Promise: the token in the path is the secret, and nothing else opens the page: no API key, no
+//! cookie. So a form of another site can't answer for the holder. The first answer decides, and
+//! every later one leads to the same place. Neither the token nor an intent's secret is logged: a
+//! log line names the route by its pattern, and a request without an API key is in no request log.
+
+use std::sync::Arc;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header::LOCATION},
+    web,
+};
+use charge_once_api_keys::names_of_accounts;
+use charge_once_edge::read_body;
+use charge_once_strict_params::{Encoding, ParameterSet, TextKind, parameters, schema::text};
+use maud::{Markup, html};
+use sha2::{Digest, Sha256};
+use url::Url;
+use utoipa::openapi::ObjectBuilder;
+
+use super::layout::LAYOUT;
+use crate::{
+    commands::{AuthenticateSetup, NO_PROCESSOR, Origin},
+    database::PgConnection,
+    domain::{
+        charge::KeptCard,
+        ids::{AccountId, PaymentIntentId, PaymentMethodId, SetupIntentId},
+        money::Money,
+        payment_intent::HolderPage,
+    },
+    http::{
+        app::App,
+        body::decode,
+        error::HttpError,
+        request::{before_work, client_of, request_id},
+    },
+    idempotency::{Failure, FailureKind, IdempotencyKey, Inspected, Outcome, Record, Request},
+    store,
+    telemetry::traces,
+    wire::dialect::Dialect,
+};
+
+/// Longest form, in bytes: one field with one word.
+const FORM_MAX_BYTES: usize = 1024;
+/// Of the hash that stands for a token in keys: as long as no other token has it.
+const HASH_CHARS: usize = 32;
+
+/// What the holder authenticates for.
+#[derive(Clone, Copy)]
+enum Intent {
+    Payment(PaymentIntentId),
+    Setup(SetupIntentId),
+}
+
+impl Intent {
+    fn parse(text: &str) -> Option<Self> {
+        let payment = PaymentIntentId::parse(text).map(Self::Payment);
+        payment.or_else(|| SetupIntentId::parse(text).map(Self::Setup))
+    }
+}
+
+/// The page that a path names.
+struct Asked {
+    account: AccountId,
+    intent: Intent,
+    token: String,
+}
+
+impl Asked {
+    fn of(request: &HttpRequest) -> Option<Self> {
+        let path = request.match_info();
+        Some(Self {
+            account: AccountId::parse(path.query("account"))?,
+            intent: Intent::parse(path.query("intent"))?,
+            token: path.query("token").to_owned(),
+        })
+    }
+
+    /// The request of the page's form: always the same one, under a key that no client can send. The
+    /// key is stored and shown, so a hash stands for the token.
+    fn request(&self, request_id: String, app: &App) -> Result<Request, HttpError> {
+        let mut hash = hex::encode(Sha256::digest(&self.token));
+        hash.truncate(HASH_CHARS);
+        let id = match self.intent {
+            Intent::Payment(id) => id.to_string(),
+            Intent::Setup(id) => id.to_string(),
+        };
+        let path = format!("/authenticate/{id}/{hash}");
+        let wait = app.in_flight_wait_v1;
+        Request::reserved(self.account.0, path, request_id, wait)
+            .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))
+    }
+}
+
+/// A page that is waited for.
+struct OpenPage {
+    merchant: String,
+    /// `None`: the card is set up.
+    amount: Option<Money>,
+    card: KeptCard,
+    page: HolderPage,
+}
+
+/// Finds the page, if its intent waits for it. Takes no lock.
+async fn find(
+    connection: &mut PgConnection,
+    account: AccountId,
+    intent: Intent,
+    token: &str,
+) -> Result<Option<OpenPage>, sqlx::Error> {
+    let found = match intent {
+        Intent::Payment(id) => store::payment_intents::find(&mut *connection, account, id)
+            .await?
+            .filter(|intent| intent.may_authenticate())
+            .map(|intent| {
+                let terms = intent.terms;
+                (intent.holder_page, terms.payment_method, Some(terms.amount))
+            }),
+        Intent::Setup(id) => store::setup_intents::find(&mut *connection, account, id)
+            .await?
+            .map(|setup| (setup.holder_page, setup.terms.payment_method, None)),
+    };
+    let Some((Some(page), Some(method), amount)) = found else {
+        return Ok(None);
+    };
+    if !page.opens_with(token) {
+        return Ok(None);
+    }
+    let Some(card) = card(&mut *connection, account, method).await? else {
+        return Ok(None);
+    };
+    let mut names = names_of_accounts(connection, &[account.0]).await?;
+    Ok(Some(OpenPage {
+        merchant: names.remove(&account.0).unwrap_or_default(),
+        amount,
+        card,
+        page,
+    }))
+}
+
+async fn card(
+    connection: &mut PgConnection,
+    account: AccountId,
+    method: PaymentMethodId,
+) -> Result<Option<KeptCard>, sqlx::Error> {
+    let found = store::payment_methods::find(connection, account, method).await?;
+    Ok(found.map(|method| method.card))
+}
+
+/// As [`find`]. Strangers ask, so it is no account's share of the connections that is used.
+async fn look_up(app: &App, asked: &Asked) -> Result<Option<OpenPage>, HttpError> {
+    let (account, intent, token) = (asked.account, asked.intent, asked.token.clone());
+    let found = app.database.snapshot(move |connection| {
+        Box::pin(async move { find(connection, account, intent, &token).await })
+    });
+    found.await.map_err(HttpError::failed_without_key)
+}
+
+/// The page, with its two buttons.
+pub(in crate::http) async fn show(
+    app: web::Data<App>,
+    request: HttpRequest,
+) -> Result<HttpResponse, HttpError> {
+    let found = match Asked::of(&request) {
+        Some(asked) => look_up(&app, &asked).await?,
+        None => None,
+    };
+    let Some(OpenPage {
+        merchant,
+        amount,
+        card,
+        page,
+    }) = found
+    else {
+        return gone(&app, &request);
+    };
+    let title = match amount {
+        Some(_) => "Authenticate a payment",
+        None => "Authenticate a card",
+    };
+    let body = html! {
+        p {
+            @match amount {
+                Some(amount) => { strong { (shown(amount)) } " to " strong { (merchant) } }
+                None => { "For later payments to " strong { (merchant) } }
+            }
+        }
+        p { "Card: " (card.brand) " ending in " (card.last4) }
+        form method="post" {
+            button name="outcome" value="complete" { "Complete authentication" }
+            button name="outcome" value="fail" { "Fail authentication" }
+        }
+        p {
+            small { "This page stands in for that of a bank. The card is a test card: no real money moves." }
+        }
+    };
+    let targets = targets(page.return_url.as_deref());
+    Ok(LAYOUT.page_with_forms(title, &of(title, &body), &targets))
+}
+
+parameters! {
+    /// What a button sends.
+    struct AnswerParams {
+        outcome: HolderOutcome,
+    }
+}
+
+/// `complete` or `fail`.
+struct HolderOutcome;
+
+impl TextKind for HolderOutcome {
+    type Value = bool;
+    const MUST_BE: &'static str = "Must be complete or fail.";
+
+    fn parse(text: &str) -> Option<bool> {
+        match text {
+            "complete" => Some(true),
+            "fail" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn schema() -> ObjectBuilder {
+        text()
+    }
+}
+
+/// The holder's answer.
+pub(in crate::http) async fn end(
+    app: web::Data<App>,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, HttpError> {
+    let headers = request.headers();
+    let bytes = read_body(headers, payload, FORM_MAX_BYTES, before_work(&app)).await?;
+    let AnswerParams { outcome } = AnswerParams::parse(&decode(Encoding::Form, &bytes)?)?;
+    let Some(asked) = Asked::of(&request) else {
+        return gone(&app, &request);
+    };
+    let work = asked.request(request_id(&request), &app)?;
+    let is_open = look_up(&app, &asked).await?.is_some();
+    if !is_open && !was_answered(&app, &asked, &work.key).await? {
+        return gone(&app, &request);
+    }
+    if *app.stopping.borrow() {
+        return Err(HttpError::failed(FailureKind::Unavailable));
+    }
+    let ended = run(&app, asked, work, outcome).await;
+    app.wake_webhooks.notify_one();
+    Ok(land(&*answered(ended)?))
+}
+
+/// Whether an earlier answer is stored, or is being written.
+async fn was_answered(app: &App, asked: &Asked, key: &IdempotencyKey) -> Result<bool, HttpError> {
+    let found = app.idempotency.inspect(asked.account.0, key.clone()).await;
+    let found = found.map_err(HttpError::failed_without_key)?;
+    Ok(!matches!(found, Inspected::Nothing))
+}
+
+/// Ends the wait at most once. The intent's state is the guard, so an answer that comes when the
+/// key's record has expired changes nothing either.
+async fn run(app: &App, asked: Asked, work: Request, is_complete: bool) -> Outcome {
+    let origin = Origin {
+        account: asked.account,
+        dialect: Dialect::Ietf,
+        request_id: work.request_id.clone(),
+        idempotency_key: work.key.as_str().to_owned(),
+        traceparent: traces::traceparent(),
+    };
+    let token = asked.token;
+    match asked.intent {
+        Intent::Setup(id) => {
+            let command = AuthenticateSetup {
+                origin,
+                id,
+                token,
+                is_complete,
+            };
+            app.idempotency.run(work, command).await
+        }
+        Intent::Payment(id) => {
+            let command = AuthenticateIntent {
+                origin,
+                id,
+                token,
+                is_complete,
+                slow_lane: app.slow_lane.clone(),
+            };
+            app.run_with_processor(work, command).await
+        }
+    }
+}
+
+fn answered(outcome: Outcome) -> Result<Arc<Record>, HttpError> {
+    match outcome {
+        Outcome::Stored { record, .. } => Ok(record),
+        Outcome::InUse => Err(HttpError::failed(FailureKind::Busy)),
+        Outcome::Failed(failure) => Err(HttpError::failed_without_key(failure)),
+        Outcome::Unfinished => Err(HttpError::failed_without_key(Failure::unsupported(
+            format!("a holder's answer waits for a processor across a network, and {NO_PROCESSOR}"),
+        ))),
+        Outcome::Reused => Err(HttpError::failed_without_key(Failure::internal(
+            "the key of a holder's page is another request's",
+        ))),
+    }
+}
+
+/// Back to the shop, or to a page that says that this was all.
+fn land(record: &Record) -> HttpResponse {
+    let headers = record.reply.headers.iter();
+    let location = headers.clone().find(|(name, _)| name == LOCATION.as_str());
+    match (record.reply.status, location) {
+        (303, Some((_, location))) => HttpResponse::SeeOther()
+            .insert_header((LOCATION, location.as_str()))
+            .finish(),
+        (200, _) => closing(StatusCode::OK, "Thank you"),
+        _ => not_needed(),
+    }
+}
+
+/// An address that leads to no page, or to one that isn't waited for. One that asks for many of them
+/// is told to wait.
+fn gone(app: &App, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+    app.api_keys.check_stranger(client_of(request))?;
+    Ok(not_needed())
+}
+
+fn not_needed() -> HttpResponse {
+    closing(StatusCode::GONE, "This page is no longer needed")
+}
+
+fn closing(status: StatusCode, title: &str) -> HttpResponse {
+    let body = html! { p { "You may close this window." } };
+    let mut response = LAYOUT.page(title, &of(title, &body));
+    *response.status_mut() = status;
+    response
+}
+
+fn of(title: &str, body: &Markup) -> Markup {
+    html! {
+        main {
+            h1 { (title) }
+            (body)
+        }
+    }
+}
+
+/// Where the form may be sent, and where the shop may send the holder from there: Chromium stops a
+/// form whose reply leads elsewhere, over any number of redirects.
+fn targets(return_url: Option<&str>) -> String {
+    let scheme = return_url.and_then(|url| Some(Url::parse(url).ok()?.scheme().to_owned()));
+    match scheme.as_deref() {
+        None => "'self'".to_owned(),
+        Some("http" | "https") => "'self' https: http:".to_owned(),
+        Some(app) => format!("'self' {app}:"),
+    }
+}
+
+/// As people write it: 20.00 USD.
+fn shown(amount: Money) -> String {
+    let decimals = amount.currency.decimals();
+    let mut digits = format!("{:0>width$}", amount.minor_units, width = decimals + 1);
+    if decimals > 0 {
+        digits.insert(digits.len() - decimals, '.');
+    }
+    format!("{digits} {}", amount.currency.to_string().to_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use super::*;
+    use crate::domain::money::Currency;
+
+    #[test]
+    fn an_amount_has_the_decimals_of_its_currency() {
+        for (minor_units, currency, expected) in [
+            (2000, "usd", "20.00 USD"),
+            (5, "eur", "0.05 EUR"),
+            (2000, "jpy", "2000 JPY"),
+            (1, "kwd", "0.001 KWD"),
+        ] {
+            let currency = Currency::parse(currency).unwrap();
+            assert_eq!(
+                shown(Money {
+                    minor_units,
+                    currency
+                }),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn a_form_may_lead_back_to_the_shop_and_to_no_other_app() {
+        assert_eq!(targets(None), "'self'");
+        assert_eq!(
+            targets(Some("http://localhost:3000/return")),
+            "'self' https: http:"
+        );
+        assert_eq!(targets(Some("shop-app://return")), "'self' shop-app:");
+    }
+}

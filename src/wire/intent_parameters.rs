@@ -1,0 +1,205 @@
+//! What clients send of payment intents and setup intents alike: how methods are chosen, and where
+//! a card's holder returns to.
+
+use charge_once_strict_params::{
+    Error, Field, Parameter, TextKind, ValueKind, parameters,
+    schema::{described, text, with_example},
+};
+use url::Url;
+use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
+
+use super::error::{ApiError, ErrorCode};
+use crate::domain::payment_intent::AllowRedirects;
+
+/// The only type of methods.
+const CARD: &str = "card";
+/// More types of methods than there are.
+const TYPES_MAX: usize = 20;
+const TYPE_MAX_CHARS: usize = 100;
+
+/// The longest URL that proxies and servers commonly take.
+const RETURN_URL_MAX_CHARS: usize = 2048;
+
+/// What a browser itself opens, runs or shows: no app, and no shop.
+const SCHEMES_OF_BROWSERS: [&str; 10] = [
+    "about",
+    "blob",
+    "chrome",
+    "data",
+    "file",
+    "filesystem",
+    "ftp",
+    "javascript",
+    "vbscript",
+    "view-source",
+];
+
+parameters! {
+    /// How methods are chosen.
+    pub struct AutomaticMethodsParams as "AutomaticPaymentMethodsParam" {
+        /// Whether they are chosen automatically.
+        enabled: bool,
+        /// Whether a card's holder may be sent to another page: always or never. Default: always.
+        allow_redirects: Option<AllowRedirects>,
+    }
+}
+
+/// Whether redirects are allowed where methods are chosen automatically, which is the default;
+/// `None`: the client names their types.
+pub fn chosen_methods(
+    automatic: Option<AutomaticMethodsParams>,
+    types: Option<()>,
+) -> Result<Option<AllowRedirects>, ApiError> {
+    match (automatic, types) {
+        (None, None) => Ok(Some(AllowRedirects::default())),
+        (Some(automatic), None) if automatic.enabled => {
+            Ok(Some(automatic.allow_redirects.unwrap_or_default()))
+        }
+        (Some(automatic), Some(())) if automatic.enabled => {
+            let message = "Send either automatic_payment_methods or payment_method_types.";
+            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+            Err(error.with_param("payment_method_types".to_owned()))
+        }
+        (Some(_) | None, _) => Ok(None),
+    }
+}
+
+/// Refuses a confirmation that doesn't say where the holder returns to, where methods may send them
+/// away.
+pub fn must_have_return_url(
+    redirects: Option<AllowRedirects>,
+    return_url: Option<&str>,
+) -> Result<(), ApiError> {
+    if redirects != Some(AllowRedirects::Always) || return_url.is_some() {
+        return Ok(());
+    }
+    let message = "Missing parameter: return_url. Methods that are chosen automatically may send the \
+                   card's holder to another page. If yours can't return, send \
+                   automatic_payment_methods[enabled]=true and \
+                   automatic_payment_methods[allow_redirects]=never when you create the intent.";
+    let error = ApiError::new(ErrorCode::ParameterMissing, message);
+    Err(error.with_param("return_url".to_owned()))
+}
+
+/// The refusal of what only a confirmation has, in a create that doesn't confirm.
+pub fn without_confirm(param: &str) -> ApiError {
+    let message = format!("Invalid parameter: {param}. It is only for confirm=true.");
+    ApiError::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
+}
+
+/// The refusal of a create that confirms without a method.
+pub fn nothing_to_confirm() -> ApiError {
+    let message =
+        "Missing parameter: payment_method. With confirm=true, send it or payment_method_data.";
+    let error = ApiError::new(ErrorCode::ParameterMissing, message);
+    error.with_param("payment_method".to_owned())
+}
+
+/// The refusal of a `client_secret` that is another intent's.
+pub fn wrong_client_secret() -> ApiError {
+    let message = "Invalid parameter: client_secret. It is not the secret of this intent.";
+    ApiError::new(ErrorCode::ParameterInvalid, message).with_param("client_secret".to_owned())
+}
+
+/// Types of methods, of which there is one.
+pub struct MethodTypes;
+
+impl ValueKind for MethodTypes {
+    type Value = ();
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
+        let types = field
+            .fields
+            .texts(field.name, 0..=TYPES_MAX, TYPE_MAX_CHARS)?;
+        match types.iter().position(|given| given != CARD) {
+            None => Ok((!types.is_empty()).then_some(())),
+            Some(index) => {
+                let message = "Only card is simulated here.";
+                Err(field.fields.invalid_element(field.name, index, message))
+            }
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        let card = text().pattern(Some(format!("^{CARD}$")));
+        ArrayBuilder::new()
+            .items(with_example(card, CARD))
+            .max_items(Some(TYPES_MAX))
+            .into()
+    }
+}
+
+/// Where a card's holder returns to: a page of the shop, or its app.
+pub struct ReturnUrl;
+
+impl TextKind for ReturnUrl {
+    type Value = String;
+    const MAX_CHARS: usize = RETURN_URL_MAX_CHARS;
+    const MUST_BE: &'static str = "Must be an http or https URL, or the URL of an app.";
+
+    fn parse(text: &str) -> Option<String> {
+        let url = Url::parse(text).ok()?;
+        let scheme = url.scheme();
+        (!SCHEMES_OF_BROWSERS.contains(&scheme)).then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        let url = text()
+            .max_length(Some(RETURN_URL_MAX_CHARS))
+            .format(Some(SchemaFormat::Custom("uri".to_owned())));
+        with_example(url, "https://example.com/return")
+    }
+}
+
+/// Whether Stripe.js carries out what a card's holder has to do. It can't.
+pub struct UseStripeSdk;
+
+impl Parameter for UseStripeSdk {
+    type Value = ();
+    const NULLABLE: bool = true;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<(), Error> {
+        match field.fields.boolean(field.name)? {
+            Some(true) => Err(field.invalid(
+                "Stripe.js can't be pointed at this service. Open next_action.redirect_to_url.url.",
+            )),
+            Some(false) | None => Ok(()),
+        }
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        let only_false = ObjectBuilder::new()
+            .schema_type(Type::Boolean)
+            .enum_values(Some([false]));
+        described(only_false.into(), about)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_returns_to_a_shop_or_an_app_and_to_nothing_that_a_browser_runs() {
+        for good in [
+            "https://shop.example/return?cart=1",
+            "http://localhost:3000",
+            "shop-app://return",
+            "com.example.shop:/return",
+        ] {
+            assert_eq!(ReturnUrl::parse(good).as_deref(), Some(good));
+        }
+        for bad in [
+            "shop.example",
+            "/return",
+            "https://",
+            "javascript:alert(1)",
+            "JavaScript:alert(1)",
+            "\tjavascript:alert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+        ] {
+            assert_eq!(ReturnUrl::parse(bad), None, "{bad}");
+        }
+    }
+}
