@@ -342,7 +342,7 @@ async fn list(
         // They are listed by customer, and here through their customers' events.
         Kind::PaymentMethods => None,
         Kind::SetupIntents => {
-            let filter = store::setup_intents::Filter::None;
+            let filter = store::setup_intents::SetupFilter::default();
             let found = store::setup_intents::list(connection, account, page, filter).await?;
             listed(found, |one| {
                 let about = one.terms.usage.as_str().to_owned();
