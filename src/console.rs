@@ -46,6 +46,7 @@ use crate::{
     store::{
         self,
         key_story::{self, KeyStory},
+        setup_intents::SetupFilter,
     },
     webhooks::{self, deliveries, events},
     wire::{
@@ -342,7 +343,10 @@ async fn list(
         // They are listed by customer, and here through their customers' events.
         Kind::PaymentMethods => None,
         Kind::SetupIntents => {
-            let filter = store::setup_intents::SetupFilter::default();
+            let filter = SetupFilter {
+                customer: None,
+                payment_method: None,
+            };
             let found = store::setup_intents::list(connection, account, page, filter).await?;
             listed(found, |one| {
                 let about = one.terms.usage.as_str().to_owned();

@@ -3,12 +3,14 @@
 //! Promise: it sends the requests that bring the event about, each once under a key of its own, and
 //! shows the event that came of them. It invents no event.
 
+mod payments;
+
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, Customer, CustomerUpdate, Error, Event, ListQuery,
-    MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewPaymentIntent,
-    NewPaymentMethod, NewRefund, NewSetupIntent, Order, Payment, PaymentMethodUpdate, Refund,
+    Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
+    NewCharge, NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, PaymentMethodUpdate,
+    Refund,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -18,6 +20,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::payments::{ASKING_CARD, CARD, DECLINED_METHOD};
 use super::{
     BoxError, print, say,
     service::{self, AFTER_HELP, Service},
@@ -35,11 +38,6 @@ const LOOKED_THROUGH: u32 = 100;
 const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
 const DECLINED_CARD: &str = "tok_chargeDeclined";
-
-/// The same cards as payment methods, and one whose holder must authenticate.
-const METHOD: &str = "pm_card_visa";
-const DECLINED_METHOD: &str = "pm_card_chargeDeclined";
-const ASKING_METHOD: &str = "pm_card_authenticationRequired";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
 const SKU: &str = "charge-once-trigger";
@@ -199,20 +197,22 @@ impl Maker {
                 Ok(refund)
             }
             EventType::RefundFailed => self.refused_refund().await,
-            EventType::PaymentIntentCreated
-            | EventType::PaymentIntentRequiresAction
-            | EventType::PaymentIntentAmountCapturableUpdated
-            | EventType::PaymentIntentSucceeded
-            | EventType::PaymentIntentPaymentFailed
-            | EventType::PaymentIntentCanceled => self.payment(event).await,
-            EventType::SetupIntentCreated
-            | EventType::SetupIntentRequiresAction
-            | EventType::SetupIntentSucceeded
-            | EventType::SetupIntentSetupFailed
-            | EventType::SetupIntentCanceled => self.setup(event).await,
-            EventType::CustomerCreated => self.customer().await.map(|customer| customer.id),
+            EventType::PaymentIntentCreated => self.intent(None).await,
+            EventType::PaymentIntentRequiresAction => self.payment(ASKING_CARD, None).await,
+            EventType::PaymentIntentAmountCapturableUpdated => {
+                self.payment(CARD, Some("manual")).await
+            }
+            EventType::PaymentIntentSucceeded => self.payment(CARD, None).await,
+            EventType::PaymentIntentPaymentFailed => self.payment(DECLINED_METHOD, None).await,
+            EventType::PaymentIntentCanceled => self.canceled_intent().await,
+            EventType::SetupIntentCreated => self.setup_intent().await,
+            EventType::SetupIntentRequiresAction => self.setup(ASKING_CARD).await,
+            EventType::SetupIntentSucceeded => self.setup(CARD).await,
+            EventType::SetupIntentSetupFailed => self.setup(DECLINED_METHOD).await,
+            EventType::SetupIntentCanceled => self.canceled_setup().await,
+            EventType::CustomerCreated => self.customer().await,
             EventType::CustomerUpdated => {
-                let customer = self.customer().await?.id;
+                let customer = self.customer().await?;
                 let update = CustomerUpdate {
                     description: Some(format!("{DESCRIPTION}, and updated")),
                     ..CustomerUpdate::default()
@@ -223,14 +223,14 @@ impl Maker {
                 Ok(customer)
             }
             EventType::CustomerDeleted => {
-                let customer = self.customer().await?.id;
+                let customer = self.customer().await?;
                 self.client.delete_customer(&customer).await?;
                 say(&format!("deleted {customer}"));
                 Ok(customer)
             }
-            EventType::PaymentMethodAttached => self.method().await,
+            EventType::PaymentMethodAttached => self.kept_card().await,
             EventType::PaymentMethodUpdated => {
-                let method = self.method().await?;
+                let method = self.kept_card().await?;
                 let update = PaymentMethodUpdate {
                     metadata: metadata_update().metadata,
                     ..PaymentMethodUpdate::default()
@@ -241,7 +241,7 @@ impl Maker {
                 Ok(method)
             }
             EventType::PaymentMethodDetached => {
-                let method = self.method().await?;
+                let method = self.kept_card().await?;
                 self.client.detach_payment_method(&method)?.send().await?;
                 say(&format!("detached {method}"));
                 Ok(method)
