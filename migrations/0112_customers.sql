@@ -31,7 +31,7 @@ CREATE INDEX customers_that_exist ON customers (account_id, id DESC) WHERE delet
 -- card by a test token, as a real one would by a token of its own.
 --
 -- customer_id, used_up_at and detached_at each keep a trace of what became of it. A CHECK allows one
--- of them only, so that of an attachment and a use by a stranger that race, one is refused.
+-- of them only, so that of an attachment and a use without a customer that race, one is refused.
 CREATE TABLE payment_methods (
     account_id         uuid        NOT NULL,
     id                 uuid        NOT NULL,
@@ -67,6 +67,11 @@ ALTER TABLE customers
     ADD CONSTRAINT a_default_payment_method_is_one_of_its_own_account
         FOREIGN KEY (account_id, default_payment_method_id)
         REFERENCES payment_methods (account_id, id);
+
+-- A method is deleted with a test account: its customer is looked for.
+CREATE INDEX customers_by_default_payment_method
+    ON customers (account_id, default_payment_method_id)
+    WHERE default_payment_method_id IS NOT NULL;
 
 COMMENT ON TABLE customers IS 'Customers, as clients described them.';
 COMMENT ON COLUMN customers.deleted_at IS 'Since then, only its id is shown.';

@@ -82,11 +82,11 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{request_log}', 'UPDATE', '{path}', NULL),
     -- The steps of a checkout go with it.
     ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
-    ('app', '{charges,checkouts,idempotency_keys,idempotency_leases,inventory,operations,orders,refunds,
-              webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
-    ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,events,idempotency_keys,idempotency_leases,
-              inventory,last_check,manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,
-              webhook_endpoints,_sqlx_migrations,api_keys_migrations,idempotency_migrations,
+    ('app', '{charges,checkouts,customers,idempotency_keys,idempotency_leases,inventory,operations,orders,
+              payment_methods,refunds,webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
+    ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,idempotency_keys,
+              idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_methods,
+              refunds,request_log,webhook_deliveries,webhook_endpoints,_sqlx_migrations,api_keys_migrations,idempotency_migrations,
               request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
     ('sweeper', '{_sqlx_migrations,api_keys_migrations,idempotency_migrations,request_log_migrations,
@@ -103,8 +103,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{checkouts}', 'SELECT', '{account_id,id,status}', NULL),
     ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
 
-    ('reader', '{accounts,charges,checkout_steps,checkouts,events,idempotency_leases,inventory,last_check,
-                 manual_resolutions,operations,orders,refunds,request_log,webhook_deliveries,_sqlx_migrations,
+    ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events,idempotency_leases,inventory,
+                 last_check,manual_resolutions,operations,orders,payment_methods,refunds,request_log,webhook_deliveries,_sqlx_migrations,
                  api_keys_migrations,idempotency_migrations,request_log_migrations,
                  webhooks_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),

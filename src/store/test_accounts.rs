@@ -133,6 +133,19 @@ pub async fn delete_batch(
         account,
     ));
     delete!("orders", "id", "500");
+    // A customer and the default payment method name each other, so the customer lets go of it.
+    delete!(sqlx::query!(
+        "WITH batch AS MATERIALIZED (
+                SELECT id FROM payment_methods WHERE account_id = $1 ORDER BY id LIMIT 500),
+            without AS (
+                UPDATE customers SET default_payment_method_id = NULL
+                 WHERE account_id = $1
+                   AND default_payment_method_id = ANY(ARRAY(SELECT id FROM batch)))
+            DELETE FROM payment_methods
+             WHERE account_id = $1 AND id = ANY(ARRAY(SELECT id FROM batch))",
+        account,
+    ));
+    delete!("customers", "id", "500");
     delete!("inventory", "sku", "500");
     delete!("request_log", "id", "500");
     Ok(0)

@@ -93,12 +93,33 @@ def call_all():
     assert isinstance(rest.charge, models.Charge), rest
     call("updateRefund", refund.id)
     call("retrieveRefund", refund.id)
-    expanded = call("listRefunds", expand=[models.ExpandDataCharge.DATA_CHARGE])
+    expanded = call("listRefunds", expand=[models.ExpandRefunds.DATA_CHARGE])
     assert isinstance(expanded.data[0].charge, models.Charge), expanded
     call("listRefundsOfCharge", charge.id)
-    with_refunds = call("retrieveCharge", charge.id, expand=[models.ExpandRefunds.REFUNDS])
+    with_refunds = call("retrieveCharge", charge.id, expand=[models.ExpandCharge.REFUNDS])
     assert len(with_refunds.refunds.data) == 2, with_refunds
-    call("listCharges", expand=[models.ExpandDataRefunds.DATA_REFUNDS])
+    call("listCharges", expand=[models.ExpandCharges.DATA_REFUNDS])
+
+    customer = call("createCustomer")
+    call("updateCustomer", customer.id)
+    call("retrieveCustomer", customer.id)
+    call("listCustomers", email=customer.email)
+    method = call("createPaymentMethod")
+    assert call("retrievePaymentMethod", method.id).customer is None, method
+    call("attachPaymentMethod", method.id, body={"customer": customer.id})
+    call("attachPaymentMethod", "pm_card_chargeDeclined", body={"customer": customer.id}, status=(402,))
+    call("updatePaymentMethod", method.id)
+    expanded = call(
+        "listPaymentMethods",
+        customer=customer.id,
+        expand=[models.ExpandPaymentMethods.DATA_CUSTOMER],
+    )
+    assert isinstance(expanded.data[0].customer, models.Customer), expanded
+    call("listPaymentMethodsOfCustomer", customer.id)
+    call("retrievePaymentMethodOfCustomer", customer.id, method.id)
+    call("detachPaymentMethod", method.id)
+    call("deleteCustomer", customer.id)
+    call("retrieveCustomer", customer.id)
 
     order = call("createOrder")
     call("updateOrder", order.id)

@@ -36,11 +36,18 @@ STATE = {
     "order_already_paid",
     "order_canceled",
     "out_of_stock",
+    "payment_method_unexpected_state",
 }
 
 # Parameters whose value depends on what exists: a cursor must be an object of the list, only one cursor
-# may be given, and a client_order_id may belong to an order with other content.
-FITTING = {"starting_after", "ending_before", "client_order_id"}
+# may be given, a client_order_id may belong to an order with other content, and a customer's default
+# payment method must be theirs.
+FITTING = {
+    "starting_after",
+    "ending_before",
+    "client_order_id",
+    "invoice_settings[default_payment_method]",
+}
 
 # Parameters that refuse the id of a failed charge.
 OF_FAILED_CHARGES = {("/refunds", "charge"), ("/charges/{id}/capture", "id")}
@@ -62,11 +69,13 @@ schemathesis.openapi.format("uri", strategies.just(NOWHERE))
 # amount allows any amount to be captured or refunded.
 CHARGE = {"amount": 99_999_999, "currency": "eur"}
 ORDER = {"currency": "eur", "items": [{"quantity": 1, "unit_amount": 100}]}
+METHOD = {"type": "card", "card": {"token": "tok_visa"}}
 ONCE = {
     "/charges/{id}/capture": ("charges", {**CHARGE, "capture": False}),
     "/refunds": ("charges", CHARGE),
     "/orders/{id}/pay": ("orders", ORDER),
     "/orders/{id}/cancel": ("orders", ORDER),
+    "/payment_methods/{id}/attach": ("payment_methods", METHOD),
 }
 
 # Keys have a letter beside each number, because digits and dashes may form a card number.
@@ -114,6 +123,9 @@ def name_what_exists(case):
     if isinstance(case.body, dict) and "charge" in case.body:
         if known := fresh(case.path) or one_of(made["charges"]):
             case.body = {**case.body, "charge": known}
+    if isinstance(case.body, dict) and "customer" in case.body and collection == "payment_methods":
+        if known := one_of(made["customers"]):
+            case.body = {**case.body, "customer": known}
 
 
 def name_it(case, parameter, name):

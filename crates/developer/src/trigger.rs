@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use charge_once_client::{
     Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
-    NewCharge, NewCheckout, NewItem, NewOrder, NewRefund, Order, Payment, PaymentMethodUpdate,
-    Refund,
+    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, Order, Payment,
+    PaymentMethodUpdate, Refund,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -37,6 +37,7 @@ const LOOKED_THROUGH: u32 = 100;
 
 const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
+const CARD: &str = "pm_card_visa";
 const DECLINED_CARD: &str = "tok_chargeDeclined";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
@@ -228,9 +229,9 @@ impl Maker {
                 say(&format!("deleted {customer}"));
                 Ok(customer)
             }
-            EventType::PaymentMethodAttached => self.kept_card().await,
+            EventType::PaymentMethodAttached => self.attached_method().await,
             EventType::PaymentMethodUpdated => {
-                let method = self.kept_card().await?;
+                let method = self.attached_method().await?;
                 let update = PaymentMethodUpdate {
                     metadata: metadata_update().metadata,
                     ..PaymentMethodUpdate::default()
@@ -241,7 +242,7 @@ impl Maker {
                 Ok(method)
             }
             EventType::PaymentMethodDetached => {
-                let method = self.kept_card().await?;
+                let method = self.attached_method().await?;
                 self.client.detach_payment_method(&method)?.send().await?;
                 say(&format!("detached {method}"));
                 Ok(method)
@@ -360,6 +361,24 @@ impl Maker {
             Ok(refund) => Err(unusable(&format!("{} was not refused", refund.id))),
             Err(error) => Err(error),
         }
+    }
+
+    async fn customer(&self) -> Result<String, Error> {
+        let customer = NewCustomer {
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewCustomer::default()
+        };
+        let customer = self.client.create_customer(&customer)?.send().await?.id;
+        say(&format!("created {customer}"));
+        Ok(customer)
+    }
+
+    async fn attached_method(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        let attach = self.client.attach_payment_method(CARD, &customer)?;
+        let method = attach.send().await?.id;
+        say(&format!("attached {method}"));
+        Ok(method)
     }
 
     async fn order(&self) -> Result<Order, Error> {

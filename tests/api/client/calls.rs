@@ -2,8 +2,10 @@
 
 use charge_once::http::openapi;
 use charge_once_client::{
-    Capture, ChargeUpdate, Client, Error, ListQuery, MetadataUpdate, NewCharge, NewCheckout,
-    NewOrder, NewRefund, NewWebhookEndpoint, Payment, WebhookEndpoint, WebhookEndpointUpdate,
+    Capture, CardUpdate, ChargeUpdate, Client, CustomerUpdate, Error, ListQuery, MetadataUpdate,
+    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings,
+    NewOrder, NewPaymentMethod, NewRefund, NewShipping, NewWebhookEndpoint, Payment,
+    PaymentMethodUpdate, WebhookEndpoint, WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 
@@ -251,6 +253,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
     let page = client.list_refunds_of_charge(&charge.id, &all).await;
     assert_eq!(page.unwrap().data, [refund]);
 
+    call_customers(&client).await;
     let endpoint = call_webhook_endpoints(&client).await;
 
     let new_order = NewOrder {
@@ -325,6 +328,95 @@ async fn every_call_of_the_api_has_a_typed_function() {
         let refused = client.retrieve_charge(no_id).await;
         assert!(matches!(refused, Err(Error::Unusable(_))), "{no_id}");
     }
+}
+
+async fn call_customers(client: &Client) {
+    let address = NewAddress {
+        city: Some("Bonn".to_owned()),
+        country: Some("DE".to_owned()),
+        ..NewAddress::default()
+    };
+    let new_customer = NewCustomer {
+        address: Some(address.clone()),
+        email: Some("jenny@example.com".to_owned()),
+        payment_method: Some("pm_card_visa".to_owned()),
+        preferred_locales: Some(vec!["de-DE".to_owned()]),
+        shipping: Some(NewShipping {
+            address: address.clone(),
+            name: "Jenny Rosen".to_owned(),
+            phone: None,
+        }),
+        ..NewCustomer::default()
+    };
+    let customer = client.create_customer(&new_customer).unwrap();
+    let customer = customer.send().await.unwrap();
+    assert_eq!(customer.email, new_customer.email);
+    let query = ListQuery {
+        email: new_customer.email,
+        ..ListQuery::default()
+    };
+    let page = client.list_customers(&query).await.unwrap();
+    assert_eq!(page.data, std::slice::from_ref(&customer));
+    let all = ListQuery::default();
+    let kept = client.list_payment_methods_of_customer(&customer.id, &all);
+    let [kept] = &kept.await.unwrap().data[..] else {
+        panic!("one was attached");
+    };
+
+    let new_method = NewPaymentMethod {
+        billing_details: Some(NewBillingDetails {
+            address: Some(address),
+            ..NewBillingDetails::default()
+        }),
+        ..NewPaymentMethod::new("tok_visa")
+    };
+    let method = client.create_payment_method(&new_method).unwrap();
+    let method = method.send().await.unwrap();
+    assert_eq!(method.card.fingerprint, kept.card.fingerprint);
+    let retrieved = client.retrieve_payment_method(&method.id).await;
+    assert_eq!(retrieved.unwrap(), method);
+    let attach = client.attach_payment_method(&method.id, &customer.id);
+    let attached = attach.unwrap().send().await.unwrap();
+    assert_eq!(attached.customer.as_ref(), Some(&customer.id));
+    let update = PaymentMethodUpdate {
+        allow_redisplay: Some("always".to_owned()),
+        card: Some(CardUpdate {
+            exp_month: 11,
+            exp_year: 2098,
+        }),
+        ..PaymentMethodUpdate::default()
+    };
+    let update = client.update_payment_method(&method.id, &update).unwrap();
+    let updated = update.send().await.unwrap();
+    assert_eq!((updated.card.exp_month, updated.card.exp_year), (11, 2098));
+    let retrieved = client.retrieve_payment_method_of_customer(&customer.id, &method.id);
+    assert_eq!(retrieved.await.unwrap(), updated);
+
+    let update = CustomerUpdate {
+        email: Some(String::new()),
+        invoice_settings: Some(NewInvoiceSettings {
+            default_payment_method: method.id.clone(),
+        }),
+        ..CustomerUpdate::default()
+    };
+    let update = client.update_customer(&customer.id, &update).unwrap();
+    let updated = update.send().await.unwrap();
+    assert_eq!(updated.email, None);
+    let default = updated.invoice_settings.as_ref().unwrap();
+    assert_eq!(default.default_payment_method.as_ref(), Some(&method.id));
+    let detach = client.detach_payment_method(&method.id).unwrap();
+    assert_eq!(detach.send().await.unwrap().customer, None);
+    let query = ListQuery {
+        customer: Some(customer.id.clone()),
+        ..ListQuery::default()
+    };
+    let left = client.list_payment_methods(&query).await.unwrap();
+    assert_eq!(&left.data, std::slice::from_ref(kept));
+    let deleted = client.delete_customer(&customer.id).await.unwrap();
+    let again = client.delete_customer(&customer.id).await.unwrap();
+    assert_eq!((deleted, again), (true, false));
+    let gone = client.retrieve_customer(&customer.id).await.unwrap();
+    assert!(gone.deleted && gone.created.is_none());
 }
 
 /// An endpoint for canceled orders.

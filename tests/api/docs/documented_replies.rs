@@ -181,6 +181,9 @@ async fn the_objects_have_exactly_the_documented_members() {
     let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["order.created"]});
     let endpoint = client.post("/webhook_endpoints", "key-4", &endpoint).await;
     let path = format!("/webhook_endpoints/{}", endpoint.id());
+    let customer = client.post("/customers", "key-6", &json!({})).await;
+    let of_customer = format!("/customers/{}", customer.id());
+    let method = json!({"type": "card", "card": {"token": "tok_visa"}});
     let newest_event = || async { client.get("/events?limit=1").await.json()["data"][0].take() };
     let objects = [
         (
@@ -208,6 +211,20 @@ async fn the_objects_have_exactly_the_documented_members() {
         (
             "DeletedWebhookEndpoint",
             Answer::of(client.request(Method::DELETE, &path))
+                .await
+                .json(),
+        ),
+        ("Customer", customer.json()),
+        (
+            "DeletedCustomer",
+            Answer::of(client.request(Method::DELETE, &of_customer))
+                .await
+                .json(),
+        ),
+        (
+            "PaymentMethod",
+            client
+                .post("/payment_methods", "key-7", &method)
                 .await
                 .json(),
         ),

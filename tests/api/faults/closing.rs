@@ -23,6 +23,7 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM manual_resolutions UNION ALL SELECT account_id FROM refunds
         UNION ALL SELECT account_id FROM checkouts UNION ALL SELECT account_id FROM checkout_steps
         UNION ALL SELECT account_id FROM charges UNION ALL SELECT account_id FROM orders
+        UNION ALL SELECT account_id FROM customers UNION ALL SELECT account_id FROM payment_methods
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
@@ -72,6 +73,12 @@ async fn fill(client: &Client, database: &TestDatabase) {
     assert_eq!(declined.status, 402);
     assert_eq!(client.post_new(&pay, &json!({})).await.status, 200);
     open_order(client).await;
+    let customer = client.post_new("/customers", &json!({})).await.id();
+    let attach = json!({"customer": customer});
+    let method = client.post_new("/payment_methods/pm_card_visa/attach", &attach);
+    let default = json!({"invoice_settings": {"default_payment_method": method.await.id()}});
+    let updated = client.post_new(&format!("/customers/{customer}"), &default);
+    assert_eq!(updated.await.status, 200);
     // What only a processor across a network, a person, and the console make.
     sqlx::raw_sql(
         "INSERT INTO operations (account_id, id, verb, charge_id, amount, dialect, expand, request_id,

@@ -122,6 +122,7 @@ async fn a_word_in_the_place_of_an_id_is_no_id() {
         ("/refunds/search", "re_"),
         ("/checkouts/search", "co_"),
         ("/events/search", "evt_"),
+        ("/payment_methods/search", "pm_"),
         ("/webhook_endpoints/search", "we_"),
     ] {
         let answer = server.client.get(path).await;

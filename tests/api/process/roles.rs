@@ -136,6 +136,7 @@ app api_keys_migrations: SELECT
 app charges: SELECT, INSERT, UPDATE, DELETE
 app checkout_steps: SELECT, INSERT, UPDATE
 app checkouts: SELECT, INSERT, UPDATE, DELETE
+app customers: SELECT, INSERT, UPDATE, DELETE
 app events: SELECT, INSERT, UPDATE (traceparent), DELETE
 app idempotency_keys: SELECT, INSERT, UPDATE, DELETE
 app idempotency_leases: SELECT, INSERT, UPDATE, DELETE
@@ -145,6 +146,7 @@ app last_check: SELECT, INSERT, UPDATE
 app manual_resolutions: SELECT, INSERT, DELETE
 app operations: SELECT, INSERT, UPDATE, DELETE
 app orders: SELECT, INSERT, UPDATE, DELETE
+app payment_methods: SELECT, INSERT, UPDATE, DELETE
 app refunds: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
 app request_log_migrations: SELECT
@@ -158,6 +160,7 @@ reader api_keys_migrations: SELECT
 reader charges: SELECT
 reader checkout_steps: SELECT
 reader checkouts: SELECT
+reader customers: SELECT
 reader events: SELECT
 reader idempotency_keys: SELECT (account_id key fingerprint_version fingerprint method path request_id label \
 created_at expires_at status resource_id)
@@ -168,6 +171,7 @@ reader last_check: SELECT, INSERT, UPDATE
 reader manual_resolutions: SELECT
 reader operations: SELECT
 reader orders: SELECT
+reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
 reader request_log_migrations: SELECT

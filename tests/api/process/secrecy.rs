@@ -215,6 +215,7 @@ async fn send_everything(watched: &Watched) {
         let answer = client.post_raw("/charges", key, media_type, body.as_bytes());
         assert!(answer.await.status.is_client_error(), "{key}");
     }
+    send_a_customer(client).await;
     let refund = json!({"charge": id, "amount": 100, "metadata": {"canary": "canary"}});
     assert_eq!(
         post(client, "/refunds", "canary-refund", &refund)
@@ -264,6 +265,45 @@ async fn send_everything(watched: &Watched) {
         "CANARY /canary?canary HTTP/1.1\r\nHost: canary.localhost\r\nConnection: close\r\n\r\n";
     send_raw(client, head.as_bytes()).await;
     send_raw(client, b"GET /canary canary\r\ncanary\r\n\r\n").await;
+}
+
+/// A customer with text wherever there can be some, and a card that is theirs.
+async fn send_a_customer(client: &Client) {
+    let address = json!({
+        "city": "canary", "country": "CA", "line1": "canary", "line2": "canary",
+        "postal_code": "canary", "state": "canary",
+    });
+    let body = json!({
+        "address": address, "description": "canary", "email": "canary@canary.example",
+        "metadata": {"canary": "canary"}, "name": "canary", "phone": "canary",
+        "preferred_locales": ["canary"],
+        "shipping": {"address": address, "name": "canary", "phone": "canary"},
+    });
+    let customer = post(client, "/customers", "canary-customer", &body).await;
+    assert_eq!(customer.status, 201, "{}", customer.json());
+    let card = json!({"number": CARDS[0], "exp_month": 12, "exp_year": 2034, "cvc": "123"});
+    let billing = json!({
+        "address": address, "email": "canary@canary.example", "name": "canary", "phone": "canary",
+    });
+    let body = json!({"type": "card", "card": card, "billing_details": billing});
+    let method = post(client, "/payment_methods", "canary-method", &body).await;
+    assert_eq!(method.status, 201, "{}", method.json());
+    let attach = format!("/payment_methods/{}/attach", method.id());
+    let attached = json!({"customer": customer.id()});
+    let attached = post(client, &attach, "canary-attach", &attached).await;
+    assert_eq!(attached.status, 200, "{}", attached.json());
+    for (method, path) in [
+        (
+            Method::GET,
+            "/customers?email=canary@canary.example".to_owned(),
+        ),
+        (Method::DELETE, format!("/customers/{}", customer.id())),
+    ] {
+        assert_eq!(
+            Answer::of(decorated(client, method, &path)).await.status,
+            200
+        );
+    }
 }
 
 /// Requests whose rows the database refuses, naming them in its errors.

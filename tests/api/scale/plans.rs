@@ -139,6 +139,7 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         ("uuid[]", _) => format!("ARRAY[id_of({row})]"),
         ("text", "key" | "idempotency_key") => format!("'key-{row}'"),
         ("text", "customer") => "'cus_4001'".to_owned(),
+        ("text", "email") => "'ann@example.com'".to_owned(),
         ("text", "client_order_id") => format!("'order-{row}'"),
         ("text", "label") => "'label-100'".to_owned(),
         ("text", "outcome") => "'done'".to_owned(),

@@ -15,7 +15,7 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 15] = [
+pub const GROWING: [&str; 17] = [
     "accounts",
     "idempotency_keys",
     "charges",
@@ -31,6 +31,8 @@ pub const GROWING: [&str; 15] = [
     "idempotency_leases",
     "inventory",
     "manual_resolutions",
+    "customers",
+    "payment_methods",
 ];
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
@@ -51,7 +53,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 16] = [
+const FILLED: [&str; 18] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -143,6 +145,20 @@ const FILLED: [&str; 16] = [
             operation)
      SELECT account, id, 'done', 'alice', made_at, '{}'
        FROM numbers WHERE n % 4 = 0",
+    // Half of all have one e-mail address, and every 20th was deleted.
+    "INSERT INTO customers (account_id, id, default_payment_method_id, email, metadata, preferred_locales,
+            created_at, deleted_at)
+     SELECT account, id, CASE WHEN n % 10 = 1 AND n % 20 <> 11 THEN id END,
+            CASE WHEN n % 2 = 0 THEN 'ann@example.com' ELSE n || '@example.com' END, '{}', '{}', made_at,
+            CASE WHEN n % 20 = 11 THEN made_at END
+       FROM numbers",
+    // Ten for each tenth customer.
+    "INSERT INTO payment_methods (account_id, id, customer_id, card_token, card_brand, card_last4,
+            card_exp_month, card_exp_year, card_fingerprint, card_has_cvc, allow_redisplay,
+            billing_details, metadata, created_at)
+     SELECT account, id, id_of((n - 1) / 10 * 10 + 1), 'tok_visa', 'visa', '4242', 12, 2099, 'x', false,
+            'unspecified', '{}', '{}', made_at
+       FROM numbers",
 ];
 
 /// A database with these tables.

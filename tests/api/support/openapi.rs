@@ -49,19 +49,34 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
     if example.get("charge").is_some() {
         example["charge"] = charge.clone().into();
     }
-    let (collection, _) = path.trim_start_matches("/v1").split_at(4);
-    let id = match (path.contains("{id}"), collection) {
+    if example.get("customer").is_some_and(is_id) {
+        example["customer"] = client
+            .post("/customers", &key(), &json!({}))
+            .await
+            .id()
+            .into();
+    }
+    let collection = path.trim_start_matches("/v1").split('/').nth(1);
+    let id = match (path.contains("{id}"), collection.unwrap_or_default()) {
         (false, _) => String::new(),
-        (true, "/cha") => charge,
-        (true, "/ref") => {
+        (true, "charges") => charge,
+        (true, "refunds") => {
             let refund = json!({"charge": charge, "amount": 1});
             client.post("/refunds", &key(), &refund).await.id()
         }
-        (true, "/ord") => {
+        (true, "orders") => {
             let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
             client.post("/orders", &key(), &order).await.id()
         }
-        (true, "/web") => {
+        (true, "customers") => client.post("/customers", &key(), &json!({})).await.id(),
+        (true, "payment_methods") if path.ends_with("/attach") => "pm_card_visa".to_owned(),
+        (true, "payment_methods") => {
+            let customer = client.post("/customers", &key(), &json!({})).await.id();
+            let attach = "/payment_methods/pm_card_visa/attach";
+            let customer = json!({"customer": customer});
+            client.post(attach, &key(), &customer).await.id()
+        }
+        (true, "webhook_endpoints") => {
             let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
             client
                 .post("/webhook_endpoints", &key(), &endpoint)
@@ -72,4 +87,11 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
     };
     let path = path.replace("{id}", &id).replace("{sku}", "mug");
     (path, example)
+}
+
+/// Whether an example names an object of this service, and not a client's own.
+fn is_id(example: &Value) -> bool {
+    example
+        .as_str()
+        .is_some_and(|text| text.starts_with("cus_"))
 }

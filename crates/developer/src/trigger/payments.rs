@@ -1,8 +1,6 @@
 //! What the events of payments, setups, customers and kept cards need.
 
-use charge_once_client::{
-    Error, NewCustomer, NewPaymentIntent, NewPaymentMethod, NewSetupIntent, Request,
-};
+use charge_once_client::{Error, NewPaymentIntent, NewSetupIntent, Request};
 use serde::de::DeserializeOwned;
 
 use super::{AMOUNT, CURRENCY, DESCRIPTION, Maker, say};
@@ -83,27 +81,6 @@ impl Maker {
         self.client.cancel_setup_intent(&setup)?.send().await?;
         say(&format!("canceled {setup}"));
         Ok(setup)
-    }
-
-    pub(super) async fn customer(&self) -> Result<String, Error> {
-        let customer = NewCustomer {
-            description: Some(DESCRIPTION.to_owned()),
-            ..NewCustomer::default()
-        };
-        let customer = self.client.create_customer(&customer)?.send().await?.id;
-        say(&format!("made {customer}"));
-        Ok(customer)
-    }
-
-    /// A payment method of a customer.
-    pub(super) async fn kept_card(&self) -> Result<String, Error> {
-        let customer = self.customer().await?;
-        let method = NewPaymentMethod::new("tok_visa");
-        let method = self.client.create_payment_method(&method)?.send().await?.id;
-        let attach = self.client.attach_payment_method(&method, &customer)?;
-        attach.send().await?;
-        say(&format!("attached {method} to {customer}"));
-        Ok(method)
     }
 }
 
