@@ -3,8 +3,6 @@
 //! Promise: it sends the requests that bring the event about, each once under a key of its own, and
 //! shows the event that came of them. It invents no event.
 
-mod payments;
-
 use std::time::Duration;
 
 use charge_once_client::{
@@ -20,7 +18,6 @@ use clap::ValueEnum;
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::payments::{ASKING_CARD, CARD, DECLINED_METHOD};
 use super::{
     BoxError, print, say,
     service::{self, AFTER_HELP, Service},
@@ -81,28 +78,6 @@ pub(crate) enum EventType {
     RefundFailed,
     #[value(name = "refund.updated")]
     RefundUpdated,
-    #[value(name = "payment_intent.created")]
-    PaymentIntentCreated,
-    #[value(name = "payment_intent.requires_action")]
-    PaymentIntentRequiresAction,
-    #[value(name = "payment_intent.amount_capturable_updated")]
-    PaymentIntentAmountCapturableUpdated,
-    #[value(name = "payment_intent.succeeded")]
-    PaymentIntentSucceeded,
-    #[value(name = "payment_intent.payment_failed")]
-    PaymentIntentPaymentFailed,
-    #[value(name = "payment_intent.canceled")]
-    PaymentIntentCanceled,
-    #[value(name = "setup_intent.created")]
-    SetupIntentCreated,
-    #[value(name = "setup_intent.requires_action")]
-    SetupIntentRequiresAction,
-    #[value(name = "setup_intent.succeeded")]
-    SetupIntentSucceeded,
-    #[value(name = "setup_intent.setup_failed")]
-    SetupIntentSetupFailed,
-    #[value(name = "setup_intent.canceled")]
-    SetupIntentCanceled,
     #[value(name = "customer.created")]
     CustomerCreated,
     #[value(name = "customer.updated")]
@@ -198,19 +173,6 @@ impl Maker {
                 Ok(refund)
             }
             EventType::RefundFailed => self.refused_refund().await,
-            EventType::PaymentIntentCreated => self.intent(None).await,
-            EventType::PaymentIntentRequiresAction => self.payment(ASKING_CARD, None).await,
-            EventType::PaymentIntentAmountCapturableUpdated => {
-                self.payment(CARD, Some("manual")).await
-            }
-            EventType::PaymentIntentSucceeded => self.payment(CARD, None).await,
-            EventType::PaymentIntentPaymentFailed => self.payment(DECLINED_METHOD, None).await,
-            EventType::PaymentIntentCanceled => self.canceled_intent().await,
-            EventType::SetupIntentCreated => self.setup_intent().await,
-            EventType::SetupIntentRequiresAction => self.setup(ASKING_CARD).await,
-            EventType::SetupIntentSucceeded => self.setup(CARD).await,
-            EventType::SetupIntentSetupFailed => self.setup(DECLINED_METHOD).await,
-            EventType::SetupIntentCanceled => self.canceled_setup().await,
             EventType::CustomerCreated => self.customer().await,
             EventType::CustomerUpdated => {
                 let customer = self.customer().await?;
