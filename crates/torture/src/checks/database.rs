@@ -180,7 +180,13 @@ const ALWAYS: [(&str, &str, &str); 16] = [
             SELECT 'setup intents', (SELECT count(*) FROM setup_intents),
                    (SELECT count(*) FROM events WHERE type = 'setup_intent.created')
             UNION ALL
-            SELECT 'payment intents', (SELECT count(*) FROM payment_intents),
+            -- Across a network, a new one is told of when the processor has answered.
+            SELECT 'payment intents',
+                   (SELECT count(*) FROM payment_intents AS intent
+                     WHERE NOT EXISTS (SELECT FROM operations
+                                        WHERE operations.account_id = intent.account_id
+                                          AND operations.payment_intent_id = intent.id
+                                          AND verb = 'create_intent' AND completed_at IS NULL)),
                    (SELECT count(*) FROM events WHERE type = 'payment_intent.created')
             UNION ALL
             SELECT 'declines of intents',
