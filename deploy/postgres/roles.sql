@@ -83,10 +83,12 @@ WITH rights (role, tables, verb, columns, but) AS (
     -- The steps of a checkout go with it.
     ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
     ('app', '{charges,checkouts,customers,idempotency_keys,idempotency_leases,inventory,operations,orders,
-              payment_methods,refunds,webhook_deliveries,webhook_endpoints}', 'INSERT, UPDATE, DELETE', NULL, NULL),
+              payment_intents,payment_methods,refunds,setup_intents,webhook_deliveries,webhook_endpoints}',
+     'INSERT, UPDATE, DELETE', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,idempotency_keys,
-              idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_methods,
-              refunds,request_log,webhook_deliveries,webhook_endpoints,_sqlx_migrations,api_keys_migrations,idempotency_migrations,
+              idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_intents,
+              payment_methods,refunds,request_log,setup_intents,webhook_deliveries,webhook_endpoints,
+              _sqlx_migrations,api_keys_migrations,idempotency_migrations,
               request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
     ('sweeper', '{_sqlx_migrations,api_keys_migrations,idempotency_migrations,request_log_migrations,
@@ -104,8 +106,9 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
 
     ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events,idempotency_leases,inventory,
-                 last_check,manual_resolutions,operations,orders,payment_methods,refunds,request_log,webhook_deliveries,_sqlx_migrations,
-                 api_keys_migrations,idempotency_migrations,request_log_migrations,
+                 last_check,manual_resolutions,operations,orders,payment_intents,payment_methods,refunds,
+                 request_log,setup_intents,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
+                 idempotency_migrations,request_log_migrations,
                  webhooks_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),
     ('reader', '{idempotency_keys}', 'SELECT', NULL, '{headers,body}'),

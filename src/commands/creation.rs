@@ -1,4 +1,4 @@
-//! What new charges and orders write: the rows of many requests, in one statement for each table.
+//! What new charges, orders and payment intents write: the rows of many requests, in one statement for each table.
 
 use sqlx::PgConnection;
 
@@ -7,6 +7,7 @@ use crate::{
         charge::{Authorization, NewCharge},
         ids::{AccountId, ChargeId, OrderId},
         order::NewOrder,
+        payment_intent::PaymentIntent,
     },
     idempotency::Rows,
     store,
@@ -34,6 +35,7 @@ pub(super) enum NewObject {
         new: NewOrder,
         content_hash: Vec<u8>,
     },
+    Intent(Box<PaymentIntent>),
 }
 
 impl Creation {
@@ -43,7 +45,7 @@ impl Creation {
         tx: &mut PgConnection,
         creations: Vec<Self>,
     ) -> Result<bool, sqlx::Error> {
-        let (mut charges, mut orders) = (Vec::new(), Vec::new());
+        let (mut charges, mut orders, mut intents) = (Vec::new(), Vec::new(), Vec::new());
         for creation in &creations {
             let account = creation.account;
             match &creation.object {
@@ -64,6 +66,7 @@ impl Creation {
                     new,
                     content_hash,
                 }),
+                NewObject::Intent(intent) => intents.push((account, &**intent)),
             }
         }
         if !charges.is_empty() {
@@ -74,6 +77,9 @@ impl Creation {
             if written.len() != orders.len() {
                 return Ok(false);
             }
+        }
+        if !intents.is_empty() {
+            store::payment_intents::insert_all(tx, &intents).await?;
         }
         let events: Vec<NewEvent> = creations.into_iter().map(|new| new.event).collect();
         webhooks::emit(tx, &events).await?;

@@ -8,7 +8,7 @@
 //!
 //! | shape | function | verbs |
 //! |---|---|---|
-//! | decides without reading | `decide` | new charges, new orders |
+//! | decides without reading | `decide` | new charges, new orders, new payment intents that stand alone |
 //! | reads, locks, decides | `execute` | every other verb, and each step of a checkout |
 //! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
 //!
@@ -27,6 +27,7 @@ pub mod inventory;
 mod mode;
 pub mod orders;
 mod origin;
+pub mod payment_intents;
 pub mod payment_methods;
 mod processor_effect;
 pub mod refunds;
@@ -44,6 +45,10 @@ pub use inventory::SetInventory;
 pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
+pub use payment_intents::{
+    AuthenticateIntent, BeginIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent,
+    UpdateIntent,
+};
 pub use payment_methods::{
     AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
 };

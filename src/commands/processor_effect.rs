@@ -1,7 +1,8 @@
 //! What every operation across the network has in common, whichever verb began it: reading it,
 //! asking the processor, and handing the answer to the verb.
 //!
-//! Locks    what the operation is about: the checkout, the order, the charge, the refund
+//! Locks    what the operation is about: the checkout, the order, the intent, the charge, the method,
+//!          the refund
 //! Writes   the outcome, or releases what `begin` reserved; who resolved it, if a person did
 //! Emits    as the verb does in one transaction; refund.failed
 
@@ -16,7 +17,7 @@ use super::{
     charges::{capture, create as create_charge},
     checkouts::steps,
     orders::pay as pay_order,
-    refunds::create as create_refund,
+    payment_intents, refunds::create as create_refund,
 };
 use crate::{
     domain::{
@@ -129,13 +130,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         // Before anything that looks for unfinished operations.
         store::operations::complete(tx, operation.account, operation.id, *answer).await?;
         let completed = complete(&origin, tx, operation, *answer).await;
-        completed.map_err(|rejection| match rejection {
-            Rejection::Failed(failure) => failure,
-            Rejection::Refused(reply) => Failure::internal(format!(
-                "what the processor did is refused here, with {}",
-                reply.status
-            )),
-        })
+        completed.map_err(failed)
     }
 
     async fn release(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
@@ -143,6 +138,10 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         self.keep_resolution(tx, operation, Resolution::NotExecuted)
             .await?;
         store::operations::delete(tx, account, operation.id).await?;
+        if let Some(intent) = operation.effect.intent {
+            let released = payment_intents::release(tx, operation, intent).await;
+            return released.map_err(failed);
+        }
         match &operation.effect.ask {
             Ask::Authorize(authorization) => {
                 create_charge::release(tx, account, authorization).await?;
@@ -155,6 +154,17 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
     }
 }
 
+/// What an operation was asked for can't be refused any more.
+fn failed(rejection: Rejection) -> Failure {
+    match rejection {
+        Rejection::Failed(failure) => failure,
+        Rejection::Refused(reply) => Failure::internal(format!(
+            "what the processor did is refused here, with {}",
+            reply.status
+        )),
+    }
+}
+
 /// Hands the processor's answer to the verb that asked.
 async fn complete(
     origin: &Origin,
@@ -164,6 +174,9 @@ async fn complete(
 ) -> Result<Reply, Rejection> {
     let effect = &operation.effect;
     let expand = &effect.expand;
+    if let Some(intent) = effect.intent {
+        return payment_intents::complete(origin, tx, operation, intent, answer).await;
+    }
     match (effect.verb, &effect.ask, effect.order, effect.checkout) {
         (Verb::CreateCharge, Ask::Authorize(authorization), None, None) => {
             create_charge::complete(origin, tx, operation, authorization, answer, expand).await

@@ -250,6 +250,11 @@ impl Charge {
         self.status == ChargeStatus::Succeeded
     }
 
+    /// Whether its money is promised, neither taken nor released.
+    pub fn is_only_promised(&self) -> bool {
+        self.is_paid() && !self.captured && !self.released
+    }
+
     /// Whether all of it was given back, or released.
     pub fn is_refunded(&self) -> bool {
         self.released || (self.captured && self.amount_refunded == self.amount_captured)

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{
     charge::NewCharge,
     dialect::Dialect,
-    ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
+    ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
     money::Money,
     refund::Refund,
 };
@@ -106,6 +106,16 @@ pub enum Verb {
     CreateRefund,
     /// `POST /orders/{id}/pay`
     PayOrder,
+    /// `POST /payment_intents` with `confirm=true`.
+    CreateIntent,
+    /// `POST /payment_intents/{id}/confirm`
+    ConfirmIntent,
+    /// The page on which a card's holder authenticates.
+    AuthenticateIntent,
+    /// `POST /payment_intents/{id}/capture`
+    CaptureIntent,
+    /// `POST /payment_intents/{id}/cancel`
+    CancelIntent,
 }
 
 named!(Verb);
@@ -121,18 +131,21 @@ pub struct Effect {
     pub order: Option<OrderId>,
     /// The checkout that it is a step of.
     pub checkout: Option<CheckoutId>,
+    /// The intent whose verb asks.
+    pub intent: Option<PaymentIntentId>,
     /// What the reply shows whole.
     pub expand: Expansion,
 }
 
 impl Effect {
-    /// An effect for no order and no checkout, with a reply that shows ids.
+    /// An effect for no order, no checkout and no intent, with a reply that shows ids.
     pub fn of(verb: Verb, ask: Ask) -> Self {
         Self {
             verb,
             ask,
             order: None,
             checkout: None,
+            intent: None,
             expand: Expansion::default(),
         }
     }
@@ -141,6 +154,18 @@ impl Effect {
     /// other may be sent.
     pub fn has_a_command(&self) -> bool {
         let (order, checkout) = (self.order.is_some(), self.checkout.is_some());
+        if self.intent.is_some() {
+            return !order
+                && !checkout
+                && matches!(
+                    (self.verb, &self.ask),
+                    (
+                        Verb::CreateIntent | Verb::ConfirmIntent | Verb::AuthenticateIntent,
+                        Ask::Authorize(_)
+                    ) | (Verb::CaptureIntent, Ask::Capture(_))
+                        | (Verb::CancelIntent, Ask::Refund(_))
+                );
+        }
         matches!(
             (self.verb, &self.ask, order, checkout),
             (Verb::CreateCharge, Ask::Authorize(_), false, false)
@@ -153,6 +178,9 @@ impl Effect {
 
     /// The id of what the request is about, as its reply will have it unless a card is declined.
     pub fn resource(&self) -> String {
+        if let Some(intent) = self.intent {
+            return intent.to_string();
+        }
         match (self.verb, self.order, &self.ask) {
             (Verb::PayOrder, Some(order), _) => order.to_string(),
             (_, _, Ask::Refund(request)) => request.refund.to_string(),
@@ -235,6 +263,27 @@ mod tests {
                 ..Effect::of(verb, ask)
             };
             assert_eq!(effect.has_a_command(), is_known, "{effect:?}");
+        }
+        let table = [
+            (Verb::CaptureIntent, capture(), order, false),
+            (Verb::CaptureIntent, capture(), None, true),
+            (Verb::CaptureIntent, refund(), None, false),
+            (Verb::CancelIntent, refund(), None, true),
+            (Verb::ConfirmIntent, capture(), None, false),
+            (Verb::CaptureCharge, capture(), None, false),
+        ];
+        for (verb, ask, order, is_known) in table {
+            let of_intent = Effect {
+                order,
+                intent: Some(PaymentIntentId(Uuid::nil())),
+                ..Effect::of(verb, ask)
+            };
+            assert_eq!(of_intent.has_a_command(), is_known, "{of_intent:?}");
+            let of_none = Effect {
+                intent: None,
+                ..of_intent
+            };
+            assert!(!is_known || !of_none.has_a_command(), "{of_none:?}");
         }
     }
 }

@@ -366,17 +366,27 @@ impl PaymentIntent {
         Ok(self)
     }
 
+    /// Whether it may be confirmed: until money is promised.
+    pub fn must_be_confirmable(&self) -> Result<(), UnexpectedStatus> {
+        match self.status.is_unpaid() {
+            true => Ok(()),
+            false => Err(UnexpectedStatus(self.status)),
+        }
+    }
+
+    /// Whether the holder of this method has authenticated for it.
+    pub fn is_authenticated_with(&self, method: PaymentMethodId) -> bool {
+        self.is_authenticated && self.terms.payment_method == Some(method)
+    }
+
     /// What a confirmation with `method` leads to.
     pub fn confirm(
         &self,
         method: &PaymentMethod,
         confirmation: Confirmation,
     ) -> Result<NextStep, UnexpectedStatus> {
-        if !self.status.is_unpaid() {
-            return Err(UnexpectedStatus(self.status));
-        }
-        let is_same = self.terms.payment_method == Some(method.id);
-        if self.is_authenticated && is_same {
+        self.must_be_confirmable()?;
+        if self.is_authenticated_with(method.id) {
             return Ok(NextStep::Charge);
         }
         let session = match (confirmation.off_session, self.terms.request_three_d_secure) {
@@ -423,6 +433,13 @@ impl PaymentIntent {
         self.status_before = Some(self.status);
         self.status = IntentStatus::Processing;
         self.latest_charge = Some(charge);
+        self
+    }
+
+    /// The intent as it was before the processor was asked.
+    #[must_use]
+    pub fn resumed(mut self) -> Self {
+        self.status = self.status_before.take().unwrap_or(self.status);
         self
     }
 

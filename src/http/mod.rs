@@ -23,6 +23,7 @@ pub mod openapi;
 pub mod orders;
 mod pages;
 mod parameters;
+pub mod payment_intents;
 pub mod payment_methods;
 pub mod refunds;
 pub mod reply;
@@ -79,6 +80,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
     }
     config
         .configure(payments)
+        .configure(intents)
         .configure(people)
         .configure(setups)
         .configure(records)
@@ -135,6 +137,33 @@ fn payments(config: &mut ServiceConfig) {
             allow("/inventory/{sku}", "GET, HEAD, PUT")
                 .route(web::put().to(inventory::set))
                 .route(get().to(inventory::retrieve)),
+        );
+}
+
+/// Payments through as many cards as they take.
+fn intents(config: &mut ServiceConfig) {
+    config
+        .service(
+            allow("/payment_intents", "GET, HEAD, POST")
+                .route(web::post().to(payment_intents::create))
+                .route(get().to(payment_intents::list)),
+        )
+        .service(
+            allow("/payment_intents/{id}", "GET, HEAD, POST")
+                .route(web::post().to(payment_intents::update))
+                .route(get().to(payment_intents::retrieve)),
+        )
+        .service(
+            allow("/payment_intents/{id}/confirm", "POST")
+                .route(web::post().to(payment_intents::confirm)),
+        )
+        .service(
+            allow("/payment_intents/{id}/capture", "POST")
+                .route(web::post().to(payment_intents::capture)),
+        )
+        .service(
+            allow("/payment_intents/{id}/cancel", "POST")
+                .route(web::post().to(payment_intents::cancel)),
         );
 }
 

@@ -14,7 +14,8 @@ use sqlx::{PgConnection, Row, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::domain::ids::{
-    AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, WebhookDeliveryId,
+    AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, RefundId,
+    WebhookDeliveryId,
 };
 
 /// Violations of one invariant that are returned; the statements ask for one more.
@@ -211,6 +212,62 @@ pub const INVARIANTS: &[Invariant] = &[
         show: |id| ChargeId(id).to_string(),
     },
     Invariant {
+        name: "intents_show_their_money",
+        promise: "an intent shows the money that its one charge has promised, taken or released",
+        // While a processor is asked to release the money, the charge is released already.
+        sql: statement!(
+            "SELECT intent.account_id, intent.id, NULL::text,
+                    format('status %s, capturable %s, received %s; its charge: %s, captured %s, released %s',
+                           intent.status, intent.amount_capturable, intent.amount_received,
+                           charge.status, charge.amount_captured, charge.released)
+               FROM payment_intents AS intent
+               JOIN charges AS charge
+                 ON charge.account_id = intent.account_id AND charge.id = intent.charge_id
+               LEFT JOIN operations AS operation
+                 ON operation.account_id = charge.account_id AND operation.charge_id = charge.id
+                AND operation.completed_at IS NULL
+              WHERE charge.payment_intent_id IS DISTINCT FROM intent.id
+                 OR charge.status <> 'succeeded' OR charge.amount <> intent.amount
+                 OR charge.currency <> intent.currency
+                 OR charge.amount_captured <> intent.amount_received
+                 OR (intent.status = 'requires_capture' AND charge.released
+                     AND operation.verb IS DISTINCT FROM 'cancel_intent')
+                 OR (intent.status = 'succeeded' AND charge.released)
+                 OR (intent.status = 'canceled' AND NOT charge.released)"
+        ),
+        show: |id| PaymentIntentId(id).to_string(),
+    },
+    Invariant {
+        name: "charges_pay_their_intent",
+        promise: "a charge of an intent that has promised or taken money is the one that the intent names",
+        sql: statement!(
+            "SELECT charge.account_id, charge.id, NULL::text,
+                    format('the intent is %s, and names another charge or none', intent.status)
+               FROM charges AS charge
+               JOIN payment_intents AS intent
+                 ON intent.account_id = charge.account_id AND intent.id = charge.payment_intent_id
+              WHERE charge.status = 'succeeded' AND intent.charge_id IS DISTINCT FROM charge.id"
+        ),
+        show: |id| ChargeId(id).to_string(),
+    },
+    Invariant {
+        name: "processing_intents_in_flight",
+        promise: "a processing intent has a pending charge, and an operation that waits for its answer",
+        sql: statement!(
+            "SELECT intent.account_id, intent.id, NULL::text,
+                    'it is processing, and no operation waits for the answer about a pending charge'
+               FROM payment_intents AS intent
+               LEFT JOIN charges AS charge
+                 ON charge.account_id = intent.account_id AND charge.id = intent.latest_charge_id
+                AND charge.status = 'pending'
+               LEFT JOIN operations AS operation
+                 ON operation.account_id = charge.account_id AND operation.charge_id = charge.id
+                AND operation.completed_at IS NULL
+              WHERE intent.status = 'processing' AND operation.id IS NULL"
+        ),
+        show: |id| PaymentIntentId(id).to_string(),
+    },
+    Invariant {
         name: "checkouts_all_or_nothing",
         promise: "a completed checkout has paid its order, and a canceled one has kept no money",
         sql: statement!(
@@ -297,7 +354,7 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "answers_left_their_change",
-        promise: "if a stored reply reports a charge or a refund, its request has written the event",
+        promise: "if a stored reply reports a charge, a refund or a new intent, its request has written the event",
         sql: statement!(
             "SELECT record.account_id, NULL::uuid, record.key,
                     format('%s was answered %s, and no event of it exists', record.request_id,
@@ -307,7 +364,7 @@ pub const INVARIANTS: &[Invariant] = &[
                                         AND event.idempotency_key = record.key
                                         AND event.request_id = record.request_id
               WHERE record.status BETWEEN 200 AND 299 AND record.method = 'POST'
-                AND record.path ~ '^(/v1)?/(charges|refunds)$'
+                AND record.path ~ '^(/v1)?/(charges|refunds|payment_intents)$'
                 AND record.created_at > (SELECT since FROM kept)
                 AND event.id IS NULL"
         ),
@@ -331,6 +388,14 @@ pub const INVARIANTS: &[Invariant] = &[
         promise: "each order has exactly one event that says that it was created",
         sql: told_once!("orders", "or", "'order.created'", "true"),
         show: |id| OrderId(id).to_string(),
+    },
+    Invariant {
+        name: "intents_told_once",
+        promise: "each payment intent has exactly one event that says that it was created",
+        // A new one is told of when the processor has answered.
+        sql: told_once!("payment_intents", "pi", "'payment_intent.created'",
+                        "object.status <> 'processing'"),
+        show: |id| PaymentIntentId(id).to_string(),
     },
     Invariant {
         name: "checkouts_told_once",
@@ -403,6 +468,7 @@ pub const INVARIANTS: &[Invariant] = &[
             "SELECT owner.account_id, NULL::uuid, owner.place, 'no such account exists'
                FROM (SELECT DISTINCT account_id, 'charges' AS place FROM charges
                      UNION ALL SELECT DISTINCT account_id, 'orders' FROM orders
+                     UNION ALL SELECT DISTINCT account_id, 'payment_intents' FROM payment_intents
                      UNION ALL SELECT DISTINCT account_id, 'refunds' FROM refunds
                      UNION ALL SELECT DISTINCT account_id, 'events' FROM events
                      UNION ALL SELECT DISTINCT account_id, 'inventory' FROM inventory

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::domain::{
     dialect::Dialect,
-    ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
+    ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
     money::{Currency, Money},
     operation::{
         Answer, Ask, CaptureRequest, CardAuthorization, Effect, Operation, RefundRequest, Verb,
@@ -51,8 +51,8 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         INSERT INTO operations
                (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
                 card_token, capture, expand, expand_paths, dialect, request_id, idempotency_key,
-                processor)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $16, $13, $14, $15,
+                payment_intent_id, processor)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $16, $13, $14, $15, $17,
                 (SELECT processor FROM charges WHERE account_id = $1 AND id = $4))
         ",
         operation.account.0,
@@ -71,6 +71,7 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         operation.request_id,
         operation.idempotency_key,
         &effect.expand.0,
+        effect.intent.map(|intent| intent.0),
     )
     .execute(tx)
     .await?;
@@ -91,7 +92,8 @@ pub async fn find(
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
         RETURNING verb, charge_id, refund_id, order_id, checkout_id, amount, currency, card_token,
-                  capture, expand, expand_paths, dialect, request_id, idempotency_key, processor AS "processor!",
+                  capture, expand, expand_paths, dialect, request_id, idempotency_key,
+                  payment_intent_id, processor AS "processor!",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
@@ -133,6 +135,7 @@ pub async fn find(
         ask,
         order: found.order_id.map(OrderId),
         checkout: found.checkout_id.map(CheckoutId),
+        intent: found.payment_intent_id.map(PaymentIntentId),
         expand: match found.expand_paths {
             Some(paths) => Expansion(paths),
             None => expanded_before(verb, found.expand),
@@ -153,13 +156,20 @@ pub async fn find(
     }))
 }
 
-/// What a row of release 0.2 asks for: it says whether, and each verb had one answer.
+/// What a row of release 0.2 asks for: it says whether, and each verb had one answer. That release
+/// had no intents.
 fn expanded_before(verb: Verb, expand: bool) -> Expansion {
     let path = match verb {
-        Verb::CreateCharge | Verb::CaptureCharge => "refunds",
-        Verb::CreateRefund | Verb::PayOrder => "charge",
+        Verb::CreateCharge | Verb::CaptureCharge => Some("refunds"),
+        Verb::CreateRefund | Verb::PayOrder => Some("charge"),
+        Verb::CreateIntent
+        | Verb::ConfirmIntent
+        | Verb::AuthenticateIntent
+        | Verb::CaptureIntent
+        | Verb::CancelIntent => None,
     };
-    Expansion(expand.then(|| path.to_owned()).into_iter().collect())
+    let path = path.filter(|_| expand);
+    Expansion(path.map(str::to_owned).into_iter().collect())
 }
 
 /// An operation without an answer, as an operator sees it.

@@ -8,6 +8,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::{all_written, column},
     money::money,
     people::Shipping,
     unknown::{named, named_if_any},
@@ -141,49 +142,77 @@ macro_rules! intent_rows {
     };
 }
 
-/// Writes a new intent. Nothing was asked for it yet; [`update`] writes what follows. Locks nothing
-/// that exists but its customer and its method, against their deletion.
+/// Writes a new intent, as [`insert_all`] does, and returns it.
 pub async fn insert(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    intent: &PaymentIntent,
+    account: AccountId,
+    intent: PaymentIntent,
 ) -> Result<PaymentIntent, sqlx::Error> {
-    let terms = &intent.terms;
-    intent_rows!(
+    let created_at = insert_all(tx, &[(account, &intent)]).await?;
+    Ok(PaymentIntent {
+        created_at,
+        ..intent
+    })
+}
+
+/// Writes new intents, all of them or none, and returns when: the transaction's time. Nothing was
+/// asked for them yet; [`update`] writes what follows. Locks nothing that exists but their customers
+/// and methods, against deletion.
+pub async fn insert_all(
+    tx: &mut PgConnection,
+    rows: &[(AccountId, &PaymentIntent)],
+) -> Result<DateTime<Utc>, sqlx::Error> {
+    let shipping = |intent: &PaymentIntent| {
+        let shipping = intent.terms.shipping.clone();
+        shipping.map(|shipping| Json(Shipping::from(shipping)))
+    };
+    let written = sqlx::query_scalar!(
         "
         INSERT INTO payment_intents
                (account_id, id, amount, automatic_payment_methods, capture_method, client_secret,
                 confirmation_method, currency, customer_id, description, metadata,
                 payment_method_id, receipt_email, request_three_d_secure, setup_future_usage,
                 shipping, statement_descriptor_suffix, status)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
-        RETURNING",
-        "",
-        account_id.0,
-        intent.id.0,
-        terms.amount.minor_units,
-        terms.automatic_payment_methods.map(AllowRedirects::as_str),
-        terms.capture_method.as_str(),
-        intent.client_secret,
-        terms.confirmation_method.as_str(),
-        terms.amount.currency.to_string(),
-        terms.customer.map(|customer| customer.0),
-        terms.description,
-        Json(&terms.metadata) as _,
-        terms.payment_method.map(|method| method.0),
-        terms.receipt_email,
-        terms.request_three_d_secure.as_str(),
-        terms.setup_future_usage.map(FutureUsage::as_str),
-        terms
-            .shipping
-            .clone()
-            .map(|shipping| Json(Shipping::from(shipping))) as _,
-        terms.statement_descriptor_suffix,
-        intent.status.as_str(),
+        SELECT account_id, id, amount, automatic_payment_methods, capture_method, client_secret,
+               confirmation_method, currency, customer_id, description, metadata,
+               payment_method_id, receipt_email, request_three_d_secure, setup_future_usage,
+               shipping, statement_descriptor_suffix, status
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::text[], $6::text[],
+                      $7::text[], $8::text[], $9::uuid[], $10::text[], $11::jsonb[], $12::uuid[],
+                      $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::text[], $18::text[])
+               AS intent (account_id, id, amount, automatic_payment_methods, capture_method,
+                          client_secret, confirmation_method, currency, customer_id, description,
+                          metadata, payment_method_id, receipt_email, request_three_d_secure,
+                          setup_future_usage, shipping, statement_descriptor_suffix, status)
+        RETURNING created_at
+        ",
+        &column(rows, |(account, _)| account.0),
+        &column(rows, |(_, intent)| intent.id.0),
+        &column(rows, |(_, intent)| intent.terms.amount.minor_units),
+        &column(rows, |(_, intent)| {
+            let automatic = intent.terms.automatic_payment_methods;
+            automatic.map(AllowRedirects::as_str)
+        }) as _,
+        &column(rows, |(_, intent)| intent.terms.capture_method.as_str()) as _,
+        &column(rows, |(_, intent)| &*intent.client_secret) as _,
+        &column(rows, |(_, intent)| intent.terms.confirmation_method.as_str()) as _,
+        &column(rows, |(_, intent)| intent.terms.amount.currency.to_string()),
+        &column(rows, |(_, intent)| intent.terms.customer.map(|customer| customer.0)) as _,
+        &column(rows, |(_, intent)| intent.terms.description.as_deref()) as _,
+        &column(rows, |(_, intent)| Json(&intent.terms.metadata)) as _,
+        &column(rows, |(_, intent)| intent.terms.payment_method.map(|method| method.0)) as _,
+        &column(rows, |(_, intent)| intent.terms.receipt_email.as_deref()) as _,
+        &column(rows, |(_, intent)| intent.terms.request_three_d_secure.as_str()) as _,
+        &column(rows, |(_, intent)| {
+            intent.terms.setup_future_usage.map(FutureUsage::as_str)
+        }) as _,
+        &column(rows, |(_, intent)| shipping(intent)) as _,
+        &column(rows, |(_, intent)| intent.terms.statement_descriptor_suffix.as_deref()) as _,
+        &column(rows, |(_, intent)| intent.status.as_str()) as _,
     )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    .fetch_all(tx)
+    .await?;
+    all_written(&written, rows.len())
 }
 
 /// One intent of the account. Takes no lock.
@@ -243,8 +272,8 @@ pub async fn find_all(
 }
 
 /// Writes what changes of an intent, as it is in `intent`. The caller holds its lock, so that no
-/// change in between is lost. Its charge, its cancellation and its release are only ever added, so
-/// that the CHECKs refuse the second of two changes that race without the lock:
+/// change in between is lost. When it was canceled is the transaction's time. Its charge, its
+/// cancellation and its release are only ever added, so that the CHECKs refuse the second of two changes that race without the lock:
 /// `a_canceled_intent_has_no_succeeded_charge`, `only_a_paid_intent_has_a_charge`.
 pub async fn update(
     tx: &mut PgConnection,
@@ -257,7 +286,8 @@ pub async fn update(
         "
         UPDATE payment_intents
            SET amount = $3, amount_capturable = $4, amount_received = $5,
-               canceled_at = coalesce(canceled_at, $6), cancellation_reason = $7,
+               canceled_at = coalesce(canceled_at, CASE WHEN $6::bool THEN now() END),
+               cancellation_reason = $7,
                capture_method = $8, charge_id = coalesce(charge_id, $9), currency = $10,
                customer_id = $11, description = $12, holder_page_url = $13,
                is_authenticated = $14, last_payment_error = $15::text::json,
@@ -265,7 +295,7 @@ pub async fn update(
                receipt_email = $19, request_three_d_secure = $20, return_url = $21,
                setup_future_usage = $22, shipping = $23, statement_descriptor_suffix = $24,
                status = $25, status_before = $26,
-               released = released OR ($6::timestamptz IS NOT NULL AND charge_id IS NOT NULL)
+               released = released OR ($6 AND charge_id IS NOT NULL)
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
@@ -274,7 +304,7 @@ pub async fn update(
         terms.amount.minor_units,
         intent.amount_capturable,
         intent.amount_received,
-        intent.canceled_at,
+        intent.canceled_at.is_some(),
         intent.cancellation_reason.map(CancellationReason::as_str),
         terms.capture_method.as_str(),
         intent.charge.map(|charge| charge.0),
@@ -302,6 +332,53 @@ pub async fn update(
     .fetch_one(tx)
     .await?
     .try_into()
+}
+
+/// Makes an intent whose processor was never asked what it was before, and forgets its pending
+/// charge, which is deleted already. Fails if it isn't processing. Locks it.
+pub async fn resume(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentIntentId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE payment_intents
+           SET status = status_before, status_before = NULL,
+               latest_charge_id = (SELECT charge.id
+                                     FROM charges AS charge
+                                    WHERE charge.account_id = $1 AND charge.payment_intent_id = $2
+                                    ORDER BY charge.id DESC
+                                    LIMIT 1)
+         WHERE account_id = $1 AND id = $2 AND status = 'processing'
+        RETURNING id
+        ",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
+}
+
+/// Forgets a new intent whose processor was never asked; fails if it isn't processing. Locks it.
+pub async fn delete_processing(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentIntentId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        DELETE FROM payment_intents
+         WHERE account_id = $1 AND id = $2 AND status = 'processing'
+        RETURNING id
+        ",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(())
 }
 
 /// One page of the account's intents, those of one customer if one is given; `None` if the page's

@@ -121,7 +121,19 @@ pub async fn delete_batch(
     delete!("operations", "id", "500");
     delete!("manual_resolutions", "operation_id", "500");
     delete!("refunds", "id", "500");
+    delete!("setup_intents", "id", "500");
     delete!("checkouts", "id", "100");
+    // An intent and its charges name each other, so the charges let go of it.
+    delete!(sqlx::query!(
+        "WITH batch AS MATERIALIZED (
+                SELECT id FROM payment_intents WHERE account_id = $1 ORDER BY id LIMIT 500),
+            of_none AS (
+                UPDATE charges SET payment_intent_id = NULL, payment_method_id = NULL
+                 WHERE account_id = $1 AND payment_intent_id = ANY(ARRAY(SELECT id FROM batch)))
+            DELETE FROM payment_intents
+             WHERE account_id = $1 AND id = ANY(ARRAY(SELECT id FROM batch))",
+        account,
+    ));
     // An order and the charge that paid it name each other, so the order lets go of it.
     delete!(sqlx::query!(
         "WITH batch AS MATERIALIZED (

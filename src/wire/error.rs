@@ -243,6 +243,7 @@ impl From<DeclineCode> for ErrorCode {
     fn from(code: DeclineCode) -> Self {
         match code {
             DeclineCode::CardDeclined => Self::CardDeclined,
+            DeclineCode::AuthenticationRequired => Self::AuthenticationRequired,
             DeclineCode::ExpiredCard => Self::ExpiredCard,
             DeclineCode::IncorrectCvc => Self::IncorrectCvc,
             DeclineCode::ProcessingError => Self::ProcessingError,
@@ -328,6 +329,11 @@ impl ApiError {
         self
     }
 
+    /// The error alone, as JSON, for an object that keeps it.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.envelope().error)
+    }
+
     /// The body:
     /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`, and the
     /// objects that it is about.
@@ -409,6 +415,7 @@ mod tests {
     fn a_decline_has_one_name_in_the_error_and_in_the_failed_charge() {
         for code in [
             DeclineCode::CardDeclined,
+            DeclineCode::AuthenticationRequired,
             DeclineCode::ExpiredCard,
             DeclineCode::IncorrectCvc,
             DeclineCode::ProcessingError,

@@ -20,6 +20,7 @@ pub mod metadata;
 pub mod names;
 pub mod orders;
 pub mod parameter;
+pub mod payment_intent_params;
 pub mod payment_intents;
 pub mod payment_methods;
 pub mod people;

@@ -14,7 +14,10 @@ use super::error::ErrorCode;
 use crate::domain::{
     ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
     money::{AMOUNT_MAX, Currency},
-    payment_intent::{AllowRedirects, FutureUsage},
+    payment_intent::{
+        AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
+        ThreeDSecure,
+    },
     payment_method::AllowRedisplay,
     refund::RefundReason,
     setup_intent::SetupCancellationReason,
@@ -140,9 +143,13 @@ macro_rules! enums {
 enums!(
     AllowRedirects,
     AllowRedisplay,
+    CancellationReason,
+    CaptureMethod,
+    ConfirmationMethod,
     FutureUsage,
     RefundReason,
-    SetupCancellationReason
+    SetupCancellationReason,
+    ThreeDSecure
 );
 
 expandable! {

@@ -256,7 +256,11 @@ impl From<&PaymentIntent> for PaymentIntentView {
             application_fee_amount: (),
             automatic_payment_methods: terms.automatic_payment_methods.map(Into::into),
             canceled_at: intent.canceled_at.map(|at| at.timestamp()),
-            cancellation_reason: intent.cancellation_reason.map(CancellationReason::as_str),
+            // While a processor is asked to release the money, the intent isn't canceled yet.
+            cancellation_reason: intent
+                .canceled_at
+                .and(intent.cancellation_reason)
+                .map(CancellationReason::as_str),
             capture_method: terms.capture_method.as_str(),
             client_secret: intent.client_secret.clone(),
             confirmation_method: terms.confirmation_method.as_str(),

@@ -7,18 +7,21 @@ use super::{
     metadata::MetadataParam,
     parameter::{Amount, ExpandRefund, IdOf},
 };
-use crate::domain::{ids::ChargeId, metadata::MetadataChange, refund::RefundReason};
+use crate::domain::{
+    ids::{ChargeId, PaymentIntentId}, metadata::MetadataChange, refund::RefundReason};
 
 parameters! {
     /// The parameters of a new refund.
     pub struct CreateRefundParams as "CreateRefund" {
-        /// Which charge: ch_…
-        charge: IdOf<ChargeId>,
+        /// Which charge: ch_… It, or payment_intent, is required.
+        charge: Option<IdOf<ChargeId>>,
         /// Minor units. Default: what remains.
         amount: Option<Amount>,
         /// duplicate, fraudulent or requested_by_customer.
         reason: Option<RefundReason>,
         metadata: MetadataParam,
+        /// Whose charge: pi_…
+        payment_intent: Option<IdOf<PaymentIntentId>>,
         expand: Expand<ExpandRefund>,
     }
     example {

@@ -128,6 +128,17 @@ def call_all():
     call("listOrders")
     call("cancelOrder", call("createOrder", body={"client_order_id": RUN}).id)
 
+    setup = call("createSetupIntent")
+    assert setup.status == "succeeded", setup
+    call("createSetupIntent", body={"payment_method": "pm_card_chargeDeclined"}, status=(402,))
+    begun = call("createSetupIntent", body={"confirm": None, "return_url": None})
+    call("updateSetupIntent", begun.id)
+    call("confirmSetupIntent", begun.id, body={"payment_method": "pm_card_threeDSecure2Required"})
+    call("cancelSetupIntent", begun.id)
+    whole = call("retrieveSetupIntent", setup.id, expand=[models.ExpandSetupIntent.PAYMENT_METHOD])
+    assert isinstance(whole.payment_method, models.PaymentMethod), whole
+    call("listSetupIntents")
+
     call("setInventory", "mug")
     call("retrieveInventory", "mug")
     call("listInventory")

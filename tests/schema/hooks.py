@@ -37,6 +37,7 @@ STATE = {
     "order_canceled",
     "out_of_stock",
     "payment_method_unexpected_state",
+    "setup_intent_unexpected_state",
 }
 
 # Parameters whose value depends on what exists: a cursor must be an object of the list, only one cursor

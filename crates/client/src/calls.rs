@@ -20,12 +20,13 @@ use super::{
     lists::{ListQuery, Page, with_query},
     objects::{
         Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentMethod, Refund,
-        WebhookDelivery, WebhookEndpoint,
+        SetupIntent, WebhookDelivery, WebhookEndpoint,
     },
     operation::{Method, Operation},
     requests::{
         Capture, ChargeUpdate, CustomerUpdate, MetadataUpdate, NewCharge, NewCheckout, NewCustomer,
-        NewOrder, NewPaymentMethod, NewRefund, NewWebhookEndpoint, Payment, PaymentMethodUpdate,
+        NewOrder, NewPaymentMethod, NewRefund, NewSetupIntent, NewWebhookEndpoint, Payment,
+        PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate,
         WebhookEndpointUpdate,
     },
     sending::{Message, Reply, send},
@@ -300,6 +301,52 @@ impl Client {
     /// Lists levels of inventory, in the order of their skus, which are its cursors.
     pub async fn list_inventory(&self, query: &ListQuery) -> Result<Page<Inventory>, Error> {
         self.read(query.after("/inventory")).await
+    }
+
+    /// Begins to make a card ready for later payments. A card whose holder must authenticate leaves
+    /// the status `requires_action`: send them to the page in its `next_action`.
+    pub fn create_setup_intent(
+        &self,
+        setup: &NewSetupIntent,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change("/setup_intents".to_owned(), setup)
+    }
+
+    /// Reads a setup intent.
+    pub async fn retrieve_setup_intent(&self, id: &str) -> Result<SetupIntent, Error> {
+        self.read(below("/setup_intents", id, "")?).await
+    }
+
+    /// Changes what is set up, and for whom, or what is written on a setup intent.
+    pub fn update_setup_intent(
+        &self,
+        id: &str,
+        update: &SetupIntentUpdate,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change(below("/setup_intents", id, "")?, update)
+    }
+
+    /// Tries to set the card up.
+    pub fn confirm_setup_intent(
+        &self,
+        id: &str,
+        confirmation: &SetupConfirmation,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change(below("/setup_intents", id, "/confirm")?, confirmation)
+    }
+
+    /// Closes a setup intent that has not succeeded for good.
+    pub fn cancel_setup_intent(
+        &self,
+        id: &str,
+        cancellation: &SetupCancellation,
+    ) -> Result<Request<SetupIntent>, Error> {
+        self.change(below("/setup_intents", id, "/cancel")?, cancellation)
+    }
+
+    /// Lists setup intents; filters `customer`, `payment_method`.
+    pub async fn list_setup_intents(&self, query: &ListQuery) -> Result<Page<SetupIntent>, Error> {
+        self.read(query.after("/setup_intents")).await
     }
 
     /// Reads an event.

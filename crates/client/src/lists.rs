@@ -24,6 +24,8 @@ pub struct ListQuery {
     pub order: Option<String>,
     /// `ch_…`
     pub charge: Option<String>,
+    /// `pm_…`
+    pub payment_method: Option<String>,
     /// Your own id of an order.
     pub client_order_id: Option<String>,
     /// `charge.succeeded`, …
@@ -43,6 +45,7 @@ impl ListQuery {
             ("email", self.email.clone()),
             ("order", self.order.clone()),
             ("charge", self.charge.clone()),
+            ("payment_method", self.payment_method.clone()),
             ("client_order_id", self.client_order_id.clone()),
             ("type", self.event_type.clone()),
         ];

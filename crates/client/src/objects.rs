@@ -252,6 +252,50 @@ pub struct CheckoutStep {
     pub attempts: i64,
 }
 
+/// A card that is made ready for later payments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SetupIntent {
+    /// `seti_…`
+    pub id: String,
+    /// Why it was canceled.
+    pub cancellation_reason: Option<String>,
+    /// What a shop's pages know it by.
+    pub client_secret: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// Who gets the method.
+    pub customer: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// What the card's holder has to do.
+    pub next_action: Option<NextAction>,
+    /// What is set up.
+    pub payment_method: Option<String>,
+    /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `succeeded` or
+    /// `canceled`.
+    pub status: String,
+    /// `off_session` or `on_session`.
+    pub usage: String,
+}
+
+/// What a card's holder has to do.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NextAction {
+    /// The page to open.
+    pub redirect_to_url: RedirectToUrl,
+}
+
+/// A page that a card's holder opens.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RedirectToUrl {
+    /// Where the page sends the holder afterwards.
+    pub return_url: Option<String>,
+    /// The page.
+    pub url: String,
+}
+
 /// How many of one stock-keeping unit are there.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Inventory {

@@ -156,6 +156,68 @@ pub struct NewCheckout {
     pub metadata: Metadata,
 }
 
+/// A card that is to be made ready for later payments.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewSetupIntent {
+    /// Whether it is tried at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<bool>,
+    /// Who gets it: `cus_…`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// `pm_…`, or a test card such as `pm_card_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+    /// Where its holder returns to, with `confirm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_url: Option<String>,
+    /// `off_session`, which is the service's default, or `on_session`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<String>,
+}
+
+/// A change to a setup intent: what is `None` stays, what is empty is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct SetupIntentUpdate {
+    /// Who gets the method: `cus_…`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// `pm_…`, or a test card such as `pm_card_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+}
+
+/// An attempt to set a card up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct SetupConfirmation {
+    /// `pm_…`, or a test card such as `pm_card_visa`; `None` for what the setup intent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+    /// Where the card's holder returns to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_url: Option<String>,
+}
+
+/// Giving the setup of a card up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct SetupCancellation {
+    /// `abandoned`, `requested_by_customer` or `duplicate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancellation_reason: Option<String>,
+}
+
 /// Where events are to be sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct NewWebhookEndpoint {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use charge_once_client::{
     Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
-    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, Order, Payment,
-    PaymentMethodUpdate, Refund,
+    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, NewSetupIntent, Order,
+    Payment, PaymentMethodUpdate, Refund, SetupCancellation, SetupConfirmation,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -34,8 +34,15 @@ const LOOKED_THROUGH: u32 = 100;
 
 const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
-const CARD: &str = "pm_card_visa";
 const DECLINED_CARD: &str = "tok_chargeDeclined";
+
+/// Payment methods: one that succeeds, one whose holder must authenticate, and one that is declined.
+const CARD: &str = "pm_card_visa";
+const HOLDERS_CARD: &str = "pm_card_threeDSecure2Required";
+const DECLINED_METHOD: &str = "pm_card_chargeDeclined";
+
+/// Where a card's holder would return to.
+const RETURN_URL: &str = "https://example.com/return";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
 const SKU: &str = "charge-once-trigger";
@@ -90,6 +97,16 @@ pub(crate) enum EventType {
     PaymentMethodUpdated,
     #[value(name = "payment_method.detached")]
     PaymentMethodDetached,
+    #[value(name = "setup_intent.created")]
+    SetupIntentCreated,
+    #[value(name = "setup_intent.requires_action")]
+    SetupIntentRequiresAction,
+    #[value(name = "setup_intent.succeeded")]
+    SetupIntentSucceeded,
+    #[value(name = "setup_intent.setup_failed")]
+    SetupIntentSetupFailed,
+    #[value(name = "setup_intent.canceled")]
+    SetupIntentCanceled,
     #[value(name = "order.created")]
     OrderCreated,
     #[value(name = "order.updated")]
@@ -208,6 +225,20 @@ impl Maker {
                 self.client.detach_payment_method(&method)?.send().await?;
                 say(&format!("detached {method}"));
                 Ok(method)
+            }
+            EventType::SetupIntentCreated => self.setup().await,
+            EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
+            EventType::SetupIntentSucceeded => self.confirmed_setup(CARD).await,
+            EventType::SetupIntentSetupFailed => self.declined_setup().await,
+            EventType::SetupIntentCanceled => {
+                let setup = self.setup().await?;
+                let reason = SetupCancellation::default();
+                self.client
+                    .cancel_setup_intent(&setup, &reason)?
+                    .send()
+                    .await?;
+                say(&format!("canceled {setup}"));
+                Ok(setup)
             }
             EventType::OrderCreated => self.order().await.map(|order| order.id),
             EventType::OrderUpdated => {
@@ -343,6 +374,44 @@ impl Maker {
         Ok(method)
     }
 
+    async fn setup(&self) -> Result<String, Error> {
+        let setup = NewSetupIntent {
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewSetupIntent::default()
+        };
+        let setup = self.client.create_setup_intent(&setup)?.send().await?.id;
+        say(&format!("began {setup}"));
+        Ok(setup)
+    }
+
+    async fn confirmed_setup(&self, method: &str) -> Result<String, Error> {
+        let setup = self.setup().await?;
+        let confirm = self
+            .client
+            .confirm_setup_intent(&setup, &confirmation(method));
+        let status = confirm?.send().await?.status;
+        say(&format!("confirmed {setup}: {status}"));
+        Ok(setup)
+    }
+
+    async fn declined_setup(&self) -> Result<String, Error> {
+        let setup = self.setup().await?;
+        let confirmation = confirmation(DECLINED_METHOD);
+        match self
+            .client
+            .confirm_setup_intent(&setup, &confirmation)?
+            .send()
+            .await
+        {
+            Err(Error::Declined(_)) => {
+                say(&format!("the card of {setup} was declined"));
+                Ok(setup)
+            }
+            Ok(_) => Err(unusable(&format!("the card of {setup} was not declined"))),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn order(&self) -> Result<Order, Error> {
         let order = NewOrder {
             currency: CURRENCY.to_owned(),
@@ -411,6 +480,13 @@ fn declined(sent: Result<String, Error>) -> Result<String, Error> {
             "{id} was not declined, though its card is one that always is"
         ))),
         Err(error) => Err(error),
+    }
+}
+
+fn confirmation(method: &str) -> SetupConfirmation {
+    SetupConfirmation {
+        payment_method: Some(method.to_owned()),
+        return_url: Some(RETURN_URL.to_owned()),
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Authentication {
 pub enum DeclineCode {
     /// The issuer said no.
     CardDeclined,
+    /// The issuer wants the card's holder to authenticate, who isn't there.
+    AuthenticationRequired,
     /// The card has expired.
     ExpiredCard,
     /// The security code is wrong.
@@ -47,6 +49,7 @@ impl DeclineCode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CardDeclined => "card_declined",
+            Self::AuthenticationRequired => "authentication_required",
             Self::ExpiredCard => "expired_card",
             Self::IncorrectCvc => "incorrect_cvc",
             Self::ProcessingError => "processing_error",
@@ -70,6 +73,13 @@ pub const PROCESSING_ERROR: Decline = Decline {
     code: DeclineCode::ProcessingError,
     decline_code: None,
     message: "An error occurred while processing your card.",
+};
+
+/// The decline of a card whose holder would have to authenticate, and isn't there.
+pub const AUTHENTICATION_REQUIRED: Decline = Decline {
+    code: DeclineCode::AuthenticationRequired,
+    decline_code: Some("authentication_required"),
+    message: "Your card was declined. This transaction requires authentication.",
 };
 
 impl Decline {

@@ -3,7 +3,8 @@
 //! Locks    the charge
 //! Writes   the captured amount
 //! Emits    charge.captured
-//! Refuses  a charge that failed, was captured or was released; more than was promised
+//! Refuses  a charge that failed, was captured or was released; more than was promised; one of an
+//!          intent, which is captured instead
 //! Fails    while another operation on the charge has no outcome; if another processor
 //!          authorized it
 
@@ -25,7 +26,10 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
-    wire::charges::{CaptureChargeParams, ChargeView, refused},
+    wire::{
+        charges::{CaptureChargeParams, ChargeView, refused},
+        error::{ApiError, ErrorCode},
+    },
 };
 
 /// Captures a charge.
@@ -53,6 +57,11 @@ impl CaptureCharge {
             .await?
             .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
         must_be_free(tx, account, id, mode).await?;
+        if let Some(of) = &charge.by_intent {
+            let message = format!("The charge is an intent's: capture {} instead.", of.intent);
+            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+            return Err(error.with_param("id".to_owned()).into());
+        }
         let amount = charge
             .capture(params.amount)
             .map_err(|refusal| refused(refusal, "id"))?;

@@ -1,11 +1,12 @@
 //! `POST /refunds`: give money back, or release what was only promised.
 //!
-//! Locks    the charge, and then the order that it paid if all of it is given back
+//! Locks    the intent, if the request names it; the charge, and then the order that it paid if all of it is given back
 //! Writes   one refund, the charge's refunded amount, the order's status; across a network the
 //!          refund is pending meanwhile, and counts
 //! Emits    refund.created, charge.refunded, order.refunded
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
-//!          promised
+//!          promised; all that was only promised for an intent, which is canceled instead; an intent
+//!          that nothing was taken for
 //! Fails    while another operation on the charge, or the checkout that made it, has no outcome; if
 //!          another processor took the money
 
@@ -16,12 +17,13 @@ use uuid::Uuid;
 use crate::commands::{
     Origin,
     mode::{Mode, must_be_free},
+    payment_intents::charge_of,
     replies::{CREATED, checked, declined_by_processor, missing},
 };
 use crate::{
     domain::{
         event::EventType,
-        ids::{AccountId, ChargeId, RefundId},
+        ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
         operation::{Answer, Ask, Effect, RefundRequest, Verb},
         refund::{NewRefund, Refund},
         test_cards::Decline,
@@ -30,6 +32,7 @@ use crate::{
     store,
     wire::{
         charges::{ChargeView, refused},
+        error::{ApiError, ErrorCode},
         orders::OrderView,
         refunds::{CreateRefundParams, RefundView},
     },
@@ -53,16 +56,19 @@ impl CreateRefund {
     async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
         let params: CreateRefundParams = checked(&self.params)?;
         let account = self.origin.account;
-        let charge_id = params
-            .charge
-            .ok_or_else(|| missing("charge", ChargeId::PREFIX))?;
+        let (charge_id, param) = self.charge(tx, params.charge, params.payment_intent, mode).await?;
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
-            .ok_or_else(|| missing("charge", ChargeId::PREFIX))?;
+            .ok_or_else(|| missing(param, ChargeId::PREFIX))?;
         must_be_free(tx, account, charge_id, mode).await?;
-        let amount = charge
-            .refund(params.amount)
-            .map_err(|refusal| refused(refusal, "charge"))?;
+        if charge.by_intent.is_some() && charge.is_only_promised() {
+            let message = "The intent's charge was not captured, so there is nothing to give back. \
+                           Cancel the PaymentIntent: that releases what was promised.";
+            let error = ApiError::new(ErrorCode::ChargeNotCaptured, message);
+            return Err(error.with_param(param.to_owned()).into());
+        }
+        let refuse = |refusal| refused(refusal, param);
+        let amount = charge.refund(params.amount).map_err(refuse)?;
         let new = NewRefund {
             charge: charge_id,
             amount,
@@ -75,6 +81,37 @@ impl CreateRefund {
             refund,
             expand: params.expand,
         })
+    }
+
+    /// The charge to give back, and the parameter that names it. An intent is locked before its
+    /// charge, so that what is said of it stays true.
+    async fn charge(
+        &self,
+        tx: &mut PgConnection,
+        charge: Option<Option<ChargeId>>,
+        intent: Option<Option<PaymentIntentId>>,
+        mode: Mode,
+    ) -> Result<(ChargeId, &'static str), Rejection> {
+        let no_charge = || missing("charge", ChargeId::PREFIX);
+        match (charge, intent) {
+            (Some(charge), None) => Ok((charge.ok_or_else(no_charge)?, "charge")),
+            (charge, Some(intent)) => {
+                let found = charge_of(tx, self.origin.account, intent, mode).await?;
+                if let Some(charge) = charge
+                    && charge.ok_or_else(no_charge)? != found
+                {
+                    let message = "The charge is another intent's, or none's.";
+                    let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+                    return Err(error.with_param("charge".to_owned()).into());
+                }
+                Ok((found, "payment_intent"))
+            }
+            (None, None) => {
+                let message = "Missing parameter: charge, or payment_intent.";
+                let error = ApiError::new(ErrorCode::ParameterMissing, message);
+                Err(error.with_param("charge".to_owned()).into())
+            }
+        }
     }
 }
 
@@ -145,13 +182,24 @@ pub(in crate::commands) async fn release(
     store::refunds::delete_pending(tx, account, request.refund).await
 }
 
-/// Emits the events of a refund, and makes the order refunded if all of its charge was given back.
+/// Reports a refund, in events and in the reply.
 pub(in crate::commands) async fn refunded(
     origin: &Origin,
     tx: &mut PgConnection,
     refund: &Refund,
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
+    report(origin, tx, refund).await?;
+    let id = refund.id.to_string();
+    origin.show(tx, CREATED, id, refund, expand).await
+}
+
+/// Emits the events of a refund, and makes the order refunded if all of its charge was given back.
+pub(in crate::commands) async fn report(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    refund: &Refund,
+) -> Result<(), Rejection> {
     let charge = store::charges::find(tx, origin.account, refund.charge)
         .await?
         .ok_or_else(|| Failure::internal("a refunded charge is gone"))
@@ -169,7 +217,5 @@ pub(in crate::commands) async fn refunded(
         let view = OrderView::from(&order);
         origin.emit(tx, EventType::OrderRefunded, &view).await?;
     }
-    origin
-        .show(tx, CREATED, refund_view.id, refund, expand)
-        .await
+    Ok(())
 }

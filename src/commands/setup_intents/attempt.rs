@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A request for a setup intent, and how its reply looks.
-pub(super) struct Asked<'a> {
+pub(super) struct SetupAttempt<'a> {
     pub(super) origin: &'a Origin,
     pub(super) public_url: &'a str,
     /// Of the reply, unless the card declines.
@@ -37,7 +37,7 @@ pub(super) struct Asked<'a> {
     pub(super) expand: &'a Expansion,
 }
 
-impl Asked<'_> {
+impl SetupAttempt<'_> {
     /// The reply with the setup intent.
     pub(super) async fn show(
         &self,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
-use super::attempt::{Asked, lock, unconfirmable};
+use super::attempt::{SetupAttempt, lock, unconfirmable};
 use crate::commands::{
     Origin,
     payment_methods::given,
@@ -56,7 +56,7 @@ impl Command for ConfirmSetupIntent {
                 return Err(unconfirmable(origin, tx, &setup, status).await);
             }
         };
-        let asked = Asked {
+        let asked = SetupAttempt {
             origin,
             public_url: &self.public_url,
             status: OK,

@@ -15,7 +15,7 @@ use chrono::DateTime;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::attempt::Asked;
+use super::attempt::SetupAttempt;
 use crate::commands::{
     Origin,
     holder_pages::client_secret,
@@ -90,7 +90,7 @@ impl Command for CreateSetupIntent {
         origin
             .emit(tx, EventType::SetupIntentCreated, &view)
             .await?;
-        let asked = Asked {
+        let asked = SetupAttempt {
             origin,
             public_url: &self.public_url,
             status: CREATED,

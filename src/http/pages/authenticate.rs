@@ -50,12 +50,12 @@ const HASH_CHARS: usize = 32;
 
 /// What the holder authenticates for.
 #[derive(Clone, Copy)]
-enum Intent {
+enum HolderIntent {
     Payment(PaymentIntentId),
     Setup(SetupIntentId),
 }
 
-impl Intent {
+impl HolderIntent {
     fn parse(text: &str) -> Option<Self> {
         let payment = PaymentIntentId::parse(text).map(Self::Payment);
         payment.or_else(|| SetupIntentId::parse(text).map(Self::Setup))
@@ -63,18 +63,18 @@ impl Intent {
 }
 
 /// The page that a path names.
-struct Asked {
+struct PageAddress {
     account: AccountId,
-    intent: Intent,
+    intent: HolderIntent,
     token: String,
 }
 
-impl Asked {
+impl PageAddress {
     fn of(request: &HttpRequest) -> Option<Self> {
         let path = request.match_info();
         Some(Self {
             account: AccountId::parse(path.query("account"))?,
-            intent: Intent::parse(path.query("intent"))?,
+            intent: HolderIntent::parse(path.query("intent"))?,
             token: path.query("token").to_owned(),
         })
     }
@@ -85,8 +85,8 @@ impl Asked {
         let mut hash = hex::encode(Sha256::digest(&self.token));
         hash.truncate(HASH_CHARS);
         let id = match self.intent {
-            Intent::Payment(id) => id.to_string(),
-            Intent::Setup(id) => id.to_string(),
+            HolderIntent::Payment(id) => id.to_string(),
+            HolderIntent::Setup(id) => id.to_string(),
         };
         let path = format!("/authenticate/{id}/{hash}");
         let wait = app.in_flight_wait_v1;
@@ -108,18 +108,18 @@ struct OpenPage {
 async fn find(
     connection: &mut PgConnection,
     account: AccountId,
-    intent: Intent,
+    intent: HolderIntent,
     token: &str,
 ) -> Result<Option<OpenPage>, sqlx::Error> {
     let found = match intent {
-        Intent::Payment(id) => store::payment_intents::find(&mut *connection, account, id)
+        HolderIntent::Payment(id) => store::payment_intents::find(&mut *connection, account, id)
             .await?
             .filter(|intent| intent.may_authenticate())
             .map(|intent| {
                 let terms = intent.terms;
                 (intent.holder_page, terms.payment_method, Some(terms.amount))
             }),
-        Intent::Setup(id) => store::setup_intents::find(&mut *connection, account, id)
+        HolderIntent::Setup(id) => store::setup_intents::find(&mut *connection, account, id)
             .await?
             .map(|setup| (setup.holder_page, setup.terms.payment_method, None)),
     };
@@ -151,7 +151,7 @@ async fn card(
 }
 
 /// As [`find`]. Strangers ask, so it is no account's share of the connections that is used.
-async fn look_up(app: &App, asked: &Asked) -> Result<Option<OpenPage>, HttpError> {
+async fn look_up(app: &App, asked: &PageAddress) -> Result<Option<OpenPage>, HttpError> {
     let (account, intent, token) = (asked.account, asked.intent, asked.token.clone());
     let found = app.database.snapshot(move |connection| {
         Box::pin(async move { find(connection, account, intent, &token).await })
@@ -164,7 +164,7 @@ pub(in crate::http) async fn show(
     app: web::Data<App>,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let found = match Asked::of(&request) {
+    let found = match PageAddress::of(&request) {
         Some(asked) => look_up(&app, &asked).await?,
         None => None,
     };
@@ -237,7 +237,7 @@ pub(in crate::http) async fn end(
     let headers = request.headers();
     let bytes = read_body(headers, payload, FORM_MAX_BYTES, before_work(&app)).await?;
     let AnswerParams { outcome } = AnswerParams::parse(&decode(Encoding::Form, &bytes)?)?;
-    let Some(asked) = Asked::of(&request) else {
+    let Some(asked) = PageAddress::of(&request) else {
         return gone(&app, &request);
     };
     let work = asked.request(request_id(&request), &app)?;
@@ -254,7 +254,11 @@ pub(in crate::http) async fn end(
 }
 
 /// Whether an earlier answer is stored, or is being written.
-async fn was_answered(app: &App, asked: &Asked, key: &IdempotencyKey) -> Result<bool, HttpError> {
+async fn was_answered(
+    app: &App,
+    asked: &PageAddress,
+    key: &IdempotencyKey,
+) -> Result<bool, HttpError> {
     let found = app.idempotency.inspect(asked.account.0, key.clone()).await;
     let found = found.map_err(HttpError::failed_without_key)?;
     Ok(!matches!(found, Inspected::Nothing))
@@ -262,7 +266,7 @@ async fn was_answered(app: &App, asked: &Asked, key: &IdempotencyKey) -> Result<
 
 /// Ends the wait at most once. The intent's state is the guard, so an answer that comes when the
 /// key's record has expired changes nothing either.
-async fn run(app: &App, asked: Asked, work: Request, is_complete: bool) -> Outcome {
+async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) -> Outcome {
     let origin = Origin {
         account: asked.account,
         dialect: Dialect::Ietf,
@@ -272,7 +276,7 @@ async fn run(app: &App, asked: Asked, work: Request, is_complete: bool) -> Outco
     };
     let token = asked.token;
     match asked.intent {
-        Intent::Setup(id) => {
+        HolderIntent::Setup(id) => {
             let command = AuthenticateSetup {
                 origin,
                 id,
@@ -281,7 +285,7 @@ async fn run(app: &App, asked: Asked, work: Request, is_complete: bool) -> Outco
             };
             app.idempotency.run(work, command).await
         }
-        Intent::Payment(id) => {
+        HolderIntent::Payment(id) => {
             let command = AuthenticateIntent {
                 origin,
                 id,

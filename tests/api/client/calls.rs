@@ -3,9 +3,10 @@
 use charge_once::http::openapi;
 use charge_once_client::{
     Capture, CardUpdate, ChargeUpdate, Client, CustomerUpdate, Error, ListQuery, MetadataUpdate,
-    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings,
-    NewOrder, NewPaymentMethod, NewRefund, NewShipping, NewWebhookEndpoint, Payment,
-    PaymentMethodUpdate, WebhookEndpoint, WebhookEndpointUpdate,
+    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings, NewOrder,
+    NewPaymentMethod, NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint, Payment,
+    PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate, WebhookEndpoint,
+    WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 
@@ -298,6 +299,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
     assert_eq!(canceled.status, "canceled");
 
     call_checkouts(&client).await;
+    call_setup_intents(&client).await;
 
     let query = ListQuery {
         event_type: Some("order.canceled".to_owned()),
@@ -460,6 +462,52 @@ async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
     assert_eq!(updated.url, "https://example.invalid/moved");
     assert_eq!((&updated.description, updated.metadata.len()), (&None, 0));
     updated
+}
+
+async fn call_setup_intents(client: &Client) {
+    let new_setup = NewSetupIntent {
+        description: Some("A card".to_owned()),
+        ..NewSetupIntent::default()
+    };
+    let create = client.create_setup_intent(&new_setup).unwrap();
+    let setup = create.send().await.unwrap();
+    assert_eq!(
+        (setup.status.as_str(), setup.usage.as_str()),
+        ("requires_payment_method", "off_session")
+    );
+    let update = SetupIntentUpdate {
+        payment_method: Some("pm_card_threeDSecure2Required".to_owned()),
+        ..SetupIntentUpdate::default()
+    };
+    let update = client.update_setup_intent(&setup.id, &update).unwrap();
+    assert_eq!(update.send().await.unwrap().status, "requires_confirmation");
+    let return_url = Some("https://example.com/return".to_owned());
+    let confirmation = SetupConfirmation {
+        return_url: return_url.clone(),
+        ..SetupConfirmation::default()
+    };
+    let confirm = client.confirm_setup_intent(&setup.id, &confirmation);
+    let waiting = confirm.unwrap().send().await.unwrap();
+    let page = waiting.next_action.clone().unwrap().redirect_to_url;
+    assert_eq!(page.return_url, return_url);
+    assert!(page.url.contains(&setup.id), "{}", page.url);
+    let retrieved = client.retrieve_setup_intent(&setup.id).await;
+    assert_eq!(retrieved.unwrap(), waiting);
+    let query = ListQuery {
+        payment_method: waiting.payment_method.clone(),
+        ..ListQuery::default()
+    };
+    let listed = client.list_setup_intents(&query).await.unwrap();
+    assert_eq!(listed.data, [waiting]);
+    let cancellation = SetupCancellation {
+        cancellation_reason: Some("abandoned".to_owned()),
+    };
+    let cancel = client.cancel_setup_intent(&setup.id, &cancellation);
+    let canceled = cancel.unwrap().send().await.unwrap();
+    assert_eq!(
+        (canceled.status.as_str(), canceled.cancellation_reason),
+        ("canceled", cancellation.cancellation_reason)
+    );
 }
 
 async fn call_checkouts(client: &Client) {

@@ -146,10 +146,12 @@ app last_check: SELECT, INSERT, UPDATE
 app manual_resolutions: SELECT, INSERT, DELETE
 app operations: SELECT, INSERT, UPDATE, DELETE
 app orders: SELECT, INSERT, UPDATE, DELETE
+app payment_intents: SELECT, INSERT, UPDATE, DELETE
 app payment_methods: SELECT, INSERT, UPDATE, DELETE
 app refunds: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
 app request_log_migrations: SELECT
+app setup_intents: SELECT, INSERT, UPDATE, DELETE
 app webhook_deliveries: SELECT, INSERT, UPDATE, DELETE
 app webhook_endpoints: SELECT, INSERT, UPDATE, DELETE
 app webhooks_migrations: SELECT
@@ -171,10 +173,12 @@ reader last_check: SELECT, INSERT, UPDATE
 reader manual_resolutions: SELECT
 reader operations: SELECT
 reader orders: SELECT
+reader payment_intents: SELECT
 reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
 reader request_log_migrations: SELECT
+reader setup_intents: SELECT
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at)

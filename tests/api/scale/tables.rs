@@ -15,7 +15,7 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 17] = [
+pub const GROWING: [&str; 18] = [
     "accounts",
     "idempotency_keys",
     "charges",
@@ -33,6 +33,7 @@ pub const GROWING: [&str; 17] = [
     "manual_resolutions",
     "customers",
     "payment_methods",
+    "setup_intents",
 ];
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
@@ -53,7 +54,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 18] = [
+const FILLED: [&str; 19] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -158,6 +159,10 @@ const FILLED: [&str; 18] = [
             billing_details, metadata, created_at)
      SELECT account, id, id_of((n - 1) / 10 * 10 + 1), 'tok_visa', 'visa', '4242', 12, 2099, 'x', false,
             'unspecified', '{}', '{}', made_at
+       FROM numbers",
+    "INSERT INTO setup_intents (account_id, id, client_secret, customer_id, metadata,
+            payment_method_id, status, usage, created_at)
+     SELECT account, id, 'seti_' || n, id, '{}', id, 'succeeded', 'off_session', made_at
        FROM numbers",
 ];
 

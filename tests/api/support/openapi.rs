@@ -76,6 +76,10 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
             let customer = json!({"customer": customer});
             client.post(attach, &key(), &customer).await.id()
         }
+        (true, "setup_intents") => {
+            let setup = json!({"payment_method": "pm_card_visa"});
+            client.post("/setup_intents", &key(), &setup).await.id()
+        }
         (true, "webhook_endpoints") => {
             let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
             client

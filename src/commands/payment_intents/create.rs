@@ -1,0 +1,214 @@
+//! `POST /payment_intents`: begin a payment, and confirm it at once if the client says so.
+//!
+//! [`BeginIntent`] decides without reading, and [`CreateIntent`] is for intents that name a customer
+//! or a method, or that are confirmed at once.
+//!
+//! Locks    the method, then the customer that it is attached to
+//! Writes   one intent; a new method, if its card comes with the request; of a confirmation, what
+//!          that writes
+//! Emits    payment_intent.created, and what a confirmation emits
+//! Refuses  parameters that are missing, unknown or wrong; a customer or a method that isn't there;
+//!          a method that may not be used for it
+//! Fails    as a confirmation does
+
+use std::sync::Arc;
+
+use charge_once_strict_params::{Expansion, Params};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::attempt::{Attempt, Followed};
+use crate::commands::{
+    Creation, Origin, SlowLane,
+    creation::NewObject,
+    holder_pages::{client_secret, holder_page},
+    payment_methods::given::{find_customer, take},
+    replies::{CREATED, checked},
+};
+use crate::{
+    domain::{
+        event::EventType,
+        ids::PaymentIntentId,
+        operation::Verb,
+        payment_intent::{Confirmation, IntentTerms, PaymentIntent},
+        payment_method::PaymentMethod,
+    },
+    idempotency::{
+        Begin, BeginOutcome, Command, Decide, Decision, Failure, Rejection, Reply,
+    },
+    store,
+    wire::{
+        error::{ApiError, ErrorCode},
+        payment_intent_params::{CreatePaymentIntentParams, must_be_possible},
+        payment_intents::PaymentIntentView,
+        payment_methods::refused,
+    },
+};
+
+/// The new intent of a request.
+fn begun(terms: IntentTerms, now: DateTime<Utc>) -> PaymentIntent {
+    let id = PaymentIntentId(Uuid::now_v7());
+    PaymentIntent::begun(id, client_secret(id), terms, now)
+}
+
+/// Begins a payment that stands alone: no row decides about it, and no other is made.
+pub struct BeginIntent {
+    /// The request's origin.
+    pub origin: Origin,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+}
+
+impl BeginIntent {
+    /// Whether this shape can run the request: it names no customer and no method, and confirms
+    /// nothing. A wrong request is refused in the other shape.
+    pub fn can_run(params: &Params) -> bool {
+        checked::<CreatePaymentIntentParams>(params).is_ok_and(|params| params.stands_alone())
+    }
+}
+
+impl Decide for BeginIntent {
+    type Rows = Creation;
+
+    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
+        let params: CreatePaymentIntentParams = checked(&self.params)?;
+        if !params.stands_alone() {
+            let cause = "whether its customer and its method are there is to be read";
+            return Err(Rejection::Failed(Failure::unavailable(cause)));
+        }
+        params.confirmation()?;
+        let intent = begun(params.terms(None, None)?, now);
+        // Nothing of it is there that could be expanded.
+        let view = PaymentIntentView::from(&intent);
+        let id = view.id.clone();
+        let reply = self.origin.reply(CREATED, "payment_intents", id, &view)?;
+        let event = self.origin.event(EventType::PaymentIntentCreated, &view)?;
+        Ok(Decision {
+            reply,
+            rows: Some(Creation {
+                account: self.origin.account,
+                object: NewObject::Intent(Box::new(intent)),
+                event,
+            }),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        self.params.weight()
+    }
+}
+
+/// Begins a payment that names or makes something else, or that is confirmed at once.
+pub struct CreateIntent {
+    /// The request's origin.
+    pub origin: Origin,
+    /// As decoded; checked here, so that a wrong one is a stored refusal.
+    pub params: Params,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
+    /// What the address of the holder's page begins with.
+    pub public_url: Arc<str>,
+}
+
+/// An intent that was written, with the confirmation that follows.
+struct Written {
+    intent: PaymentIntent,
+    method: Option<PaymentMethod>,
+    confirmation: Option<Confirmation>,
+    return_url: Option<String>,
+    expand: Expansion,
+}
+
+impl CreateIntent {
+    async fn write(&self, tx: &mut PgConnection) -> Result<Written, Rejection> {
+        let mut params: CreatePaymentIntentParams = checked(&self.params)?;
+        let confirmation = params.confirmation()?;
+        let (return_url, expand) = (params.return_url.take(), params.expand.clone());
+        let given = params.given()?;
+        if confirmation.is_some() && given.is_none() {
+            let message = "An intent that is confirmed at once needs a payment method.";
+            let error = ApiError::new(ErrorCode::ParameterMissing, message);
+            return Err(error.with_param("payment_method".to_owned()).into());
+        }
+        let account = self.origin.account;
+        let customer = match params.customer.take() {
+            None => None,
+            Some(id) => Some(find_customer(tx, account, id, "customer").await?.id),
+        };
+        // Without the method's id, which its lock is waited for.
+        let terms = params.terms(customer, None)?;
+        if let Some(confirmation) = confirmation {
+            must_be_possible(confirmation, &terms, return_url.as_deref())?;
+        }
+        let method = match given {
+            None => None,
+            Some(given) => Some(take(&self.origin, tx, given).await?),
+        };
+        if let Some(method) = &method {
+            method.may_pay_for(customer).map_err(refused)?;
+        }
+        let terms = IntentTerms {
+            payment_method: method.as_ref().map(|method| method.id),
+            ..terms
+        };
+        // The time is the transaction's, which the row has.
+        let intent = begun(terms, DateTime::UNIX_EPOCH);
+        Ok(Written {
+            intent: store::payment_intents::insert(tx, account, intent).await?,
+            method,
+            confirmation,
+            return_url,
+            expand,
+        })
+    }
+
+    /// What follows the writing: the reply of an intent that waits, or the card that is to be asked.
+    async fn follow(&self, tx: &mut PgConnection) -> Result<Followed, Rejection> {
+        let Written {
+            intent,
+            method,
+            confirmation,
+            return_url,
+            expand,
+        } = self.write(tx).await?;
+        let origin = &self.origin;
+        let (Some(method), Some(confirmation)) = (method, confirmation) else {
+            let view = PaymentIntentView::from(&intent);
+            let event_type = EventType::PaymentIntentCreated;
+            origin.emit(tx, event_type, &view).await?;
+            let reply = origin.show(tx, CREATED, view.id, &intent, &expand).await?;
+            return Ok(Followed::Replied(reply));
+        };
+        let page = holder_page(&self.public_url, origin.account, intent.id, return_url);
+        let attempt = Attempt {
+            verb: Verb::CreateIntent,
+            intent,
+            method,
+            expand,
+        };
+        attempt.confirm(origin, tx, confirmation, page).await
+    }
+}
+
+impl Command for CreateIntent {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        match self.follow(tx).await? {
+            Followed::Replied(reply) => Ok(reply),
+            Followed::Asks(attempt) => attempt.charge(&self.origin, tx, &self.slow_lane).await,
+        }
+    }
+}
+
+impl Begin for CreateIntent {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        match self.follow(tx).await? {
+            Followed::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
+            Followed::Asks(attempt) => attempt.begin(&self.origin, tx, operation).await,
+        }
+    }
+}

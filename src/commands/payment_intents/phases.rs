@@ -1,0 +1,137 @@
+//! The answers of a processor across a network about intents, whichever verb asked.
+//!
+//! Locks, in this order: the intent, its charge, the method, the customer.
+
+use charge_once_strict_params::Expansion;
+use sqlx::PgConnection;
+
+use super::{
+    attempt::Attempt,
+    authenticate::{landing, page_of},
+    cancel, capture,
+    found::{lock, whole},
+};
+use crate::commands::{
+    Origin,
+    charges::create::{record_answer, release as release_charge},
+    payment_methods::given,
+    refunds::create as refunds,
+    replies::error_reply,
+};
+use crate::{
+    domain::{
+        ids::{AccountId, ChargeId, PaymentIntentId},
+        operation::{Answer, Ask, CardAuthorization, Operation, Verb},
+        payment_intent::PaymentIntent,
+        test_cards::Decline,
+    },
+    idempotency::{Failure, Rejection, Reply},
+    store,
+    wire::error::ApiError,
+};
+
+/// Writes down the processor's answer about an intent.
+pub(in crate::commands) async fn complete(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    intent: PaymentIntentId,
+    answer: Answer,
+) -> Result<Reply, Rejection> {
+    let expand = &operation.effect.expand;
+    match &operation.effect.ask {
+        Ask::Authorize(authorization) => {
+            confirmed(origin, tx, operation, intent, authorization, answer, expand).await
+        }
+        Ask::Capture(request) => {
+            capture::complete(origin, tx, intent, *request, answer, expand).await
+        }
+        Ask::Refund(request) => {
+            cancel::complete(origin, tx, intent, request, answer, expand).await
+        }
+    }
+}
+
+/// Ends a confirmation that waited for the card's answer.
+async fn confirmed(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    operation: &Operation,
+    intent: PaymentIntentId,
+    authorization: &CardAuthorization,
+    answer: Answer,
+    expand: &Expansion,
+) -> Result<Reply, Rejection> {
+    let intent = lock(tx, origin.account, Some(intent)).await?.resumed();
+    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
+    let lost = || Rejection::Failed(Failure::internal("an intent's charge has no method"));
+    let method = charge.by_intent.as_ref().ok_or_else(lost)?.method;
+    let method = given::lock(origin, tx, Some(method), "payment_method").await?;
+    let verb = operation.effect.verb;
+    let asked = intent.clone();
+    let attempt = Attempt {
+        verb,
+        intent,
+        method,
+        expand: expand.clone(),
+    };
+    let reply = attempt.answered(origin, tx, &charge, said).await?;
+    if verb == Verb::AuthenticateIntent {
+        return landing(&asked, &page_of(&asked)?, reply.status < 300);
+    }
+    Ok(reply)
+}
+
+/// Undoes what a verb reserved for an instruction that was never executed: the intent is as it was
+/// before, and a new one is forgotten. What a confirmation or a capture says of the intent itself,
+/// such as its metadata, stays.
+pub(in crate::commands) async fn release(
+    tx: &mut PgConnection,
+    operation: &Operation,
+    intent: PaymentIntentId,
+) -> Result<(), Rejection> {
+    let account = operation.account;
+    let locked = lock(tx, account, Some(intent)).await?;
+    match &operation.effect.ask {
+        Ask::Authorize(authorization) => {
+            release_charge(tx, account, authorization).await?;
+            match operation.effect.verb == Verb::CreateIntent {
+                true => store::payment_intents::delete_processing(tx, account, intent).await?,
+                false => store::payment_intents::resume(tx, account, intent).await?,
+            }
+        }
+        Ask::Refund(request) => {
+            refunds::release(tx, account, request).await?;
+            keep_promise(tx, account, locked).await?;
+        }
+        // A capture reserves nothing.
+        Ask::Capture(_) => {}
+    }
+    Ok(())
+}
+
+/// Forgets why an intent was to be canceled that is not.
+pub(super) async fn keep_promise(
+    tx: &mut PgConnection,
+    account: AccountId,
+    intent: PaymentIntent,
+) -> Result<PaymentIntent, sqlx::Error> {
+    let kept = PaymentIntent {
+        cancellation_reason: None,
+        ..intent
+    };
+    store::payment_intents::update(tx, account, &kept).await
+}
+
+/// The processor's definite no about the money of an intent, which stays as it was.
+pub(super) fn declined_by_processor(
+    intent: &PaymentIntent,
+    charge: ChargeId,
+    decline: Decline,
+) -> Result<Reply, Rejection> {
+    let mut error = ApiError::declined(decline, charge.to_string());
+    error.about.payment_intent = Some(whole(intent)?);
+    let mut reply = error_reply(&error)?;
+    reply.resource_id = Some(intent.id.to_string());
+    Ok(reply)
+}

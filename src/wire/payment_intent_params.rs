@@ -1,0 +1,418 @@
+//! The parameters of payment intents.
+
+use charge_once_strict_params::{
+    Change, Error, Expand, Field, Kept, Nested, Text, ValueKind, parameters,
+    schema::text,
+};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+
+use super::{
+    charges::{Email, StatementDescriptor},
+    error::{ApiError, ErrorCode},
+    intent_parameters::{
+        AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
+        must_have_return_url, without_confirm,
+    },
+    metadata::MetadataParam,
+    parameter::{Amount, Description, ExpandPaymentIntent, IdOf},
+    payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
+    people::{AddressParams, PersonName, Phone},
+};
+use crate::domain::{
+    customer::Shipping,
+    ids::{CustomerId, PaymentMethodId},
+    metadata::MetadataChange,
+    money::{Currency, Money},
+    payment_intent::{
+        CancellationReason, CaptureMethod, Confirmation, ConfirmationMethod, FutureUsage,
+        IntentChange, IntentTerms, ThreeDSecure,
+    },
+};
+
+parameters! {
+    /// The parameters of a new payment intent.
+    pub struct CreatePaymentIntentParams as "CreatePaymentIntent" {
+        /// Minor units.
+        amount: Amount,
+        currency: Currency,
+        /// How methods are chosen. Default: automatically, redirects included.
+        automatic_payment_methods: Option<Nested<AutomaticMethodsParams>>,
+        /// When the money is taken: automatic_async or automatic, which is at once; or manual, by a
+        /// capture. Default: automatic_async.
+        capture_method: Option<CaptureMethod>,
+        /// Whether to confirm it at once. Default: false.
+        confirm: Option<bool>,
+        /// What follows an authentication: automatic, the charge; or manual, another confirmation.
+        /// Default: automatic.
+        confirmation_method: Option<ConfirmationMethod>,
+        /// Who pays: cus_…
+        customer: Option<IdOf<CustomerId>>,
+        /// For people.
+        description: Option<Description>,
+        /// With confirm: answer 402 where the card's holder would have to authenticate.
+        error_on_requires_action: Option<bool>,
+        metadata: MetadataParam,
+        /// With confirm: the card's holder isn't there.
+        off_session: Option<bool>,
+        /// What is charged: pm_…
+        payment_method: Option<MethodReference>,
+        /// What is charged, made on the way.
+        payment_method_data: Option<PaymentMethodData>,
+        /// How it is charged.
+        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
+        payment_method_types: Option<MethodTypes>,
+        /// Where the receipt goes.
+        receipt_email: Option<Email>,
+        /// With confirm: where the card's holder returns to after an authentication.
+        return_url: Option<ReturnUrl>,
+        /// What the method is used for afterwards: off_session or on_session. With a customer, it is
+        /// attached to them.
+        setup_future_usage: Option<FutureUsage>,
+        /// Where the goods go.
+        shipping: Option<Nested<ParcelParams>>,
+        statement_descriptor: Option<NoStatementDescriptor>,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Option<StatementDescriptor>,
+        use_stripe_sdk: UseStripeSdk,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}}
+}
+
+parameters! {
+    /// What may change of a payment intent.
+    pub struct UpdatePaymentIntentParams as "UpdatePaymentIntent" {
+        /// Minor units.
+        amount: Kept<Amount>,
+        currency: Kept<Currency>,
+        /// When the money is taken: automatic_async, automatic or manual.
+        capture_method: Kept<CaptureMethod>,
+        /// Who pays: cus_…
+        customer: Change<IdOf<CustomerId>>,
+        /// For people.
+        description: Change<Description>,
+        metadata: MetadataChange,
+        /// What is charged: pm_…
+        payment_method: Option<MethodReference>,
+        /// What is charged, made on the way.
+        payment_method_data: Option<PaymentMethodData>,
+        payment_method_types: Option<MethodTypes>,
+        /// Where the receipt goes.
+        receipt_email: Change<Email>,
+        /// What the method is used for afterwards: off_session or on_session.
+        setup_future_usage: Change<FutureUsage>,
+        /// Where the goods go.
+        shipping: Change<Nested<ParcelParams>>,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Change<StatementDescriptor>,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"amount": 2150}
+}
+
+parameters! {
+    /// How a payment intent is confirmed.
+    pub struct ConfirmPaymentIntentParams as "ConfirmPaymentIntent" {
+        /// When the money is taken: automatic_async, automatic or manual.
+        capture_method: Option<CaptureMethod>,
+        /// Answer 402 where the card's holder would have to authenticate.
+        error_on_requires_action: Option<bool>,
+        /// The card's holder isn't there.
+        off_session: Option<bool>,
+        /// What is charged: pm_… Default: what the intent has.
+        payment_method: Option<MethodReference>,
+        /// What is charged, made on the way.
+        payment_method_data: Option<PaymentMethodData>,
+        /// How it is charged.
+        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
+        /// Where the receipt goes.
+        receipt_email: Option<Email>,
+        /// Where the card's holder returns to after an authentication. Required where methods are
+        /// chosen automatically, redirects included.
+        return_url: Option<ReturnUrl>,
+        /// What the method is used for afterwards: off_session or on_session.
+        setup_future_usage: Option<FutureUsage>,
+        /// Where the goods go.
+        shipping: Option<Nested<ParcelParams>>,
+        use_stripe_sdk: UseStripeSdk,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"payment_method": "pm_card_visa", "return_url": "https://example.com/done"}
+}
+
+parameters! {
+    /// How much of a payment intent is captured.
+    pub struct CapturePaymentIntentParams as "CapturePaymentIntent" {
+        /// Minor units. Default: all of it. What is not taken is released.
+        amount_to_capture: Option<Amount>,
+        final_capture: Option<FinalCapture>,
+        metadata: MetadataChange,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Option<StatementDescriptor>,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"amount_to_capture": 1500}
+}
+
+parameters! {
+    /// Why a payment intent is canceled.
+    pub struct CancelPaymentIntentParams as "CancelPaymentIntent" {
+        /// duplicate, fraudulent, requested_by_customer or abandoned.
+        cancellation_reason: Option<CancellationReason>,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"cancellation_reason": "abandoned"}
+}
+
+parameters! {
+    /// How methods are charged.
+    pub struct PaymentMethodOptionsParams as "PaymentMethodOptionsInput" {
+        /// How cards are.
+        card: Option<Nested<CardOptionsParams>>,
+    }
+}
+
+parameters! {
+    /// How cards are charged.
+    pub struct CardOptionsParams as "CardOptionsInput" {
+        /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
+        /// them. Default: automatic.
+        request_three_d_secure: Option<ThreeDSecure>,
+    }
+}
+
+parameters! {
+    /// Where goods go, to whom, and with whom.
+    pub struct ParcelParams as "ParcelInput" {
+        /// Where they go.
+        address: Nested<AddressParams>,
+        /// Who brings them.
+        carrier: Option<PersonName>,
+        /// Who gets them.
+        name: Option<PersonName>,
+        /// For the carrier.
+        phone: Option<Phone>,
+        /// The carrier's number of the parcel.
+        tracking_number: Option<Text<500>>,
+    }
+}
+
+impl From<ParcelParams> for Shipping {
+    fn from(params: ParcelParams) -> Self {
+        Self {
+            address: params.address.into(),
+            carrier: params.carrier,
+            name: params.name,
+            phone: params.phone,
+            tracking_number: params.tracking_number,
+        }
+    }
+}
+
+/// What a method is charged like, if a request says so.
+fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDSecure> {
+    options?.card?.request_three_d_secure
+}
+
+impl CreatePaymentIntentParams {
+    /// Whether its terms are all that there is to it: it names nothing that exists, makes nothing
+    /// else, and asks no card.
+    pub fn stands_alone(&self) -> bool {
+        self.confirm != Some(true)
+            && self.customer.is_none()
+            && self.payment_method.is_none()
+            && self.payment_method_data.is_none()
+    }
+
+    /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs to
+    /// a confirmation without one.
+    pub fn confirmation(&self) -> Result<Option<Confirmation>, ApiError> {
+        if self.confirm == Some(true) {
+            return Ok(Some(Confirmation {
+                off_session: self.off_session.unwrap_or(false),
+                error_on_requires_action: self.error_on_requires_action.unwrap_or(false),
+            }));
+        }
+        let given = [
+            ("off_session", self.off_session.is_some()),
+            (
+                "error_on_requires_action",
+                self.error_on_requires_action.is_some(),
+            ),
+            ("return_url", self.return_url.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(None),
+            Some((param, _)) => Err(without_confirm(param)),
+        }
+    }
+
+    /// The method that it gives.
+    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    }
+
+    /// What is to be paid, by `customer` and with `method`. Refuses two ways to choose methods.
+    pub fn terms(
+        self,
+        customer: Option<CustomerId>,
+        method: Option<PaymentMethodId>,
+    ) -> Result<IntentTerms, ApiError> {
+        let automatic_payment_methods =
+            chosen_methods(self.automatic_payment_methods, self.payment_method_types)?;
+        Ok(IntentTerms {
+            amount: Money {
+                minor_units: self.amount,
+                currency: self.currency,
+            },
+            automatic_payment_methods,
+            capture_method: self.capture_method.unwrap_or_default(),
+            confirmation_method: self.confirmation_method.unwrap_or_default(),
+            customer,
+            description: self.description,
+            metadata: self.metadata,
+            payment_method: method,
+            receipt_email: self.receipt_email,
+            request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
+            setup_future_usage: self.setup_future_usage,
+            shipping: self.shipping.map(Shipping::from),
+            statement_descriptor_suffix: self.statement_descriptor_suffix,
+        })
+    }
+}
+
+impl UpdatePaymentIntentParams {
+    /// Whether it changes what would be charged; a method that it gives does so too.
+    pub fn touches_the_payment(&self) -> bool {
+        self.amount.is_some()
+            || self.currency.is_some()
+            || self.capture_method.is_some()
+            || self.customer != Change::Keep
+            || self.payment_method_types.is_some()
+            || self.setup_future_usage != Change::Keep
+    }
+
+    /// The method that it gives.
+    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    }
+
+    /// What it changes, but for metadata and types of methods.
+    pub fn change(
+        self,
+        customer: Change<CustomerId>,
+        method: Option<PaymentMethodId>,
+    ) -> IntentChange {
+        IntentChange {
+            amount: self.amount,
+            currency: self.currency,
+            capture_method: self.capture_method,
+            customer,
+            description: self.description,
+            payment_method: method.map_or(Change::Keep, Change::Set),
+            receipt_email: self.receipt_email,
+            setup_future_usage: self.setup_future_usage,
+            shipping: self.shipping.map(Shipping::from),
+            statement_descriptor_suffix: self.statement_descriptor_suffix,
+        }
+    }
+}
+
+impl ConfirmPaymentIntentParams {
+    /// What it allows.
+    pub fn confirmation(&self) -> Confirmation {
+        Confirmation {
+            off_session: self.off_session.unwrap_or(false),
+            error_on_requires_action: self.error_on_requires_action.unwrap_or(false),
+        }
+    }
+
+    /// The method that it gives.
+    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    }
+
+    /// Which cards' holders authenticate, if it says so.
+    pub fn three_d_secure(&mut self) -> Option<ThreeDSecure> {
+        three_d_secure(self.payment_method_options.take())
+    }
+
+    /// What it changes.
+    pub fn change(self) -> IntentChange {
+        fn set<T>(given: Option<T>) -> Change<T> {
+            given.map_or(Change::Keep, Change::Set)
+        }
+        IntentChange {
+            amount: None,
+            currency: None,
+            capture_method: self.capture_method,
+            customer: Change::Keep,
+            description: Change::Keep,
+            payment_method: Change::Keep,
+            receipt_email: set(self.receipt_email),
+            setup_future_usage: set(self.setup_future_usage),
+            shipping: set(self.shipping.map(Shipping::from)),
+            statement_descriptor_suffix: Change::Keep,
+        }
+    }
+}
+
+/// Refuses a confirmation that could send the holder away and not back, and one that is to set up
+/// payments without the holder while the holder isn't there.
+pub fn must_be_possible(
+    confirmation: Confirmation,
+    terms: &IntentTerms,
+    return_url: Option<&str>,
+) -> Result<(), ApiError> {
+    if confirmation.off_session && terms.setup_future_usage.is_some() {
+        let message = "A payment without the card's holder can't set up future ones: off_session=true and \
+                       setup_future_usage exclude each other.";
+        let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+        return Err(error.with_param("setup_future_usage".to_owned()));
+    }
+    must_have_return_url(terms.automatic_payment_methods, return_url)
+}
+
+/// Stripe refuses it for cards.
+pub struct NoStatementDescriptor;
+
+impl ValueKind for NoStatementDescriptor {
+    type Value = ();
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
+        match field.fields.text(field.name, usize::MAX)? {
+            None => Ok(None),
+            Some(_) => Err(field.invalid("Cards take a statement_descriptor_suffix instead.")),
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        let none = text().max_length(Some(0));
+        none.description(Some("Cards take a statement_descriptor_suffix instead."))
+            .into()
+    }
+}
+
+/// What a capture leaves is released at once.
+pub struct FinalCapture;
+
+impl ValueKind for FinalCapture {
+    type Value = ();
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
+        match field.fields.boolean(field.name)? {
+            Some(false) => Err(field.invalid(
+                "An intent is captured once here: what isn't taken is released.",
+            )),
+            given => Ok(given.map(|_| ())),
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::Boolean)
+            .enum_values(Some([true]))
+            .description(Some("What isn't taken is released."))
+            .into()
+    }
+}
