@@ -70,7 +70,11 @@ const ALWAYS: [(&str, &str, &str); 16] = [
                      IS DISTINCT FROM
                      (charge.id, charge.amount, charge.amount_captured, charge.released)
                 WHEN 'requires_capture'
-                THEN (intent.charge_id, intent.amount, intent.amount_capturable, 0::bigint, false)
+                -- Across a network, a cancellation has released the charge before the answer.
+                THEN (intent.charge_id, intent.amount, intent.amount_capturable, 0::bigint,
+                      EXISTS (SELECT FROM refunds
+                               WHERE refunds.account_id = charge.account_id
+                                 AND refunds.charge_id = charge.id AND refunds.status = 'pending'))
                      IS DISTINCT FROM
                      (charge.id, charge.amount, charge.amount, charge.amount_captured,
                       charge.released)
