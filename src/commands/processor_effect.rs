@@ -17,7 +17,8 @@ use super::{
     charges::{capture, create as create_charge},
     checkouts::steps,
     orders::pay as pay_order,
-    payment_intents, refunds::create as create_refund,
+    payment_intents,
+    refunds::create as create_refund,
 };
 use crate::{
     domain::{

@@ -275,7 +275,10 @@ pub async fn retrieve(
         })
         .await?
         .ok_or_else(missing)?;
-    if query.client_secret.is_some_and(|secret| secret != shown.client_secret) {
+    if query
+        .client_secret
+        .is_some_and(|secret| secret != shown.client_secret)
+    {
         return Err(wrong_client_secret().into());
     }
     Ok(HttpResponse::Ok().json(shown))
@@ -327,5 +330,11 @@ pub async fn list(
             })
         })
         .await?;
-    list::reply(caller.dialect, "/payment_intents", &cursor, AN_OBJECT, listed)
+    list::reply(
+        caller.dialect,
+        "/payment_intents",
+        &cursor,
+        AN_OBJECT,
+        listed,
+    )
 }

@@ -14,8 +14,7 @@ use sqlx::{PgConnection, Row, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::domain::ids::{
-    AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, RefundId,
-    WebhookDeliveryId,
+    AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, RefundId, WebhookDeliveryId,
 };
 
 /// Violations of one invariant that are returned; the statements ask for one more.

@@ -195,19 +195,34 @@ pub async fn insert_all(
         }) as _,
         &column(rows, |(_, intent)| intent.terms.capture_method.as_str()) as _,
         &column(rows, |(_, intent)| &*intent.client_secret) as _,
-        &column(rows, |(_, intent)| intent.terms.confirmation_method.as_str()) as _,
+        &column(rows, |(_, intent)| intent
+            .terms
+            .confirmation_method
+            .as_str()) as _,
         &column(rows, |(_, intent)| intent.terms.amount.currency.to_string()),
-        &column(rows, |(_, intent)| intent.terms.customer.map(|customer| customer.0)) as _,
+        &column(rows, |(_, intent)| intent
+            .terms
+            .customer
+            .map(|customer| customer.0)) as _,
         &column(rows, |(_, intent)| intent.terms.description.as_deref()) as _,
         &column(rows, |(_, intent)| Json(&intent.terms.metadata)) as _,
-        &column(rows, |(_, intent)| intent.terms.payment_method.map(|method| method.0)) as _,
+        &column(rows, |(_, intent)| intent
+            .terms
+            .payment_method
+            .map(|method| method.0)) as _,
         &column(rows, |(_, intent)| intent.terms.receipt_email.as_deref()) as _,
-        &column(rows, |(_, intent)| intent.terms.request_three_d_secure.as_str()) as _,
+        &column(rows, |(_, intent)| intent
+            .terms
+            .request_three_d_secure
+            .as_str()) as _,
         &column(rows, |(_, intent)| {
             intent.terms.setup_future_usage.map(FutureUsage::as_str)
         }) as _,
         &column(rows, |(_, intent)| shipping(intent)) as _,
-        &column(rows, |(_, intent)| intent.terms.statement_descriptor_suffix.as_deref()) as _,
+        &column(rows, |(_, intent)| intent
+            .terms
+            .statement_descriptor_suffix
+            .as_deref()) as _,
         &column(rows, |(_, intent)| intent.status.as_str()) as _,
     )
     .fetch_all(tx)

@@ -1,8 +1,7 @@
 //! The parameters of payment intents.
 
 use charge_once_strict_params::{
-    Change, Error, Expand, Field, Kept, Nested, Text, ValueKind, parameters,
-    schema::text,
+    Change, Error, Expand, Field, Kept, Nested, Text, ValueKind, parameters, schema::text,
 };
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
@@ -401,9 +400,9 @@ impl ValueKind for FinalCapture {
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
         match field.fields.boolean(field.name)? {
-            Some(false) => Err(field.invalid(
-                "An intent is captured once here: what isn't taken is released.",
-            )),
+            Some(false) => {
+                Err(field.invalid("An intent is captured once here: what isn't taken is released."))
+            }
             given => Ok(given.map(|_| ())),
         }
     }

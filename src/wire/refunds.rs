@@ -8,7 +8,10 @@ use super::{
     parameter::{Amount, ExpandRefund, IdOf},
 };
 use crate::domain::{
-    ids::{ChargeId, PaymentIntentId}, metadata::MetadataChange, refund::RefundReason};
+    ids::{ChargeId, PaymentIntentId},
+    metadata::MetadataChange,
+    refund::RefundReason,
+};
 
 parameters! {
     /// The parameters of a new refund.

@@ -53,19 +53,7 @@ pub(crate) fn parameters(
 ) -> Option<(Method, String, Value)> {
     let tagged = json!({ TAG: tag });
     let (path, body) = match verb {
-        Verb::CreateCustomer => {
-            let mut body = json!({
-                "email": format!("{tag}@shop.test"), "name": "Ann Bo", "metadata": tagged,
-            });
-            let keeps = random.random_ratio(1, 2);
-            add(
-                &mut body,
-                "payment_method",
-                keeps,
-                one_of(random, &GOOD).to_owned(),
-            );
-            ("/customers".to_owned(), body)
-        }
+        Verb::CreateCustomer => ("/customers".to_owned(), new_customer(random, tag)),
         Verb::CreateMethod => {
             let token = one_of(random, &["tok_visa", "tok_visa", "tok_chargeCustomerFail"]);
             let body = json!({ "type": "card", "card": {"token": token}, "metadata": tagged });
@@ -153,6 +141,16 @@ pub(crate) fn parameters(
         | Verb::SetInventory => return None,
     };
     Some((Method::POST, path, body))
+}
+
+/// A customer, sometimes with a card.
+fn new_customer(random: &mut ChaCha12Rng, tag: &str) -> Value {
+    let mut body = json!({
+        "email": format!("{tag}@shop.test"), "name": "Ann Bo", "metadata": { TAG: tag },
+    });
+    let (keeps, card) = (random.random_ratio(1, 2), one_of(random, &GOOD).to_owned());
+    add(&mut body, "payment_method", keeps, card);
+    body
 }
 
 /// An intent of `method` and its customer, if there is one, and of a test card otherwise.

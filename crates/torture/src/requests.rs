@@ -296,20 +296,7 @@ impl Verb {
                 (Method::POST, format!("/{noun}/{id}"), body)
             }
             Self::CreateRefund => {
-                let Known { id, amount, .. } = object?;
-                // Sometimes all of it, as releasing an authorization must be.
-                let part = match random.random_ratio(1, 4) {
-                    true => *amount,
-                    false => random.random_range(1..=amount / 2 + 1),
-                };
-                let mut body = json!({"charge": id, "amount": part, "metadata": tagged});
-                let reason = one_of(random, &["duplicate", "requested_by_customer"]);
-                add(
-                    &mut body,
-                    "reason",
-                    random.random_ratio(1, 2),
-                    reason.to_owned(),
-                );
+                let body = new_refund(random, tagged, object?);
                 (Method::POST, "/refunds".to_owned(), body)
             }
             Self::CreateOrder => {
@@ -371,6 +358,20 @@ impl Verb {
         };
         Some(request)
     }
+}
+
+/// A refund of a part of a charge, and sometimes of all of it, as releasing an authorization must
+/// be.
+fn new_refund(random: &mut ChaCha12Rng, tagged: Value, charge: &Known) -> Value {
+    let Known { id, amount, .. } = charge;
+    let part = match random.random_ratio(1, 4) {
+        true => *amount,
+        false => random.random_range(1..=amount / 2 + 1),
+    };
+    let mut body = json!({"charge": id, "amount": part, "metadata": tagged});
+    let reason = one_of(random, &["duplicate", "requested_by_customer"]).to_owned();
+    add(&mut body, "reason", random.random_ratio(1, 2), reason);
+    body
 }
 
 /// Adds a parameter, now and then.

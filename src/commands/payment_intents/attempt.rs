@@ -288,5 +288,9 @@ impl Attempt {
 }
 
 fn status_of(verb: Verb) -> u16 {
-    if verb == Verb::CreateIntent { CREATED } else { OK }
+    if verb == Verb::CreateIntent {
+        CREATED
+    } else {
+        OK
+    }
 }

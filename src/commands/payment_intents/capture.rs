@@ -91,7 +91,8 @@ fn refuse(intent: &PaymentIntent, refused: IntentCaptureRefusal) -> Rejection {
             ),
         ),
         IntentCaptureRefusal::TooLarge { capturable } => {
-            let message = format!("At most {capturable} minor units can be captured of this intent.");
+            let message =
+                format!("At most {capturable} minor units can be captured of this intent.");
             let error = ApiError::new(ErrorCode::CaptureAmountTooLarge, message);
             error.with_param("amount_to_capture".to_owned()).into()
         }

@@ -34,9 +34,7 @@ use crate::{
         payment_intent::{Confirmation, IntentTerms, PaymentIntent},
         payment_method::PaymentMethod,
     },
-    idempotency::{
-        Begin, BeginOutcome, Command, Decide, Decision, Failure, Rejection, Reply,
-    },
+    idempotency::{Begin, BeginOutcome, Command, Decide, Decision, Failure, Rejection, Reply},
     store,
     wire::{
         error::{ApiError, ErrorCode},

@@ -109,9 +109,14 @@ pub(super) fn unexpected(
         | IntentStatus::RequiresAction
         | IntentStatus::Processing
         | IntentStatus::RequiresCapture
-        | IntentStatus::Canceled => format!("it has a status of {status}", status = status.as_str()),
+        | IntentStatus::Canceled => {
+            format!("it has a status of {status}", status = status.as_str())
+        }
     };
-    refusal(intent, format!("You cannot {verb} this PaymentIntent because {because}."))
+    refusal(
+        intent,
+        format!("You cannot {verb} this PaymentIntent because {because}."),
+    )
 }
 
 /// A refusal for the state that the intent is in.

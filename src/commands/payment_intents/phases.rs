@@ -46,9 +46,7 @@ pub(in crate::commands) async fn complete(
         Ask::Capture(request) => {
             capture::complete(origin, tx, intent, *request, answer, expand).await
         }
-        Ask::Refund(request) => {
-            cancel::complete(origin, tx, intent, request, answer, expand).await
-        }
+        Ask::Refund(request) => cancel::complete(origin, tx, intent, request, answer, expand).await,
     }
 }
 

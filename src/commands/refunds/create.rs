@@ -56,7 +56,9 @@ impl CreateRefund {
     async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
         let params: CreateRefundParams = checked(&self.params)?;
         let account = self.origin.account;
-        let (charge_id, param) = self.charge(tx, params.charge, params.payment_intent, mode).await?;
+        let (charge_id, param) = self
+            .charge(tx, params.charge, params.payment_intent, mode)
+            .await?;
         let charge = store::charges::lock(tx, account, charge_id)
             .await?
             .ok_or_else(|| missing(param, ChargeId::PREFIX))?;

@@ -3,10 +3,10 @@
 use charge_once::http::openapi;
 use charge_once_client::{
     Capture, CardUpdate, ChargeUpdate, Client, CustomerUpdate, Error, ListQuery, MetadataUpdate,
-    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings, NewOrder,
-    NewPaymentMethod, NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint, Payment,
-    PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate, WebhookEndpoint,
-    WebhookEndpointUpdate,
+    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings,
+    NewOrder, NewPaymentMethod, NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint,
+    Payment, PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate,
+    WebhookEndpoint, WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 
