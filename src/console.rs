@@ -51,8 +51,8 @@ use crate::{
     webhooks::{self, deliveries, events},
     wire::{
         charges::ChargeView, checkouts::CheckoutView, customers::AnyCustomerView,
-        orders::OrderView, payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
-        refunds::RefundView, setup_intents::SetupIntentView,
+        events::key_of_client, orders::OrderView, payment_intents::PaymentIntentView,
+        payment_methods::PaymentMethodView, refunds::RefundView, setup_intents::SetupIntentView,
     },
 };
 
@@ -467,7 +467,7 @@ fn happened(event: events::Happened) -> Happened {
         id: EventId(event.id).to_string(),
         event_type: event.event_type,
         object_id: event.object_id,
-        idempotency_key: Some(event.idempotency_key).filter(|key| !key.is_empty()),
+        idempotency_key: key_of_client(event.idempotency_key),
         created_at: event.created_at,
     }
 }

@@ -27,11 +27,9 @@ use crate::{
         },
         list::List,
         parameter::{ExpandCustomer, ExpandCustomers},
+        people::PERSON_EMAIL_MAX_CHARS,
     },
 };
-
-/// The longest e-mail address that a customer may have, in characters.
-const EMAIL_MAX_CHARS: usize = 512;
 
 errors! {
     CreateCustomerErrors: Mutating [
@@ -186,7 +184,7 @@ parameters! {
     /// Which customers are listed, and how.
     struct ListCustomersQuery {
         /// Only customers with exactly this e-mail address, in this case.
-        email: Option<Text<EMAIL_MAX_CHARS>>,
+        email: Option<Text<PERSON_EMAIL_MAX_CHARS>>,
         /// `data.invoice_settings.default_payment_method` shows the whole payment method in each.
         expand: Expand<ExpandCustomers>,
     }

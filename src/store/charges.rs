@@ -180,7 +180,7 @@ pub async fn insert_of_intent(
                 failure_code, decline_code, failure_message, payment_intent_id, payment_method_id,
                 billing_details, card_fingerprint, card_has_cvc, is_authenticated,
                 statement_descriptor_suffix, metadata)
-        VALUES ($1, $2, $3, CASE WHEN $5 THEN $3 ELSE 0 END, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+        VALUES ($1, $2, $3, CASE WHEN $5 THEN $3::bigint ELSE 0 END, $4, $5, $6, $7, $8, $9, $10, $11, $12,
                 $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
         RETURNING",
         "",

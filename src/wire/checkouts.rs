@@ -93,11 +93,10 @@ pub fn refusal_of(checkout: &Checkout) -> Option<ApiError> {
     let is_decline = code.error_type() == ErrorType::Card;
     let charge = checkout.resource(StepName::CreateCharge);
     Some(ApiError {
-        code,
-        message: refusal.message.clone(),
         param: refusal.param.clone(),
         decline_code: refusal.decline_code.clone(),
         charge: charge.filter(|_| is_decline).map(str::to_owned),
+        ..ApiError::new(code, refusal.message.clone())
     })
 }
 

@@ -265,7 +265,7 @@ pub struct ApiError {
     /// The failed charge that a decline leaves.
     pub charge: Option<String>,
     /// What the error is about, whole, as JSON.
-    pub about: About,
+    pub about: Box<About>,
 }
 
 /// Objects in an error, each as JSON.
@@ -288,7 +288,7 @@ impl ApiError {
             param: None,
             decline_code: None,
             charge: None,
-            about: About::default(),
+            about: Box::default(),
         }
     }
 

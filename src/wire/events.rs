@@ -96,9 +96,17 @@ pub struct EventRequestView {
     /// The `req_…` that executed.
     #[schema(example = "req_01kar2w7n9e4xt8f5mq0v3z6yd")]
     pub id: String,
-    /// The key it executed under; null for a DELETE, which needs none.
+    /// The key it executed under; null for a DELETE and for the form of a holder's page, which need
+    /// none.
     #[schema(required = true, example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
     pub idempotency_key: Option<String>,
+}
+
+/// The key of an event, if a client sent it: a DELETE has none, and that of a holder's page begins
+/// with a comma, which no client can send.
+pub fn key_of_client(key: String) -> Option<String> {
+    let is_sent = !key.is_empty() && !key.starts_with(',');
+    is_sent.then_some(key)
 }
 
 impl From<Event> for EventView {
@@ -115,7 +123,7 @@ impl From<Event> for EventView {
             pending_webhooks: event.pending_webhooks,
             request: EventRequestView {
                 id: event.request_id,
-                idempotency_key: Some(event.idempotency_key).filter(|key| !key.is_empty()),
+                idempotency_key: key_of_client(event.idempotency_key),
             },
             event_type: event.event_type,
         }

@@ -22,8 +22,7 @@ use super::{
     source::SourceParam,
 };
 use crate::domain::{
-    charge::Charge,
-    metadata::Metadata,
+    metadata::{Metadata, MetadataChange},
     money::{Currency, Money},
     order::{
         ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, NewOrder, Order, OrderRefusal, QUANTITY_MAX,

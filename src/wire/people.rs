@@ -17,8 +17,10 @@ use crate::domain::{
 pub type PersonName = Text<256>;
 /// A telephone number, in any notation.
 pub type Phone = Text<50>;
-/// An e-mail address, as a person's. It is kept as it was sent.
-pub type PersonEmail = Email<512>;
+/// The longest e-mail address of a person, in characters: as in Stripe's API.
+pub const PERSON_EMAIL_MAX_CHARS: usize = 512;
+/// An e-mail address of a person. It is kept as it was sent.
+pub type PersonEmail = Email<PERSON_EMAIL_MAX_CHARS>;
 /// One part of an address.
 pub type AddressPart = Text<500>;
 

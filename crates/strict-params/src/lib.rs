@@ -21,8 +21,8 @@ pub use error::{Error, Reason};
 pub use fields::{EXPAND_MAX, Fields, TextOrFields, canonical_integer, is_empty};
 #[cfg(feature = "openapi")]
 pub use kinds::{
-    AnyId, Change, Expand, Expandables, Expansion, ID_MAX_CHARS, Integer, Kept, Text, TextKind,
-    ValueKind,
+    AnyId, Change, Expand, Expandables, Expansion, ID_MAX_CHARS, Integer, Kept, Nested, Text,
+    TextKind, ValueKind,
 };
 #[cfg(feature = "openapi")]
 pub use parameter::{Field, Parameter, ParameterSet};

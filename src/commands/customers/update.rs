@@ -38,8 +38,8 @@ pub struct UpdateCustomer {
 }
 
 impl UpdateCustomer {
-    /// The method is locked first, so that it can't be detached before it is the default: whoever
-    /// detaches it later finds it there, and takes it away.
+    /// The method is locked first, so that it can't be detached before it is the default. A later
+    /// detachment finds it there, and takes it away.
     async fn lock_default(
         &self,
         tx: &mut PgConnection,

@@ -57,7 +57,7 @@ pub(in crate::commands) async fn lock(
     found.ok_or_else(none)
 }
 
-/// Writes a new method that belongs to nobody yet.
+/// Writes a new method that belongs to no customer yet.
 pub(in crate::commands) async fn keep(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -15,7 +15,7 @@ use actix_web::{
 };
 use charge_once_api_keys::names_of_accounts;
 use charge_once_edge::read_body;
-use charge_once_strict_params::{Encoding, ParameterSet, TextKind, parameters, schema::text};
+use charge_once_strict_params::{ParameterSet, TextKind, parameters, schema::text};
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -23,7 +23,7 @@ use utoipa::openapi::ObjectBuilder;
 
 use super::layout::LAYOUT;
 use crate::{
-    commands::{AuthenticateSetup, NO_PROCESSOR, Origin},
+    commands::{AuthenticateIntent, AuthenticateSetup, NO_PROCESSOR, Origin},
     database::PgConnection,
     domain::{
         charge::KeptCard,
@@ -33,7 +33,7 @@ use crate::{
     },
     http::{
         app::App,
-        body::decode,
+        body::{decode, encoding},
         error::HttpError,
         request::{before_work, client_of, request_id},
     },
@@ -236,7 +236,7 @@ pub(in crate::http) async fn end(
 ) -> Result<HttpResponse, HttpError> {
     let headers = request.headers();
     let bytes = read_body(headers, payload, FORM_MAX_BYTES, before_work(&app)).await?;
-    let AnswerParams { outcome } = AnswerParams::parse(&decode(Encoding::Form, &bytes)?)?;
+    let AnswerParams { outcome } = AnswerParams::parse(&decode(encoding(headers)?, &bytes)?)?;
     let Some(asked) = PageAddress::of(&request) else {
         return gone(&app, &request);
     };

@@ -24,6 +24,7 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM checkouts UNION ALL SELECT account_id FROM checkout_steps
         UNION ALL SELECT account_id FROM charges UNION ALL SELECT account_id FROM orders
         UNION ALL SELECT account_id FROM customers UNION ALL SELECT account_id FROM payment_methods
+        UNION ALL SELECT account_id FROM setup_intents
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
@@ -79,6 +80,8 @@ async fn fill(client: &Client, database: &TestDatabase) {
     let default = json!({"invoice_settings": {"default_payment_method": method.await.id()}});
     let updated = client.post_new(&format!("/customers/{customer}"), &default);
     assert_eq!(updated.await.status, 200);
+    let setup = json!({"payment_method": "pm_card_visa"});
+    assert_eq!(client.post_new("/setup_intents", &setup).await.status, 201);
     // What only a processor across a network, a person, and the console make.
     sqlx::raw_sql(
         "INSERT INTO operations (account_id, id, verb, charge_id, amount, dialect, expand, request_id,

@@ -4,6 +4,7 @@ mod bodies;
 mod check_order;
 mod connections;
 mod headers;
+mod holder_pages;
 mod hosts;
 mod messages;
 mod openapi_document;

@@ -6,6 +6,7 @@ mod library;
 mod mode_mismatch;
 mod model;
 mod operations;
+mod payment_intents;
 mod processor_client;
 mod processor_faults;
 mod processor_service;

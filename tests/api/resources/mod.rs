@@ -2,6 +2,7 @@
 
 mod captures;
 mod charges;
+mod customers;
 mod events;
 mod expansions;
 mod inventory;
@@ -11,7 +12,12 @@ mod lists;
 mod money_races;
 mod order_payments;
 mod orders;
+mod payment_intent_races;
+mod payment_intents;
+mod payment_methods;
+mod people_races;
 mod refunds;
+mod setup_intents;
 mod test_cards;
 mod updates;
 mod webhook_endpoint_updates;

@@ -6,23 +6,27 @@ use crate::support::{
     accounts::client_of_account,
     harness::{Client, TestServer},
     racers::twenty_names_at_once,
-    resources::open_order,
+    resources::{attached, customer, open_order},
 };
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// An order, a charge and a refund of it; their paths.
-async fn objects(client: &Client) -> [String; 3] {
+/// An order, a charge and a refund of it, a customer and their payment method; their paths.
+async fn objects(client: &Client) -> [String; 5] {
     let body = json!({
         "amount": 2000, "currency": "usd", "description": "mugs", "receipt_email": "a@example.com",
     });
     let charge = client.post_new("/charges", &body).await.id();
     let refund = json!({"charge": charge, "amount": 1});
     let refund = client.post_new("/refunds", &refund).await.id();
+    let customer = customer(client).await;
+    let method = attached(client, "pm_card_visa", &customer).await;
     [
         format!("/orders/{}", open_order(client).await),
         format!("/charges/{charge}"),
         format!("/refunds/{refund}"),
+        format!("/customers/{customer}"),
+        format!("/payment_methods/{method}"),
     ]
 }
 
@@ -74,7 +78,7 @@ async fn metadata_merges_unsets_and_clears_in_both_encodings() {
 async fn a_charges_description_and_address_are_set_kept_and_unset() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let [_, charge, _] = objects(client).await;
+    let [_, charge, ..] = objects(client).await;
     let steps = [
         (
             json!({"description": "cups"}),
@@ -206,7 +210,7 @@ async fn wrong_updates_are_refused_and_change_nothing() {
         );
         assert_eq!(client.get(&path).await.json(), before);
     }
-    let [_, charge, _] = objects(client).await;
+    let [_, charge, ..] = objects(client).await;
     for (body, param) in [
         (json!({"receipt_email": "nobody"}), "receipt_email"),
         (json!({"description": "d".repeat(1001)}), "description"),

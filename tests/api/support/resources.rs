@@ -1,4 +1,4 @@
-//! Charges and orders to begin with.
+//! Charges, orders and customers to begin with.
 
 use serde_json::{Value, json};
 
@@ -42,4 +42,41 @@ pub async fn open_order(client: &Client) -> String {
     let answer = client.post_new("/orders", &body).await;
     assert_eq!(answer.status, 201, "{}", answer.json());
     answer.id()
+}
+
+/// A customer of whom nothing is known; the id.
+pub async fn customer(client: &Client) -> String {
+    let answer = client.post_new("/customers", &json!({})).await;
+    assert_eq!(answer.status, 201, "{}", answer.json());
+    answer.id()
+}
+
+/// A payment method of a test token; its id.
+pub async fn method(client: &Client, token: &str) -> String {
+    let body = json!({"type": "card", "card": {"token": token}});
+    let answer = client.post_new("/payment_methods", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.json());
+    answer.id()
+}
+
+/// Attaches a payment method, or a new one of a template.
+pub async fn attach(client: &Client, method: &str, customer: &str) -> Answer {
+    let path = format!("/payment_methods/{method}/attach");
+    client.post_new(&path, &json!({"customer": customer})).await
+}
+
+/// As [`attach`] does; the id of the method that is the customer's now.
+pub async fn attached(client: &Client, method: &str, customer: &str) -> String {
+    let answer = attach(client, method, customer).await;
+    assert_eq!(answer.status, 200, "{}", answer.json());
+    answer.id()
+}
+
+/// The types of all events so far, the oldest first, and what each is about.
+pub async fn happened(client: &Client) -> Vec<(String, String)> {
+    let list = client.get("/events?limit=100").await.json();
+    let events = list["data"].as_array().unwrap().iter().rev();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let events = events.map(|event| (text(&event["type"]), text(&event["data"]["object"]["id"])));
+    events.collect()
 }

@@ -1,0 +1,288 @@
+//! The page on which a card's holder authenticates: its token opens it, and the first answer decides.
+
+use std::{
+    io::{Read, Seek},
+    process::Command,
+};
+
+use reqwest::Method;
+use serde_json::json;
+use tempfile::tempfile;
+
+use crate::support::{
+    harness::{Answer, Client, FORGETFUL, ServerProcess, TestDatabase, TestServer, eventually},
+    holder_pages::{browse, open, page_of, press, send},
+    racers::all_at_once,
+};
+
+/// A setup intent whose holder must authenticate.
+async fn waiting(client: &Client, return_url: Option<&str>) -> Answer {
+    let mut body = json!({
+        "payment_method": "pm_card_threeDSecure2Required", "confirm": true,
+        "payment_method_types": ["card"],
+    });
+    if let Some(return_url) = return_url {
+        body["return_url"] = return_url.into();
+    }
+    let waiting = client.post_new("/setup_intents", &body).await;
+    assert_eq!(waiting.status, 201, "{}", waiting.json());
+    waiting
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn the_page_says_what_is_asked_for_and_runs_nothing() {
+    let server = TestServer::start().await;
+    let setup = waiting(&server.client, Some("https://shop.example/done")).await;
+    let url = page_of(&setup);
+    let own = format!("http://{}/authenticate/acct_", server.client.address);
+    assert!(url.starts_with(&own), "{url}");
+    let page = open(&url).await;
+    assert_eq!(page.status, 200);
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let html = text(&page);
+    for part in [
+        "<h1>Authenticate a card</h1>",
+        "<strong>dev</strong>",
+        "visa ending in 3220",
+        "<form method=\"post\">",
+        "value=\"complete\"",
+        "value=\"fail\"",
+    ] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    let secret = setup.json()["client_secret"].as_str().unwrap().to_owned();
+    for part in ["<script", "action=", "https://", &secret] {
+        assert!(!html.contains(part), "{part}: {html}");
+    }
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("referrer-policy", "no-referrer"),
+        ("x-content-type-options", "nosniff"),
+    ] {
+        assert_eq!(page.header(name), Some(value));
+    }
+    let policy = page.header("content-security-policy").unwrap();
+    assert_eq!(
+        policy,
+        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+         frame-ancestors 'none'; form-action 'self' https: http:"
+    );
+    let head = Answer::of(browse(Method::HEAD, &url)).await;
+    assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
+}
+
+#[tokio::test]
+async fn the_first_answer_decides_and_later_ones_land_at_the_same_place() {
+    // One reads what was answered from memory, the other from the database.
+    for variables in [&[][..], &[FORGETFUL]] {
+        let server = TestServer::start_with(variables).await;
+        for (first, status) in [("complete", "succeeded"), ("fail", "failed")] {
+            let setup = waiting(&server.client, Some("https://shop.example/done?cart=1#top")).await;
+            let (url, id) = (page_of(&setup), setup.id());
+            let secret = setup.json()["client_secret"].as_str().unwrap().to_owned();
+            let expected = format!(
+                "https://shop.example/done?cart=1&setup_intent={id}\
+                 &setup_intent_client_secret={secret}&redirect_status={status}#top"
+            );
+            for outcome in [first, "complete", "fail"] {
+                let landed = press(&url, outcome).await;
+                assert_eq!(
+                    (landed.status.as_u16(), landed.header("location")),
+                    (303, Some(expected.as_str()))
+                );
+                assert_eq!(landed.header("cache-control"), Some("no-store"));
+            }
+            assert_eq!(open(&url).await.status, 410);
+        }
+        let decided = "SELECT count(*) FROM events
+                        WHERE type IN ('setup_intent.succeeded', 'setup_intent.setup_failed')";
+        assert_eq!(server.database.count(decided).await, 2);
+    }
+}
+
+#[tokio::test]
+async fn without_an_address_to_return_to_the_holder_may_close_the_window() {
+    let server = TestServer::start().await;
+    let setup = waiting(&server.client, None).await;
+    let page = open(&page_of(&setup)).await;
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.ends_with("; form-action 'self'"), "{policy}");
+    let landed = press(&page_of(&setup), "complete").await;
+    assert_eq!(
+        (landed.status.as_u16(), landed.header("location")),
+        (200, None)
+    );
+    assert!(text(&landed).contains("You may close this window."));
+    let app = waiting(&server.client, Some("shop-app://done")).await;
+    let policy = open(&page_of(&app)).await;
+    let policy = policy.header("content-security-policy").unwrap();
+    assert!(
+        policy.ends_with("; form-action 'self' shop-app:"),
+        "{policy}"
+    );
+}
+
+#[tokio::test]
+async fn fifty_answers_at_once_through_two_replicas_decide_once() {
+    let server = TestServer::start().await;
+    let replica = ServerProcess::start(&server.database, &[]);
+    let setup = waiting(&server.client, Some("https://shop.example/done")).await;
+    let url = page_of(&setup);
+    let own = server.client.address.to_string();
+    let elsewhere = url.replace(&own, &replica.client.address.to_string());
+    let answers = all_at_once(50, |number| {
+        let url = if number % 2 == 0 { &url } else { &elsewhere }.clone();
+        let outcome = if number % 4 < 2 { "complete" } else { "fail" };
+        async move {
+            loop {
+                let landed = press(&url, outcome).await;
+                if ![409, 503].contains(&landed.status.as_u16()) {
+                    return landed;
+                }
+            }
+        }
+    })
+    .await;
+    let places: std::collections::BTreeSet<_> = answers
+        .iter()
+        .map(|landed| landed.header("location").unwrap())
+        .collect();
+    assert_eq!(places.len(), 1, "{places:?}");
+    let decided = "SELECT count(*) FROM events
+                    WHERE type IN ('setup_intent.succeeded', 'setup_intent.setup_failed')";
+    assert_eq!(server.database.count(decided).await, 1);
+}
+
+#[tokio::test]
+async fn no_other_token_opens_a_page_and_nothing_is_stored_for_a_guess() {
+    let server = TestServer::start().await;
+    let url = page_of(&waiting(&server.client, None).await);
+    let (page, token) = url.rsplit_once('/').unwrap();
+    let other = page_of(&waiting(&server.client, None).await);
+    let other = other.rsplit('/').next().unwrap();
+    let records = server.database.records().await;
+    let longer = format!("{page}/{token}x");
+    let others = [
+        format!("{page}/{other}"),
+        format!("{page}/{}", &token[1..]),
+        longer,
+        format!("{page}/%00"),
+        page.replace("seti_", "pi_") + "/" + token,
+        page.replace("acct_", "acct_x") + "/" + token,
+    ];
+    for guess in &others {
+        for answer in [open(guess).await, press(guess, "complete").await] {
+            assert_eq!(answer.status, 410, "{guess}");
+            assert!(text(&answer).contains("no longer needed"), "{guess}");
+        }
+    }
+    assert_eq!(server.database.records().await, records);
+    assert_eq!(open(&url).await.status, 200);
+}
+
+#[tokio::test]
+async fn only_a_small_form_with_one_of_two_words_is_an_answer() {
+    let server = TestServer::start().await;
+    let url = page_of(&waiting(&server.client, None).await);
+    for (form, status, code) in [
+        ("", 400, "parameter_missing"),
+        ("outcome=", 400, "parameter_missing"),
+        ("outcome=yes", 400, "parameter_invalid"),
+        ("outcome=complete&outcome=fail", 400, "body_invalid"),
+        ("outcome=complete&more=1", 400, "parameter_unknown"),
+        (
+            &*format!("outcome={}", "x".repeat(2000)),
+            413,
+            "body_too_large",
+        ),
+    ] {
+        let refused = send(&url, form).await;
+        assert_eq!(
+            (refused.status.as_u16(), &*refused.code()),
+            (status, code),
+            "{form}"
+        );
+    }
+    let typed = browse(Method::POST, &url).header("content-type", "text/plain");
+    let typed = Answer::of(typed.body("outcome=complete")).await;
+    assert_eq!(typed.code(), "unsupported_media_type");
+    let other = Answer::of(browse(Method::DELETE, &url)).await;
+    assert_eq!(
+        (other.code().as_str(), other.header("allow")),
+        ("method_not_allowed", Some("GET, HEAD, POST"))
+    );
+    assert_eq!(press(&url, "complete").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_address_that_guesses_pages_is_told_to_wait_and_opens_its_own_meanwhile() {
+    let server = TestServer::start().await;
+    let url = page_of(&waiting(&server.client, None).await);
+    let guess = format!("{url}x");
+    eventually("a guess is limited", || async {
+        let guesses = (0..30).map(|_| open(&guess));
+        let answers = futures_util::future::join_all(guesses).await;
+        let limited = answers.iter().find(|answer| answer.status == 429);
+        limited.is_some_and(|answer| answer.header("retry-after") == Some("1"))
+    })
+    .await;
+    assert_eq!(open(&url).await.status, 200);
+    assert_eq!(press(&url, "complete").await.status, 200);
+}
+
+/// What the console shows of requests and keys, where it holds a text.
+const HELD: &str = "
+    SELECT (SELECT count(*) FROM request_log AS row WHERE row::text LIKE '%' || $1 || '%')
+         + (SELECT count(*) FROM idempotency_keys
+             WHERE concat(key, path, label) LIKE '%' || $1 || '%')";
+
+#[tokio::test]
+async fn neither_the_token_nor_the_secret_is_logged_or_in_the_console() {
+    let database = TestDatabase::create().await;
+    let mut log = tempfile().unwrap();
+    let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+    let variables = [
+        ("CONSOLE", "true"),
+        ("RUST_LOG", "trace"),
+        ("LOG_FORMAT", "json"),
+    ];
+    let file = log.try_clone().unwrap();
+    let server = ServerProcess::start_by(program, file, &database, &variables);
+    let setup = waiting(&server.client, Some("https://shop.example/done")).await;
+    let url = page_of(&setup);
+    let token = url.rsplit('/').next().unwrap();
+    let secret = setup.json()["client_secret"].as_str().unwrap().to_owned();
+    let path = format!("/setup_intents/{}?client_secret={secret}", setup.id());
+    assert_eq!(server.client.get(&path).await.status, 200);
+    assert_eq!(open(&url).await.status, 200);
+    assert_eq!(press(&url, "complete").await.status, 303);
+    assert_eq!(press(&url, "complete").await.status, 303);
+    let logged = "SELECT count(*) FROM request_log WHERE route = '/setup_intents/{id}'";
+    eventually("the requests are in the request log", || async {
+        database.count(logged).await == 1
+    })
+    .await;
+    for hidden in [token, &secret] {
+        let held: i64 = sqlx::query_scalar(HELD)
+            .bind(hidden)
+            .fetch_one(&database.pool)
+            .await
+            .unwrap();
+        assert_eq!(held, 0, "{hidden}");
+    }
+    drop(server);
+    let mut told = String::new();
+    log.rewind().unwrap();
+    log.read_to_string(&mut told).unwrap();
+    assert!(told.contains("/authenticate/{account}/{intent}/{token}"));
+    for hidden in [token, &secret] {
+        assert!(!told.contains(hidden), "{hidden} is in the log");
+    }
+}

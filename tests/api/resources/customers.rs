@@ -1,0 +1,714 @@
+//! Customers: what is kept of them, what is unset, and what is left of those who were deleted.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, TestServer, charge},
+    resources::{attach, attached, customer, happened, method},
+    wire::{FORM, JSON},
+};
+
+const DEFAULT: &str = "invoice_settings[default_payment_method]";
+
+/// A customer with every parameter.
+fn jenny() -> Value {
+    let address = json!({
+        "city": "Bonn", "country": "De", "line1": "Am Hof 1", "line2": "3rd floor",
+        "postal_code": "53111", "state": "NRW",
+    });
+    json!({
+        "address": address, "description": "Likes mugs", "email": "Jenny@Example.com",
+        "metadata": {"user": "7"}, "name": "Jenny Rosen", "phone": "+49 228 1",
+        "preferred_locales": ["de-DE", "en"],
+        "shipping": {"address": {"city": "Köln"}, "name": "Jenny", "phone": "0228"},
+    })
+}
+
+fn with_default(method: &str) -> Value {
+    json!({"invoice_settings": {"default_payment_method": method}})
+}
+
+async fn delete(client: &Client, id: &str) -> Answer {
+    Answer::of(client.request(Method::DELETE, &format!("/v1/customers/{id}"))).await
+}
+
+async fn retrieve(client: &Client, id: &str) -> Value {
+    client.get(&format!("/customers/{id}")).await.json()
+}
+
+async fn update(client: &Client, id: &str, body: Value) -> Answer {
+    client.post_new(&format!("/customers/{id}"), &body).await
+}
+
+fn refusal(code: &str, param: &str) -> (u16, String, Option<String>) {
+    let status = if code == "resource_missing" { 404 } else { 400 };
+    (status, code.to_owned(), Some(param.to_owned()))
+}
+
+#[tokio::test]
+async fn a_customer_has_exactly_the_documented_members() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let created = client.post("/v1/customers", "key-1", &jenny()).await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let id = created.id();
+    assert!(id.starts_with("cus_") && id.len() == 30, "{id}");
+    let path = format!("/customers/{id}");
+    assert_eq!(
+        created.header("location"),
+        Some(format!("/v1{path}").as_str())
+    );
+    let shown = created.json();
+    let expected = json!({
+        "id": id, "object": "customer", "address": jenny()["address"], "balance": 0,
+        "created": shown["created"], "currency": null, "default_source": null, "delinquent": false,
+        "description": "Likes mugs", "discount": null, "email": "Jenny@Example.com",
+        "invoice_prefix": null,
+        "invoice_settings": {
+            "custom_fields": null, "default_payment_method": null, "footer": null,
+            "rendering_options": null,
+        },
+        "livemode": false, "metadata": {"user": "7"}, "name": "Jenny Rosen", "phone": "+49 228 1",
+        "preferred_locales": ["de-DE", "en"],
+        "shipping": {
+            "address": {
+                "city": "Köln", "country": null, "line1": null, "line2": null, "postal_code": null,
+                "state": null,
+            },
+            "carrier": null, "name": "Jenny", "phone": "0228", "tracking_number": null,
+        },
+        "tax_exempt": "none", "test_clock": null,
+    });
+    assert_eq!(shown, expected);
+    assert!(shown["created"].is_i64());
+    for prefix in ["", "/v1"] {
+        assert_eq!(client.get(&format!("{prefix}{path}")).await.json(), shown);
+        let list = client.get(&format!("{prefix}/customers")).await.json();
+        let whole = json!({
+            "object": "list", "data": [shown], "has_more": false, "url": format!("{prefix}/customers"),
+        });
+        assert_eq!(list, whole);
+    }
+    let replayed = client.post("/v1/customers", "key-1", &jenny()).await;
+    replayed.assert_replays(&created);
+    assert_eq!(happened(client).await, [("customer.created".into(), id)]);
+}
+
+#[tokio::test]
+async fn empty_parameters_of_a_create_are_absent_in_both_encodings() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let form = "email=a%40b.c&name=Ann+Bo&phone=&address[city]=Bonn&address[country]=de\
+                &address[line1]=x+1&address[line2]=&address[postal_code]=53111&address[state]=\
+                &shipping=&metadata[a]=&preferred_locales=&description=&invoice_settings=\
+                &payment_method=";
+    let json = json!({
+        "email": "a@b.c", "name": "Ann Bo", "phone": null,
+        "address": {"city": "Bonn", "country": "de", "line1": "x 1", "postal_code": "53111"},
+        "shipping": null, "metadata": {"a": ""}, "preferred_locales": [], "description": "",
+        "invoice_settings": {"default_payment_method": ""}, "payment_method": null,
+    });
+    for (key, media_type, body) in [
+        ("form", FORM, form.to_owned()),
+        ("json", JSON, json.to_string()),
+    ] {
+        let answer = client.post_raw("/customers", key, media_type, body.as_bytes());
+        let answer = answer.await;
+        assert_eq!(answer.status, 201, "{}", answer.json());
+        let shown = answer.json();
+        let address = json!({
+            "city": "Bonn", "country": "de", "line1": "x 1", "line2": null, "postal_code": "53111",
+            "state": null,
+        });
+        assert_eq!(shown["address"], address);
+        assert_eq!(
+            (&shown["email"], &shown["name"]),
+            (&json!("a@b.c"), &json!("Ann Bo"))
+        );
+        for absent in ["phone", "shipping", "description"] {
+            assert_eq!(shown[absent], Value::Null, "{absent}");
+        }
+        assert_eq!(shown["preferred_locales"], json!([]));
+        assert_eq!(shown["metadata"], json!({}));
+    }
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = customer(client).await;
+    let path = format!("/customers/{id}");
+    let cases = [
+        (json!({"email": "nobody"}), "parameter_invalid", "email"),
+        (json!({"email": 7}), "parameter_invalid", "email"),
+        (json!({"name": ["a"]}), "parameter_invalid", "name"),
+        (json!({"address": "Bonn"}), "parameter_invalid", "address"),
+        (json!({"address": ["Bonn"]}), "parameter_invalid", "address"),
+        (
+            json!({"address": {"country": "DEU"}}),
+            "parameter_invalid",
+            "address[country]",
+        ),
+        (
+            json!({"address": {"country": "Ü1"}}),
+            "parameter_invalid",
+            "address[country]",
+        ),
+        (
+            json!({"address": {"street": "x"}}),
+            "parameter_unknown",
+            "address[street]",
+        ),
+        (
+            json!({"shipping": {"name": "x"}}),
+            "parameter_missing",
+            "shipping[address]",
+        ),
+        (
+            json!({"shipping": {"address": {"city": "x"}}}),
+            "parameter_missing",
+            "shipping[name]",
+        ),
+        (
+            json!({"shipping": {"address": {"country": "1"}, "name": "x"}}),
+            "parameter_invalid",
+            "shipping[address][country]",
+        ),
+        (
+            json!({"shipping": {"address": {}, "name": "x", "carrier": "x"}}),
+            "parameter_unknown",
+            "shipping[carrier]",
+        ),
+        (
+            json!({"preferred_locales": "de"}),
+            "parameter_invalid",
+            "preferred_locales",
+        ),
+        (
+            json!({"preferred_locales": ["de", "e n"]}),
+            "parameter_invalid",
+            "preferred_locales[1]",
+        ),
+        (
+            json!({"preferred_locales": [""]}),
+            "parameter_invalid",
+            "preferred_locales[0]",
+        ),
+        (
+            json!({"invoice_settings": {"footer": "x"}}),
+            "parameter_unknown",
+            "invoice_settings[footer]",
+        ),
+        (with_default("pm_card_visa"), "parameter_invalid", DEFAULT),
+        (json!({"metadata": "x"}), "parameter_invalid", "metadata"),
+        (json!({"source": "tok_visa"}), "parameter_unknown", "source"),
+        (json!({"tax": {}}), "parameter_unknown", "tax"),
+        (
+            json!({"expand": ["sources"]}),
+            "parameter_invalid",
+            "expand[0]",
+        ),
+    ];
+    let events = happened(client).await;
+    for (number, (body, code, param)) in cases.iter().enumerate() {
+        for path in ["/customers", &path] {
+            let key = format!("{number}{path}");
+            let refused = client.post(path, &key, body).await;
+            assert_eq!(refused.refusal(), refusal(code, param), "{path} {body}");
+            client.post(path, &key, body).await.assert_replays(&refused);
+        }
+    }
+    let update = json!({"payment_method": "pm_card_visa"});
+    let refused = client.post_new(&path, &update).await;
+    assert_eq!(
+        refused.refusal(),
+        refusal("parameter_unknown", "payment_method")
+    );
+    for missing in [
+        "pm_card_nothing",
+        "nothing",
+        "pm_00000000000000000000000000",
+    ] {
+        let body = json!({"payment_method": missing});
+        let refused = client.post_new("/customers", &body).await;
+        assert_eq!(
+            refused.refusal(),
+            refusal("resource_missing", "payment_method")
+        );
+    }
+    assert_eq!(happened(client).await, events, "a refusal is no event");
+    let count = server
+        .database
+        .count("SELECT count(*) FROM customers")
+        .await;
+    assert_eq!(count, 1);
+}
+
+#[tokio::test]
+async fn each_text_has_its_limit() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let email = |length: usize| format!("{}@b.c", "a".repeat(length - "@b.c".len()));
+    let text = |length: usize| "ü".repeat(length);
+    let of = |pointer: &str, value: Value| match pointer.split_once('/') {
+        Some((object, member)) => json!({object: {member: value}}),
+        None => json!({pointer: value}),
+    };
+    for (pointer, most) in [
+        ("name", 256),
+        ("phone", 50),
+        ("description", 1000),
+        ("address/city", 500),
+        ("address/line1", 500),
+        ("address/line2", 500),
+        ("address/postal_code", 500),
+        ("address/state", 500),
+    ] {
+        let fits = client
+            .post_new("/customers", &of(pointer, text(most).into()))
+            .await;
+        assert_eq!(fits.status, 201, "{pointer}: {}", fits.json());
+        let too_long = of(pointer, text(most + 1).into());
+        let too_long = client.post_new("/customers", &too_long).await;
+        assert_eq!(too_long.code(), "parameter_invalid", "{pointer}");
+    }
+    let tags = |count: usize, length: usize| vec!["d".repeat(length); count];
+    for (body, status) in [
+        (json!({"email": email(512)}), 201),
+        (json!({"email": email(513)}), 400),
+        (json!({"preferred_locales": tags(20, 35)}), 201),
+        (json!({"preferred_locales": tags(21, 35)}), 400),
+        (json!({"preferred_locales": tags(1, 36)}), 400),
+    ] {
+        assert_eq!(client.post_new("/customers", &body).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn an_update_sets_keeps_and_unsets_each_parameter() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = client.post_new("/customers", &jenny()).await.id();
+    let path = format!("/customers/{id}");
+    let whole = |city: &str| {
+        json!({
+            "city": city, "country": null, "line1": null, "line2": null, "postal_code": null,
+            "state": null,
+        })
+    };
+    let shipping = json!({
+        "address": whole("Ulm"), "carrier": null, "name": "J", "phone": null,
+        "tracking_number": null,
+    });
+    let steps: &[(&str, &str, Value)] = &[
+        (r#"{"name":"Jen"}"#, "name", json!("Jen")),
+        ("name=", "name", Value::Null),
+        (
+            r#"{"email":"jen@example.com"}"#,
+            "email",
+            json!("jen@example.com"),
+        ),
+        (r#"{"email":null}"#, "email", Value::Null),
+        ("phone=1", "phone", json!("1")),
+        ("phone=", "phone", Value::Null),
+        (r#"{"description":"d"}"#, "description", json!("d")),
+        (r#"{"description":""}"#, "description", Value::Null),
+        // An address that is given replaces the whole one.
+        ("address[city]=Ulm&address[line2]=", "address", whole("Ulm")),
+        (r#"{"address":{"city":"Hof"}}"#, "address", whole("Hof")),
+        ("address=", "address", Value::Null),
+        (
+            "shipping[address][city]=Ulm&shipping[name]=J",
+            "shipping",
+            shipping,
+        ),
+        (r#"{"shipping":""}"#, "shipping", Value::Null),
+        (
+            "preferred_locales[]=fr&preferred_locales[]=it",
+            "preferred_locales",
+            json!(["fr", "it"]),
+        ),
+        (
+            r#"{"preferred_locales":[]}"#,
+            "preferred_locales",
+            json!([]),
+        ),
+        (
+            "preferred_locales[0]=nl",
+            "preferred_locales",
+            json!(["nl"]),
+        ),
+        ("preferred_locales=", "preferred_locales", json!([])),
+    ];
+    let mut expected = retrieve(client, &id).await;
+    for (number, (body, name, value)) in steps.iter().enumerate() {
+        let media_type = if body.starts_with('{') { JSON } else { FORM };
+        let key = number.to_string();
+        let updated = client
+            .post_raw(&path, &key, media_type, body.as_bytes())
+            .await;
+        assert_eq!(updated.status, 200, "{body}: {}", updated.json());
+        expected[*name] = value.clone();
+        assert_eq!(updated.json(), expected, "{body}");
+        assert_eq!(retrieve(client, &id).await, expected, "{body}");
+        let replayed = client
+            .post_raw(&path, &key, media_type, body.as_bytes())
+            .await;
+        replayed.assert_replays(&updated);
+    }
+    let types: Vec<_> = happened(client)
+        .await
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(types[0], "customer.created");
+    assert_eq!(types[1..], vec!["customer.updated"; steps.len()]);
+}
+
+#[tokio::test]
+async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let mut newest_first = Vec::new();
+    for _ in 0..3 {
+        let body = json!({"email": "ann@example.com"});
+        newest_first.insert(0, client.post_new("/customers", &body).await.id());
+    }
+    client
+        .post_new("/customers", &json!({"email": "bob@example.com"}))
+        .await;
+    customer(client).await;
+    let ids = |query: String| async move {
+        let answer = client.get(&format!("/customers?{query}")).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.json());
+        let list = answer.json();
+        let data = list["data"].as_array().unwrap().clone();
+        let ids = data
+            .iter()
+            .map(|one| one["id"].as_str().unwrap().to_owned());
+        (ids.collect::<Vec<_>>(), list["has_more"] == true)
+    };
+    let by_email = |more: &str| ids(format!("email=ann%40example.com{more}"));
+    assert_eq!(by_email("").await, (newest_first.clone(), false));
+    assert_eq!(
+        by_email("&limit=2").await,
+        (newest_first[..2].to_vec(), true)
+    );
+    let after = format!("&limit=2&starting_after={}", newest_first[1]);
+    assert_eq!(by_email(&after).await, (newest_first[2..].to_vec(), false));
+    let before = format!("&ending_before={}", newest_first[2]);
+    assert_eq!(by_email(&before).await, (newest_first[..2].to_vec(), false));
+    assert_eq!(by_email("&created[lt]=1000").await, (vec![], false));
+    for other in ["Ann%40example.com", "ann%40example.co", "%25"] {
+        assert_eq!(
+            ids(format!("email={other}")).await,
+            (vec![], false),
+            "{other}"
+        );
+    }
+    // A deleted customer is in no list, and is still a cursor.
+    assert_eq!(delete(client, &newest_first[1]).await.status, 200);
+    let left = vec![newest_first[0].clone(), newest_first[2].clone()];
+    assert_eq!(by_email("").await, (left, false));
+    assert_eq!(by_email(&after).await, (newest_first[2..].to_vec(), false));
+    assert_eq!(ids("limit=100".to_owned()).await.0.len(), 4);
+    for (query, param) in [
+        (format!("email={}", "a".repeat(513)), "email"),
+        ("starting_after=cus_1".to_owned(), "starting_after"),
+        ("limit=101".to_owned(), "limit"),
+        ("expand[]=data.sources".to_owned(), "expand[0]"),
+    ] {
+        let refused = client.get(&format!("/customers?{query}")).await;
+        assert_eq!(
+            refused.refusal(),
+            refusal("parameter_invalid", param),
+            "{query}"
+        );
+    }
+    let unknown = client.get("/customers?name=Ann").await;
+    assert_eq!(unknown.refusal(), refusal("parameter_unknown", "name"));
+}
+
+#[tokio::test]
+async fn the_default_payment_method_is_one_of_the_customers() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (ann, bob) = (customer(client).await, customer(client).await);
+    let of_ann = attached(client, "pm_card_visa", &ann).await;
+    let of_bob = attached(client, "pm_card_visa", &bob).await;
+    let gone = attached(client, "pm_card_visa", &ann).await;
+    client
+        .post_new(&format!("/payment_methods/{gone}/detach"), &json!({}))
+        .await;
+    for wrong in [
+        &of_bob,
+        &gone,
+        &method(client, "tok_visa").await,
+        "pm_00000000000000000000000000",
+        "nothing",
+    ] {
+        let refused = update(client, &ann, with_default(wrong)).await;
+        assert_eq!(
+            refused.refusal(),
+            refusal("parameter_invalid", DEFAULT),
+            "{wrong}"
+        );
+    }
+    let default = |customer: Value| customer["invoice_settings"]["default_payment_method"].clone();
+    let set = update(client, &ann, with_default(&of_ann)).await;
+    assert_eq!(default(set.json()), json!(of_ann));
+    let kept = update(client, &ann, json!({"name": "Ann", "invoice_settings": {}})).await;
+    assert_eq!(default(kept.json()), json!(of_ann));
+    let unset = update(client, &ann, with_default("")).await;
+    assert_eq!(default(unset.json()), Value::Null);
+    // A default that is detached is none.
+    update(client, &ann, with_default(&of_ann)).await;
+    client
+        .post_new(&format!("/payment_methods/{of_ann}/detach"), &json!({}))
+        .await;
+    assert_eq!(default(retrieve(client, &ann).await), Value::Null);
+    let unknown = "cus_00000000000000000000000000";
+    let refused = update(client, unknown, with_default(&of_bob)).await;
+    assert_eq!(refused.refusal(), refusal("resource_missing", "id"));
+}
+
+#[tokio::test]
+async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_it_says_so() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let of_template = json!({"payment_method": "pm_card_mastercard"});
+    let created = client.post("/customers", "key-1", &of_template).await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let id = created.id();
+    let default = &created.json()["invoice_settings"]["default_payment_method"];
+    assert_eq!(*default, Value::Null);
+    let replayed = client.post("/customers", "key-1", &of_template).await;
+    replayed.assert_replays(&created);
+    let methods = client
+        .get(&format!("/customers/{id}/payment_methods"))
+        .await
+        .json();
+    let [of_template] = &methods["data"].as_array().unwrap()[..] else {
+        panic!("one method was attached: {methods}");
+    };
+    assert_eq!(of_template["card"]["brand"], "mastercard");
+    let first = [
+        ("customer.created".to_owned(), id),
+        (
+            "payment_method.attached".to_owned(),
+            of_template["id"].as_str().unwrap().to_owned(),
+        ),
+    ];
+    assert_eq!(happened(client).await, first);
+
+    let method = method(client, "tok_visa").await;
+    let mut body = with_default(&method);
+    let refused = client.post_new("/customers", &body).await;
+    assert_eq!(refused.refusal(), refusal("parameter_invalid", DEFAULT));
+    body["payment_method"] = json!(method);
+    let created = client.post_new("/customers", &body).await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let default = &created.json()["invoice_settings"]["default_payment_method"];
+    assert_eq!(*default, json!(method));
+    let then = [
+        ("customer.created", created.id()),
+        ("payment_method.attached", method.clone()),
+        ("customer.updated", created.id()),
+    ];
+    let then = then.map(|(name, id)| (name.to_owned(), id));
+    assert_eq!(
+        happened(client).await,
+        [first.to_vec(), then.to_vec()].concat()
+    );
+    // It is theirs now, and no other customer's.
+    let other = client
+        .post_new("/customers", &json!({"payment_method": method}))
+        .await;
+    assert_eq!(other.code(), "payment_method_unexpected_state");
+    let declined = json!({"payment_method": "pm_card_chargeDeclined"});
+    let declined = client.post_new("/customers", &declined).await;
+    assert_eq!(
+        (declined.status.as_u16(), declined.code()),
+        (402, "card_declined".into())
+    );
+    let rows = "SELECT (SELECT count(*) FROM customers) + (SELECT count(*) FROM payment_methods)";
+    assert_eq!(
+        server.database.count(rows).await,
+        4,
+        "nothing of a refusal stays"
+    );
+}
+
+#[tokio::test]
+async fn of_a_deleted_customer_the_id_is_left() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = client.post_new("/customers", &jenny()).await.id();
+    let [first, second] = [
+        attached(client, "pm_card_visa", &id).await,
+        attached(client, "pm_card_amex", &id).await,
+    ];
+    update(client, &id, with_default(&first)).await;
+    let before = happened(client).await.len();
+    let mut charge = charge();
+    charge["customer"] = json!(id);
+    let deleted = delete(client, &id).await;
+    assert_eq!(deleted.status, 200);
+    let left = json!({"id": id, "object": "customer", "deleted": true});
+    assert_eq!(deleted.json(), left);
+    for prefix in ["", "/v1"] {
+        assert_eq!(
+            client.get(&format!("{prefix}/customers/{id}")).await.json(),
+            left
+        );
+    }
+    let again = delete(client, &id).await;
+    assert_eq!(again.refusal(), refusal("resource_missing", "id"));
+    let refused = update(client, &id, json!({"name": "x"})).await;
+    assert_eq!(refused.refusal(), refusal("resource_missing", "id"));
+    let refused = attach(client, "pm_card_visa", &id).await;
+    assert_eq!(refused.refusal(), refusal("resource_missing", "customer"));
+    let methods = client
+        .get(&format!("/customers/{id}/payment_methods"))
+        .await;
+    assert_eq!(methods.refusal(), refusal("resource_missing", "id"));
+    for method in [&first, &second] {
+        let path = format!("/payment_methods/{method}");
+        assert_eq!(client.get(&path).await.json()["customer"], Value::Null);
+        let of_customer = client.get(&format!("/customers/{id}{path}")).await;
+        assert_eq!(of_customer.refusal(), refusal("resource_missing", "id"));
+        let new = customer(client).await;
+        let refused = attach(client, method, &new).await;
+        assert_eq!(refused.code(), "payment_method_unexpected_state");
+    }
+    // A charge names a customer by a reference of the client's own.
+    assert_eq!(client.post_new("/charges", &charge).await.status, 201);
+    let then: Vec<_> = happened(client).await.split_off(before);
+    let expected = [
+        ("payment_method.detached", first),
+        ("payment_method.detached", second),
+        ("customer.deleted", id.clone()),
+    ];
+    assert_eq!(then[..3], expected.map(|(name, id)| (name.to_owned(), id)));
+    let events = client.get("/events?type=customer.deleted").await.json();
+    let event = &events["data"][0];
+    let request = json!({"id": deleted.header("request-id"), "idempotency_key": null});
+    assert_eq!(event["request"], request);
+    let shown = &event["data"]["object"];
+    assert_eq!(
+        (&shown["id"], &shown["name"]),
+        (&json!(id), &json!("Jenny Rosen"))
+    );
+    assert_eq!(
+        shown["invoice_settings"]["default_payment_method"],
+        Value::Null
+    );
+}
+
+#[tokio::test]
+async fn a_deletion_takes_no_key_and_no_parameters() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = customer(client).await;
+    let path = format!("/customers/{id}");
+    let with_query = client.request(Method::DELETE, &format!("{path}?force=true"));
+    let refused = Answer::of(with_query).await;
+    assert_eq!(refused.refusal(), refusal("parameter_unknown", "force"));
+    // A key is ignored on other methods than POST, PUT and PATCH.
+    let with_key = client
+        .request(Method::DELETE, &path)
+        .header("idempotency-key", "key-1");
+    let deleted = Answer::of(with_key).await;
+    assert_eq!((deleted.status.as_u16(), deleted.is_replay()), (200, false));
+    assert_eq!(client.get("/idempotency-keys/key-1").await.status, 404);
+    for path in [
+        "/customers/nothing",
+        "/customers/cus_00000000000000000000000000",
+    ] {
+        let missing = Answer::of(client.request(Method::DELETE, path)).await;
+        assert_eq!(missing.refusal(), refusal("resource_missing", "id"));
+    }
+}
+
+#[tokio::test]
+async fn another_accounts_customer_is_missing() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let stranger = client_of_account(&server, "other").await;
+    let id = client.post_new("/customers", &jenny()).await.id();
+    let path = format!("/customers/{id}");
+    let missing = refusal("resource_missing", "id");
+    for answer in [
+        stranger.get(&path).await,
+        stranger.get(&format!("{path}/payment_methods")).await,
+        update(&stranger, &id, json!({"name": "x"})).await,
+        delete(&stranger, &id).await,
+    ] {
+        assert_eq!(answer.refusal(), missing);
+    }
+    let refused = attach(&stranger, "pm_card_visa", &id).await;
+    assert_eq!(refused.refusal(), refusal("resource_missing", "customer"));
+    let list = stranger
+        .get("/customers?email=Jenny@Example.com")
+        .await
+        .json();
+    assert_eq!(list["data"], json!([]));
+    assert_eq!(retrieve(client, &id).await["name"], "Jenny Rosen");
+}
+
+#[tokio::test]
+async fn a_customer_shows_the_whole_default_payment_method_where_it_is_asked_to() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let method = method(client, "tok_visa").await;
+    let member = "invoice_settings.default_payment_method";
+    let mut body = with_default(&method);
+    body["payment_method"] = json!(method);
+    body["expand"] = json!([member, "tax", "invoice_credit_balance"]);
+    let created = client.post("/customers", "key-1", &body).await;
+    let id = created.id();
+    let whole = client
+        .get(&format!("/payment_methods/{method}"))
+        .await
+        .json();
+    assert_eq!(whole["customer"], json!(id));
+    let path = format!("/customers/{id}");
+    let update = client
+        .post_new(&path, &json!({"expand": [member]}))
+        .await
+        .json();
+    let get = client
+        .get(&format!("{path}?expand[]={member}"))
+        .await
+        .json();
+    let list = client
+        .get(&format!("/v1/customers?expand[]=data.{member}"))
+        .await
+        .json();
+    for shown in [created.json(), update, get, list["data"][0].clone()] {
+        assert_eq!(shown["invoice_settings"]["default_payment_method"], whole);
+    }
+    assert!(created.json().get("tax").is_none());
+    // A replay shows what was.
+    client
+        .post_new(
+            &format!("/payment_methods/{method}"),
+            &json!({"metadata": {"a": "1"}}),
+        )
+        .await;
+    client
+        .post("/customers", "key-1", &body)
+        .await
+        .assert_replays(&created);
+    // The other way: a payment method shows its customer.
+    let path = format!("/payment_methods/{method}?expand[]=customer");
+    assert_eq!(
+        client.get(&path).await.json()["customer"],
+        retrieve(client, &id).await
+    );
+    let refused = client.get("/customers?expand[]=data.subscriptions").await;
+    assert_eq!(refused.refusal(), refusal("parameter_invalid", "expand[0]"));
+}

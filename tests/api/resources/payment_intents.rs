@@ -1,0 +1,668 @@
+//! Payment intents: one payment, through as many cards as it takes.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    harness::{Answer, TestServer, charge},
+    intents::{
+        STATUSES, act, authenticate, create, events, page_of, paid_with, path, retrieve, standing,
+        terms, terms_with,
+    },
+    racers::all_at_once,
+};
+
+/// How a request ended: the object's status, or the error's code.
+fn ended(answer: &Answer) -> String {
+    match answer.status.is_success() {
+        true => answer.json()["status"].as_str().unwrap().to_owned(),
+        false => answer.code(),
+    }
+}
+
+#[tokio::test]
+async fn a_new_intent_has_exactly_the_documented_members() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let body = json!({"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}});
+    let created = client.post("/payment_intents", "key-1", &body).await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let id = created.id();
+    assert!(id.starts_with("pi_") && id.len() == 29, "{id}");
+    let location = format!("/payment_intents/{id}");
+    assert_eq!(created.header("location"), Some(location.as_str()));
+    let mut object = created.json();
+    assert!(object["created"].take().as_i64().is_some());
+    let secret = object["client_secret"].take();
+    let secret = secret.as_str().unwrap().strip_prefix(&format!("{id}_secret_"));
+    assert!(secret.is_some_and(|secret| secret.len() >= 25
+        && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())));
+    object["id"].take();
+    let expected = json!({
+        "id": null, "object": "payment_intent", "amount": 2000, "amount_capturable": 0,
+        "amount_details": {"tip": {}}, "amount_received": 0, "application": null,
+        "application_fee_amount": null,
+        "automatic_payment_methods": {"allow_redirects": "always", "enabled": true},
+        "canceled_at": null, "cancellation_reason": null, "capture_method": "automatic_async",
+        "client_secret": null, "confirmation_method": "automatic", "created": null,
+        "currency": "usd", "customer": null, "customer_account": null, "description": null,
+        "excluded_payment_method_types": null, "last_payment_error": null, "latest_charge": null,
+        "livemode": false, "metadata": {"order_id": "6735"}, "next_action": null,
+        "on_behalf_of": null, "payment_method": null,
+        "payment_method_configuration_details": null,
+        "payment_method_options": {"card": {
+            "installments": null, "mandate_options": null, "network": null,
+            "request_three_d_secure": "automatic",
+        }},
+        "payment_method_types": ["card"], "processing": null, "receipt_email": null,
+        "review": null, "setup_future_usage": null, "shipping": null, "source": null,
+        "statement_descriptor": null, "statement_descriptor_suffix": null,
+        "status": "requires_payment_method", "transfer_data": null, "transfer_group": null,
+    });
+    assert_eq!(object, expected);
+    for path in [location.clone(), format!("/v1{location}")] {
+        assert_eq!(client.get(&path).await.json(), created.json());
+    }
+    client
+        .post("/payment_intents", "key-1", &body)
+        .await
+        .assert_replays(&created);
+    assert_eq!(events(client).await, ["payment_intent.created"]);
+}
+
+#[tokio::test]
+async fn a_form_says_what_json_says() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = client.post_new("/customers", &json!({})).await.id();
+    let form = format!(
+        "amount=2000&currency=usd&metadata[session_id]=payses_1&capture_method=manual\
+         &expand[0]=payment_method&customer={customer}&off_session=true&confirm=true\
+         &payment_method=pm_card_visa&return_url=http%3A%2F%2F127.0.0.1%2Fr\
+         &shipping[name]=Ann&shipping[address][city]=Bonn&statement_descriptor_suffix=MUGS"
+    );
+    let media_type = "application/x-www-form-urlencoded";
+    let created = client.post_raw("/v1/payment_intents", "key-1", media_type, form.as_bytes());
+    let created = created.await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let intent = created.json();
+    assert_eq!(intent["status"], "requires_capture");
+    assert_eq!(intent["payment_method"]["card"]["last4"], "4242");
+    assert_eq!(intent["shipping"]["address"]["city"], "Bonn");
+    let of_charge = format!(
+        "/charges?payment_intent={}&expand[]=data.payment_intent&expand[]=data.customer",
+        created.id()
+    );
+    let charges = client.get(&of_charge).await.json();
+    let charge = &charges["data"][0];
+    assert_eq!(charge["id"], intent["latest_charge"]);
+    assert_eq!(charge["payment_intent"]["id"], created.id());
+    assert_eq!(charge["customer"]["id"], customer);
+    assert_eq!(charge["metadata"]["session_id"], "payses_1");
+    assert_eq!(charge["source"], Value::Null);
+    assert_eq!(charge["statement_descriptor_suffix"], "MUGS");
+    let card = &charge["payment_method_details"]["card"];
+    assert_eq!(card["fingerprint"], intent["payment_method"]["card"]["fingerprint"]);
+    let listed = format!("/payment_intents?customer={customer}");
+    let listed = client.get(&listed).await.json();
+    assert_eq!(listed["data"][0]["id"], created.id());
+}
+
+/// What each verb makes of an intent in each status, or the code of its refusal.
+#[tokio::test]
+async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_intent() {
+    const STATE: &str = "payment_intent_unexpected_state";
+    let server = TestServer::start().await;
+    let client = &server.client;
+    // An update of the amount, one of the description, a confirmation, a capture, a cancellation,
+    // a refund.
+    let table = [
+        [
+            "requires_payment_method",
+            "requires_payment_method",
+            "succeeded",
+            STATE,
+            "canceled",
+            STATE,
+        ],
+        [
+            "requires_confirmation",
+            "requires_confirmation",
+            "succeeded",
+            STATE,
+            "canceled",
+            STATE,
+        ],
+        [
+            "requires_confirmation",
+            "requires_action",
+            "succeeded",
+            STATE,
+            "canceled",
+            STATE,
+        ],
+        [
+            STATE,
+            "requires_capture",
+            STATE,
+            "succeeded",
+            "canceled",
+            "charge_not_captured",
+        ],
+        [STATE, "succeeded", STATE, STATE, STATE, "succeeded"],
+        [STATE, "canceled", STATE, STATE, STATE, STATE],
+    ];
+    for (status, expected) in STATUSES.into_iter().zip(table) {
+        for (verb, expected) in ["amount", "description", "confirm", "capture", "cancel", "refund"]
+            .into_iter()
+            .zip(expected)
+        {
+            let id = standing(client, status).await;
+            let answer = match verb {
+                "amount" => act(client, &id, "", json!({"amount": 2100})).await,
+                "description" => act(client, &id, "", json!({"description": "new"})).await,
+                "confirm" => {
+                    act(client, &id, "confirm", json!({"payment_method": "pm_card_visa"})).await
+                }
+                "refund" => {
+                    let whole = json!({"payment_intent": id});
+                    client.post_new("/refunds", &whole).await
+                }
+                _ => act(client, &id, verb, json!({})).await,
+            };
+            assert_eq!(ended(&answer), expected, "{verb} of {status}: {}", answer.json());
+            let now = retrieve(client, &id).await;
+            if expected == STATE {
+                assert_eq!(answer.json()["error"]["payment_intent"], now);
+                assert_eq!(now["status"], status, "{verb}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = create(client, json!({})).await.id();
+    let confirm = path(&id, "confirm");
+    let declining = json!({"payment_method": "pm_card_chargeDeclinedInsufficientFunds"});
+    let declined = client.post(&confirm, "key-1", &declining).await;
+    assert_eq!(declined.status, 402);
+    let error = &declined.json()["error"];
+    assert_eq!(error["decline_code"], "insufficient_funds");
+    assert_eq!(error["payment_method"]["card"]["last4"], "9995");
+    let intent = retrieve(client, &id).await;
+    assert_eq!(error["payment_intent"], intent);
+    assert_eq!(intent["status"], "requires_payment_method");
+    assert_eq!(intent["payment_method"], Value::Null);
+    assert_eq!(intent["latest_charge"], error["charge"]);
+    let last = &intent["last_payment_error"];
+    for member in ["type", "code", "decline_code", "message", "charge", "doc_url", "payment_method"] {
+        assert_eq!(last[member], error[member], "{member}");
+    }
+    assert_eq!(last.get("payment_intent"), None);
+
+    // The same key never charges again, though its request would succeed by now.
+    let paid = act(client, &id, "confirm", json!({"payment_method": "pm_card_visa"})).await;
+    assert_eq!(ended(&paid), "succeeded");
+    assert_eq!(paid.json()["amount_received"], 2000);
+    assert_eq!(paid.json()["last_payment_error"], Value::Null);
+    client
+        .post(&confirm, "key-1", &declining)
+        .await
+        .assert_replays(&declined);
+    assert_eq!(server.database.charges().await, 2);
+    assert_eq!(
+        events(client).await,
+        [
+            "payment_intent.created",
+            "charge.failed",
+            "payment_intent.payment_failed",
+            "charge.succeeded",
+            "payment_intent.succeeded",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_intent_that_is_declined_when_it_is_created_exists() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let body = terms_with(json!({"confirm": true, "payment_method": "pm_card_chargeDeclined"}));
+    let declined = client.post("/v1/payment_intents", "key-1", &body).await;
+    assert_eq!(declined.status, 402);
+    let intent = declined.json()["error"]["payment_intent"].clone();
+    let id = intent["id"].as_str().unwrap();
+    assert_eq!(retrieve(client, id).await, intent);
+    for _ in 0..3 {
+        let again = client.post("/v1/payment_intents", "key-1", &body).await;
+        again.assert_replays(&declined);
+    }
+    let known = client.get("/idempotency-keys/key-1").await.json();
+    assert_eq!(known["resource_id"], id, "{known}");
+    let rows = "SELECT count(*) FROM payment_intents";
+    assert_eq!(server.database.count(rows).await, 1);
+    assert_eq!(server.database.charges().await, 1);
+    assert_eq!(
+        events(client).await,
+        [
+            "payment_intent.created",
+            "charge.failed",
+            "payment_intent.payment_failed",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = standing(client, "requires_capture").await;
+    let promised = retrieve(client, &id).await;
+    assert_eq!(promised["amount_capturable"], 2000);
+    let charge = promised["latest_charge"].as_str().unwrap();
+    let of_charge = client
+        .post_new(&format!("/charges/{charge}/capture"), &json!({}))
+        .await;
+    assert_eq!(
+        of_charge.refusal(),
+        (400, "parameter_invalid".into(), Some("id".into()))
+    );
+    let refund = json!({"charge": charge});
+    let refused = client.post_new("/refunds", &refund).await;
+    assert_eq!(refused.code(), "charge_not_captured");
+    let too_much = act(client, &id, "capture", json!({"amount_to_capture": 2001})).await;
+    assert_eq!(
+        too_much.refusal(),
+        (400, "capture_amount_too_large".into(), Some("amount_to_capture".into()))
+    );
+    let part = json!({"amount_to_capture": 1500, "metadata": {"shipped": "yes"}});
+    let captured = act(client, &id, "capture", part).await;
+    assert_eq!(captured.status, 200, "{}", captured.json());
+    let intent = captured.json();
+    assert_eq!(
+        json!([intent["status"], intent["amount_received"], intent["amount_capturable"]]),
+        json!(["succeeded", 1500, 0])
+    );
+    assert_eq!(intent["metadata"]["shipped"], "yes");
+    let taken = client.get(&format!("/charges/{charge}")).await.json();
+    assert_eq!(taken["amount_captured"], 1500);
+    // As a client does that lost the reply, and made another key.
+    let again = act(client, &id, "capture", json!({})).await;
+    assert_eq!(again.code(), "payment_intent_unexpected_state");
+    assert_eq!(again.json()["error"]["payment_intent"], intent);
+    let not_final = json!({"final_capture": false});
+    let refused = act(client, &id, "capture", not_final).await;
+    assert_eq!(
+        refused.refusal(),
+        (400, "parameter_invalid".into(), Some("final_capture".into()))
+    );
+    assert_eq!(
+        events(client).await,
+        [
+            "payment_intent.created",
+            "charge.succeeded",
+            "payment_intent.amount_capturable_updated",
+            "charge.captured",
+            "payment_intent.succeeded",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_cancellation_releases_what_was_promised() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let id = standing(client, "requires_capture").await;
+    let canceled = act(client, &id, "cancel", json!({"cancellation_reason": "abandoned"})).await;
+    assert_eq!(canceled.status, 200, "{}", canceled.json());
+    let intent = canceled.json();
+    assert!(intent["canceled_at"].is_i64());
+    assert_eq!(
+        json!([
+            intent["status"],
+            intent["amount_capturable"],
+            intent["cancellation_reason"]
+        ]),
+        json!(["canceled", 0, "abandoned"])
+    );
+    let charge = format!("/charges/{}", intent["latest_charge"].as_str().unwrap());
+    let charge = client.get(&charge).await.json();
+    assert_eq!(
+        json!([charge["refunded"], charge["amount_refunded"], charge["captured"]]),
+        json!([true, 2000, false])
+    );
+    let again = act(client, &id, "cancel", json!({})).await;
+    assert_eq!(again.json()["error"]["payment_intent"], intent);
+    let refund = json!({"payment_intent": id});
+    let refund = client.post_new("/refunds", &refund).await;
+    assert_eq!(refund.code(), "charge_already_refunded");
+    assert_eq!(
+        events(client).await[3..],
+        ["refund.created", "charge.refunded", "payment_intent.canceled"]
+    );
+}
+
+#[tokio::test]
+async fn refunds_name_an_intent_and_its_charge() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (id, other) = (
+        standing(client, "succeeded").await,
+        standing(client, "succeeded").await,
+    );
+    let charge = retrieve(client, &id).await["latest_charge"].clone();
+    let refund = |body: Value| async move { client.post_new("/refunds", &body).await };
+    let part = refund(json!({"payment_intent": id, "amount": 500})).await;
+    assert_eq!(part.status, 201, "{}", part.json());
+    assert_eq!(part.json()["charge"], charge);
+    assert_eq!(part.json()["payment_intent"], id);
+    let neither = refund(json!({"amount": 1})).await;
+    assert_eq!(
+        neither.refusal(),
+        (400, "parameter_missing".into(), Some("charge".into()))
+    );
+    let anothers = refund(json!({"payment_intent": other, "charge": charge})).await;
+    assert_eq!(
+        anothers.refusal(),
+        (400, "parameter_invalid".into(), Some("charge".into()))
+    );
+    let rest = refund(json!({"payment_intent": id, "charge": charge})).await;
+    assert_eq!(rest.json()["amount"], 1500);
+    // Whatever the amount.
+    let nothing_left = refund(json!({"payment_intent": id, "amount": 1})).await;
+    assert_eq!(
+        nothing_left.refusal(),
+        (
+            400,
+            "charge_already_refunded".into(),
+            Some("payment_intent".into())
+        )
+    );
+    let intent = retrieve(client, &id).await;
+    assert_eq!(intent["status"], "succeeded");
+    assert_eq!(intent["amount_received"], 2000);
+    let listed = client.get(&format!("/refunds?payment_intent={id}&expand[]=data.payment_intent"));
+    let listed = listed.await.json();
+    assert_eq!(listed["data"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["data"][0]["payment_intent"], intent);
+}
+
+#[tokio::test]
+async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let of = |id: String| async move { retrieve(client, &id).await };
+    for (card, confirmation, outcome, status, code) in [
+        ("authenticationRequired", "automatic", "complete", "succeeded", None),
+        ("authenticationRequired", "manual", "complete", "requires_confirmation", None),
+        (
+            "authenticationRequired",
+            "automatic",
+            "fail",
+            "requires_payment_method",
+            Some("payment_intent_authentication_failure"),
+        ),
+        (
+            "threeDSecureRequiredChargeDeclined",
+            "automatic",
+            "complete",
+            "requires_payment_method",
+            Some("card_declined"),
+        ),
+    ] {
+        let more = json!({"confirmation_method": confirmation});
+        let waiting = paid_with(client, &format!("pm_card_{card}"), more).await;
+        assert_eq!(waiting.status, 201, "{}", waiting.json());
+        let page = page_of(&waiting.json());
+        assert_eq!(authenticate(client, &page, outcome).await.status, 200);
+        let intent = of(waiting.id()).await;
+        assert_eq!(intent["status"], status, "{card} {outcome}");
+        assert_eq!(intent["next_action"], Value::Null);
+        assert_eq!(intent["last_payment_error"]["code"].as_str(), code);
+        // The first answer decided.
+        let other = if outcome == "fail" { "complete" } else { "fail" };
+        assert_eq!(authenticate(client, &page, other).await.status, 200);
+        assert_eq!(of(waiting.id()).await, intent);
+        if status == "requires_confirmation" {
+            let paid = act(client, &waiting.id(), "confirm", json!({})).await;
+            assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
+            let charge = format!("/charges/{}", paid.json()["latest_charge"].as_str().unwrap());
+            let charge = client.get(&charge).await.json();
+            let secure = &charge["payment_method_details"]["card"]["three_d_secure"];
+            assert_eq!(secure["result"], "authenticated");
+        }
+    }
+    // What is not waited for any more.
+    let waiting = standing(client, "requires_action").await;
+    let page = page_of(&of(waiting.clone()).await);
+    act(client, &waiting, "", json!({"amount": 2100})).await;
+    assert_eq!(authenticate(client, &page, "complete").await.status, 410);
+    assert_eq!(of(waiting).await["status"], "requires_confirmation");
+}
+
+#[tokio::test]
+async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let card = "pm_card_authenticationRequired";
+    let off = paid_with(client, card, json!({"off_session": true})).await;
+    assert_eq!(off.status, 402);
+    let error = &off.json()["error"];
+    assert_eq!(
+        json!([error["code"], error["decline_code"]]),
+        json!(["authentication_required", "authentication_required"])
+    );
+    let intent = &error["payment_intent"];
+    assert_eq!(intent["status"], "requires_payment_method");
+    assert_eq!(intent["latest_charge"], error["charge"]);
+    let charge = format!("/charges/{}", error["charge"].as_str().unwrap());
+    let charge = client.get(&charge).await.json();
+    assert_eq!(charge["failure_code"], "authentication_required");
+
+    let refused = paid_with(client, card, json!({"error_on_requires_action": true})).await;
+    assert_eq!(refused.status, 402);
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], "authentication_required");
+    assert_eq!(error["charge"], Value::Null);
+    assert_eq!(error["payment_intent"]["status"], "requires_payment_method");
+    assert_eq!(server.database.charges().await, 1);
+
+    // Of any card, if the client wants it.
+    let any = json!({"payment_method_options": {"card": {"request_three_d_secure": "any"}}});
+    let asked = paid_with(client, "pm_card_visa", any).await;
+    assert_eq!(ended(&asked), "requires_action");
+}
+
+#[tokio::test]
+async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let method = json!({"type": "card", "card": {"token": "tok_visa"}});
+    let method = client.post_new("/payment_methods", &method).await.id();
+    let once = paid_with(client, &method, json!({})).await;
+    assert_eq!(ended(&once), "succeeded");
+    let again = paid_with(client, &method, json!({})).await;
+    assert_eq!(
+        again.refusal(),
+        (
+            400,
+            "payment_method_unexpected_state".into(),
+            Some("payment_method".into())
+        )
+    );
+    let customer = client.post_new("/customers", &json!({})).await.id();
+    let keeps = json!({"customer": customer, "setup_future_usage": "off_session"});
+    let kept = paid_with(client, "pm_card_visa", keeps).await;
+    assert_eq!(ended(&kept), "succeeded", "{}", kept.json());
+    let kept = kept.json()["payment_method"].as_str().unwrap().to_owned();
+    let attached = client.get(&format!("/payment_methods/{kept}")).await.json();
+    assert_eq!(attached["customer"], customer);
+    for _ in 0..2 {
+        let paid = paid_with(client, &kept, json!({"customer": customer})).await;
+        assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
+    }
+    let stranger = paid_with(client, &kept, json!({})).await;
+    assert_eq!(
+        stranger.refusal(),
+        (400, "parameter_invalid".into(), Some("payment_method".into()))
+    );
+    let detach = format!("/payment_methods/{kept}/detach");
+    assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
+    let detached = paid_with(client, &kept, json!({"customer": customer})).await;
+    assert_eq!(detached.code(), "payment_method_unexpected_state");
+}
+
+#[tokio::test]
+async fn a_method_that_is_detached_while_its_holder_authenticates_is_not_charged() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = client.post_new("/customers", &json!({})).await.id();
+    let attach = json!({"customer": customer});
+    let card = "/payment_methods/pm_card_authenticationRequired/attach";
+    let method = client.post_new(card, &attach).await.id();
+    let waiting = paid_with(client, &method, attach).await;
+    let detach = format!("/payment_methods/{method}/detach");
+    assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
+    let page = page_of(&waiting.json());
+    assert_eq!(authenticate(client, &page, "complete").await.status, 200);
+    let intent = retrieve(client, &waiting.id()).await;
+    assert_eq!(intent["status"], "requires_payment_method");
+    let error = &intent["last_payment_error"];
+    assert_eq!(error["code"], "payment_method_unexpected_state");
+    assert_eq!(server.database.charges().await, 0);
+}
+
+#[tokio::test]
+async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let confirmed = json!({"confirm": true, "payment_method": "pm_card_visa"});
+    let with = |base: &Value, more: Value| {
+        let mut body = base.clone();
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        body
+    };
+    let plain = json!({"amount": 2000, "currency": "usd"});
+    let invalid = "parameter_invalid";
+    for (body, code, param) in [
+        (with(&plain, json!({"off_session": true})), invalid, "off_session"),
+        (
+            with(&plain, json!({"return_url": "https://example.com"})),
+            invalid,
+            "return_url",
+        ),
+        (with(&plain, confirmed.clone()), "parameter_missing", "return_url"),
+        (
+            terms_with(json!({"confirm": true})),
+            "parameter_missing",
+            "payment_method",
+        ),
+        (
+            terms_with(json!({"automatic_payment_methods": {"enabled": true}})),
+            invalid,
+            "payment_method_types",
+        ),
+        (
+            with(&plain, json!({"payment_method_types": ["card", "ideal"]})),
+            invalid,
+            "payment_method_types[1]",
+        ),
+        (
+            with(
+                &terms_with(confirmed.clone()),
+                json!({"off_session": true, "setup_future_usage": "off_session"}),
+            ),
+            invalid,
+            "setup_future_usage",
+        ),
+        (
+            terms_with(json!({
+                "payment_method": "pm_card_visa",
+                "payment_method_data": {"type": "card", "card": {"token": "tok_visa"}},
+            })),
+            invalid,
+            "payment_method_data",
+        ),
+        (with(&plain, json!({"use_stripe_sdk": true})), invalid, "use_stripe_sdk"),
+        (
+            with(&plain, json!({"statement_descriptor": "MUGS"})),
+            invalid,
+            "statement_descriptor",
+        ),
+        (with(&plain, json!({"mandate": "m"})), "parameter_unknown", "mandate"),
+        (
+            with(&plain, json!({"customer": "cus_none"})),
+            "resource_missing",
+            "customer",
+        ),
+        (
+            with(&plain, json!({"payment_method": "pm_none"})),
+            "resource_missing",
+            "payment_method",
+        ),
+    ] {
+        let refused = client.post_new("/payment_intents", &body).await;
+        let (status, found, named) = refused.refusal();
+        assert_eq!((found.as_str(), named.as_deref()), (code, Some(param)), "{body}");
+        assert_eq!(status, if code == "resource_missing" { 404 } else { 400 });
+    }
+    let nothing = act(client, "pi_none", "confirm", json!({})).await;
+    assert_eq!(
+        nothing.refusal(),
+        (404, "resource_missing".into(), Some("intent".into()))
+    );
+    let rows = "SELECT count(*) FROM payment_intents";
+    assert_eq!(server.database.count(rows).await, 0);
+}
+
+#[tokio::test]
+async fn an_update_forgets_the_last_error_and_a_secret_is_compared() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let declined = paid_with(client, "pm_card_chargeDeclined", json!({})).await;
+    let id = declined.json()["error"]["payment_intent"]["id"].clone();
+    let id = id.as_str().unwrap();
+    let update = json!({
+        "amount": 2150, "expand": ["payment_method"], "payment_method": "pm_card_mastercard",
+        "metadata": {"try": "2"},
+    });
+    let updated = act(client, id, "", update).await;
+    assert_eq!(updated.status, 200, "{}", updated.json());
+    let intent = updated.json();
+    assert_eq!(
+        json!([intent["status"], intent["amount"], intent["last_payment_error"]]),
+        json!(["requires_confirmation", 2150, null])
+    );
+    assert_eq!(intent["payment_method"]["card"]["brand"], "mastercard");
+    let secret = intent["client_secret"].as_str().unwrap();
+    let with_secret = |secret| format!("/payment_intents/{id}?client_secret={secret}");
+    assert_eq!(client.get(&with_secret(secret)).await.status, 200);
+    assert_eq!(
+        client.get(&with_secret("other")).await.refusal(),
+        (400, "parameter_invalid".into(), Some("client_secret".into()))
+    );
+    let confirmed = act(client, id, "confirm", json!({})).await;
+    assert_eq!(confirmed.json()["amount_received"], 2150);
+}
+
+#[tokio::test]
+async fn intents_that_stand_alone_share_batches_with_charges() {
+    let server = TestServer::start_with(&[("BATCH", "on")]).await;
+    let client = &server.client;
+    let answers = all_at_once(40, |number| {
+        let client = client.clone();
+        async move {
+            match number % 2 {
+                0 => client.post_new("/payment_intents", &terms()).await,
+                _ => client.post_new("/charges", &charge()).await,
+            }
+        }
+    })
+    .await;
+    assert!(answers.iter().all(|answer| answer.status == 201));
+    let transactions = "SELECT count(DISTINCT xmin::text) FROM payment_intents";
+    assert!(server.database.count(transactions).await < 20);
+}

@@ -1,0 +1,785 @@
+//! Payment methods: what is kept of a card, whose it is, and that it is so for good.
+
+use charge_once::domain::test_cards::{Decision, TEST_CARDS};
+use serde_json::{Value, json};
+
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, TestServer},
+    resources::{attach, attached, customer, happened, method},
+    wire::{FORM, JSON},
+};
+
+const UNKNOWN: &str = "pm_00000000000000000000000000";
+
+async fn retrieve(client: &Client, id: &str) -> Value {
+    client.get(&format!("/payment_methods/{id}")).await.json()
+}
+
+async fn detach(client: &Client, id: &str) -> Answer {
+    client
+        .post_new(&format!("/payment_methods/{id}/detach"), &json!({}))
+        .await
+}
+
+async fn create(client: &Client, card: Value) -> Answer {
+    let body = json!({"type": "card", "card": card});
+    client.post_new("/payment_methods", &body).await
+}
+
+fn refusal(code: &str, param: &str) -> (u16, String, Option<String>) {
+    let status = if code == "resource_missing" { 404 } else { 400 };
+    (status, code.to_owned(), Some(param.to_owned()))
+}
+
+fn wrong_state(answer: &Answer) -> bool {
+    answer.refusal() == (400, "payment_method_unexpected_state".to_owned(), None)
+}
+
+#[tokio::test]
+async fn a_payment_method_has_exactly_the_documented_members() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let address = json!({
+        "city": "Bonn", "country": "DE", "line1": "x 1", "line2": null, "postal_code": "53111",
+        "state": null,
+    });
+    let body = json!({
+        "type": "card",
+        "card": {"number": "5555 5555 5555 4444", "exp_month": 5, "exp_year": 2034, "cvc": "123"},
+        "billing_details": {
+            "address": address, "email": "a@b.c", "name": "Jenny", "phone": "1",
+        },
+        "metadata": {"a": "1"}, "allow_redisplay": "limited",
+    });
+    let created = client.post("/payment_methods", "key-1", &body).await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let id = created.id();
+    assert!(id.starts_with("pm_") && id.len() == 29, "{id}");
+    let path = format!("/payment_methods/{id}");
+    assert_eq!(created.header("location"), Some(path.as_str()));
+    let shown = created.json();
+    let expected = json!({
+        "id": id, "object": "payment_method", "allow_redisplay": "limited",
+        "billing_details": {
+            "address": address, "email": "a@b.c", "name": "Jenny", "phone": "1", "tax_id": null,
+        },
+        "card": {
+            "brand": "mastercard",
+            "checks": {
+                "address_line1_check": null, "address_postal_code_check": null, "cvc_check": "pass",
+            },
+            "country": "US", "display_brand": "mastercard", "exp_month": 5, "exp_year": 2034,
+            "fingerprint": shown["card"]["fingerprint"], "funding": "credit",
+            "generated_from": null, "last4": "4444",
+            "networks": {"available": ["mastercard"], "preferred": null},
+            "regulated_status": "unregulated", "three_d_secure_usage": {"supported": true},
+            "wallet": null,
+        },
+        "created": shown["created"], "customer": null, "customer_account": null,
+        "livemode": false, "metadata": {"a": "1"}, "type": "card",
+    });
+    assert_eq!(shown, expected);
+    assert_eq!(shown["card"]["fingerprint"].as_str().unwrap().len(), 16);
+    for prefix in ["", "/v1"] {
+        assert_eq!(client.get(&format!("{prefix}{path}")).await.json(), shown);
+    }
+    let replayed = client.post("/payment_methods", "key-1", &body).await;
+    replayed.assert_replays(&created);
+    assert_eq!(happened(client).await, [], "a new method is no event");
+}
+
+#[tokio::test]
+async fn a_card_is_given_by_its_number_or_a_token_in_both_encodings() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    for (number, (media_type, body, checked)) in [
+        (
+            FORM,
+            "type=card&card[number]=4242424242424242&card[exp_month]=12&card[exp_year]=2099\
+             &card[cvc]=123&billing_details[name]=&billing_details[address][city]=&metadata[a]=",
+            json!("pass"),
+        ),
+        (
+            FORM,
+            "type=card&card[number]=4242-4242-4242-4242&card[exp_month]=12&card[exp_year]=2099",
+            Value::Null,
+        ),
+        (FORM, "type=card&card[token]=tok_visa", Value::Null),
+        (
+            JSON,
+            r#"{"type":"card","card":{"number":"4242424242424242","exp_month":12,"exp_year":2099}}"#,
+            Value::Null,
+        ),
+        (
+            JSON,
+            r#"{"type":"card","card":{"token":"tok_visa"},"billing_details":null}"#,
+            Value::Null,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = ["/payment_methods", "/v1/payment_methods"][number % 2];
+        let key = number.to_string();
+        let created = client.post_raw(path, &key, media_type, body.as_bytes()).await;
+        assert_eq!(created.status, 201, "{body}: {}", created.json());
+        let shown = created.json();
+        let card = &shown["card"];
+        let date = (&card["last4"], &card["exp_month"], &card["exp_year"]);
+        assert_eq!(date, (&json!("4242"), &json!(12), &json!(2099)));
+        assert_eq!(card["checks"]["cvc_check"], checked, "{body}");
+        assert_eq!(shown["billing_details"]["name"], Value::Null);
+        assert_eq!(shown["allow_redisplay"], "unspecified");
+    }
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let with = |name: &str, value: Value| {
+        let mut body = json!({"type": "card", "card": {"token": "tok_visa"}});
+        body[name] = value;
+        body
+    };
+    let card = |name: &str, value: Value| {
+        let mut card = json!({"number": "4242424242424242", "exp_month": 12, "exp_year": 2034});
+        card[name] = value;
+        with("card", card)
+    };
+    let cases = [
+        (with("type", Value::Null), "parameter_missing", "type"),
+        (
+            with("type", json!("sepa_debit")),
+            "parameter_invalid",
+            "type",
+        ),
+        (with("card", Value::Null), "parameter_missing", "card"),
+        (with("card", json!("tok_visa")), "parameter_invalid", "card"),
+        (with("card", json!({})), "parameter_missing", "card[number]"),
+        (
+            with("card", json!({"token": "tok_nothing"})),
+            "parameter_invalid",
+            "card[token]",
+        ),
+        (
+            with("card", json!({"token": "pm_card_visa"})),
+            "parameter_invalid",
+            "card[token]",
+        ),
+        (
+            with("card", json!({"token": "tok_visa", "cvc": "123"})),
+            "parameter_unknown",
+            "card[cvc]",
+        ),
+        (
+            card("number", json!("1234")),
+            "parameter_invalid",
+            "card[number]",
+        ),
+        (
+            card("exp_month", Value::Null),
+            "parameter_missing",
+            "card[exp_month]",
+        ),
+        (
+            card("exp_year", Value::Null),
+            "parameter_missing",
+            "card[exp_year]",
+        ),
+        (
+            card("networks", json!({})),
+            "parameter_unknown",
+            "card[networks]",
+        ),
+        (
+            with("billing_details", json!("x")),
+            "parameter_invalid",
+            "billing_details",
+        ),
+        (
+            with("billing_details", json!({"email": "x"})),
+            "parameter_invalid",
+            "billing_details[email]",
+        ),
+        (
+            with(
+                "billing_details",
+                json!({"email": format!("{}@b", "a".repeat(511))}),
+            ),
+            "parameter_invalid",
+            "billing_details[email]",
+        ),
+        (
+            with("billing_details", json!({"name": "n".repeat(257)})),
+            "parameter_invalid",
+            "billing_details[name]",
+        ),
+        (
+            with("billing_details", json!({"phone": "1".repeat(51)})),
+            "parameter_invalid",
+            "billing_details[phone]",
+        ),
+        (
+            with("billing_details", json!({"address": {"country": "x"}})),
+            "parameter_invalid",
+            "billing_details[address][country]",
+        ),
+        (
+            with("billing_details", json!({"tax_id": "x"})),
+            "parameter_unknown",
+            "billing_details[tax_id]",
+        ),
+        (
+            with("allow_redisplay", json!("never")),
+            "parameter_invalid",
+            "allow_redisplay",
+        ),
+        (
+            with("metadata", json!({"a": 1})),
+            "parameter_invalid",
+            "metadata[a]",
+        ),
+        (
+            with("customer", json!("cus_1")),
+            "parameter_unknown",
+            "customer",
+        ),
+        (
+            with("expand", json!(["card"])),
+            "parameter_invalid",
+            "expand[0]",
+        ),
+    ];
+    for (number, (body, code, param)) in cases.iter().enumerate() {
+        let key = number.to_string();
+        let refused = client.post("/payment_methods", &key, body).await;
+        assert_eq!(refused.refusal(), refusal(code, param), "{body}");
+        let replayed = client.post("/payment_methods", &key, body).await;
+        replayed.assert_replays(&refused);
+    }
+    let count = "SELECT count(*) FROM payment_methods";
+    assert_eq!(server.database.count(count).await, 0);
+}
+
+#[tokio::test]
+async fn a_card_number_is_taken_in_its_field_alone_and_stored_nowhere() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let card = |number: &str| json!({"number": number, "exp_month": 12, "exp_year": 2034});
+    let created = create(client, card("5555555555554444")).await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let customer = customer(client).await;
+    attached(client, &created.id(), &customer).await;
+    let forbidden = |param: &str| {
+        (
+            400,
+            "card_number_forbidden".to_owned(),
+            Some(param.to_owned()),
+        )
+    };
+    // Not a test card.
+    let refused = create(client, card("4111111111111111")).await;
+    assert_eq!(refused.refusal(), forbidden("card[number]"));
+    // A test card in another place.
+    for (body, param) in [
+        (
+            json!({"card": {"token": "5555555555554444"}}),
+            "card[token]",
+        ),
+        (json!({"number": "5555555555554444"}), "number"),
+        (
+            json!({"metadata": {"a": "5555555555554444"}}),
+            "metadata[a]",
+        ),
+        (
+            json!({"billing_details": {"name": "5555555555554444"}}),
+            "billing_details[name]",
+        ),
+        (
+            json!({"payment_method_data": {"number": "5555555555554444"}}),
+            "payment_method_data[number]",
+        ),
+        (
+            json!({"payment_method_data": {"card": {"number": "4111111111111111"}}}),
+            "payment_method_data[card][number]",
+        ),
+    ] {
+        let refused = client.post_new("/payment_methods", &body).await;
+        assert_eq!(refused.refusal(), forbidden(param), "{body}");
+    }
+    // Where a method can be made on the way, its number is in a field for it.
+    let body = json!({"payment_method_data": {"card": {"number": "5555555555554444"}}});
+    let refused = client.post_new("/payment_methods", &body).await;
+    assert_ne!(refused.code(), "card_number_forbidden");
+    let tables = "SELECT string_agg(format('SELECT count(*) FROM %I AS row WHERE row::text LIKE ''%%5555%%''
+                                               OR row::text LIKE ''%%4111%%''', relname), ' UNION ALL ')
+                    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'";
+    let pool = &server.database.pool;
+    let sql: String = sqlx::query_scalar(tables).fetch_one(pool).await.unwrap();
+    let counts: Vec<i64> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+        .fetch_all(pool)
+        .await
+        .unwrap();
+    assert!(counts.len() > 10, "{counts:?}");
+    assert!(counts.iter().all(|count| *count == 0), "{counts:?}");
+    // Nor is what a token stands for.
+    let stored = "SELECT count(*) FROM payment_methods WHERE card_token = 'tok_mastercard'";
+    assert_eq!(server.database.count(stored).await, 1);
+}
+
+#[tokio::test]
+async fn one_card_has_one_fingerprint_in_one_account() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let stranger = client_of_account(&server, "other").await;
+    let fingerprint = |answer: Answer| answer.json()["card"]["fingerprint"].clone();
+    let visa = json!({"token": "tok_visa"});
+    let number = json!({"number": "4242424242424242", "exp_month": 1, "exp_year": 2030});
+    let first = fingerprint(create(client, visa.clone()).await);
+    assert_eq!(fingerprint(create(client, number).await), first);
+    assert_eq!(fingerprint(create(client, visa.clone()).await), first);
+    let customer = customer(client).await;
+    assert_eq!(
+        fingerprint(attach(client, "pm_card_visa", &customer).await),
+        first
+    );
+    for other in ["tok_amex", "tok_slow"] {
+        let other = fingerprint(create(client, json!({"token": other})).await);
+        assert_ne!(other, first);
+    }
+    assert_ne!(fingerprint(create(&stranger, visa).await), first);
+}
+
+#[tokio::test]
+async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let path = "/v1/payment_methods/pm_card_visa/attach";
+    let body = json!({"customer": customer});
+    let first = client.post(path, "key-1", &body).await;
+    let second = client.post(path, "key-2", &body).await;
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (200, 200));
+    assert_ne!(first.id(), second.id());
+    assert!(first.id().starts_with("pm_0"), "{}", first.id());
+    client
+        .post(path, "key-1", &body)
+        .await
+        .assert_replays(&first);
+    let count = "SELECT count(*) FROM payment_methods";
+    assert_eq!(server.database.count(count).await, 2);
+    for answer in [
+        client.get("/payment_methods/pm_card_visa").await,
+        detach(client, "pm_card_visa").await,
+        client
+            .post_new("/payment_methods/pm_card_visa", &json!({}))
+            .await,
+        attach(client, "pm_card_nothing", &customer).await,
+        attach(client, "tok_visa", &customer).await,
+        attach(client, UNKNOWN, &customer).await,
+    ] {
+        assert_eq!(answer.refusal(), refusal("resource_missing", "id"));
+    }
+    assert_eq!(server.database.count(count).await, 2);
+}
+
+#[tokio::test]
+async fn a_method_is_attached_to_one_customer() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (ann, bob) = (customer(client).await, customer(client).await);
+    let id = method(client, "tok_visa").await;
+    let path = format!("/payment_methods/{id}/attach");
+    let before = happened(client).await.len();
+    let body = json!({"customer": ann, "expand": ["customer"]});
+    let first = client.post(&path, "key-1", &body).await;
+    assert_eq!(first.status, 200, "{}", first.json());
+    assert_eq!(first.json()["customer"]["id"], json!(ann));
+    assert_eq!(retrieve(client, &id).await["customer"], json!(ann));
+    // To the same one again: as it is, and nothing happens.
+    let again = attach(client, &id, &ann).await;
+    assert_eq!(
+        (again.status.as_u16(), again.json()),
+        (200, retrieve(client, &id).await)
+    );
+    client
+        .post(&path, "key-1", &body)
+        .await
+        .assert_replays(&first);
+    let attached = ("payment_method.attached".to_owned(), id.clone());
+    assert_eq!(happened(client).await[before..], [attached]);
+    let other = client.post(&path, "key-2", &json!({"customer": bob})).await;
+    assert!(wrong_state(&other), "{}", other.json());
+    let replayed = client.post(&path, "key-2", &json!({"customer": bob})).await;
+    replayed.assert_replays(&other);
+    for (body, code, param) in [
+        (json!({}), "parameter_missing", "customer"),
+        (json!({"customer": ""}), "parameter_missing", "customer"),
+        (json!({"customer": ["a"]}), "parameter_invalid", "customer"),
+        (
+            json!({"customer": "nothing"}),
+            "resource_missing",
+            "customer",
+        ),
+        (
+            json!({"customer": "cus_00000000000000000000000000"}),
+            "resource_missing",
+            "customer",
+        ),
+        (json!({"customer": bob, "x": 1}), "parameter_unknown", "x"),
+    ] {
+        let refused = client.post_new(&path, &body).await;
+        assert_eq!(refused.refusal(), refusal(code, param), "{body}");
+    }
+    let stranger = client_of_account(&server, "other").await;
+    let theirs = customer(&stranger).await;
+    let foreign = attach(client, "pm_card_visa", &theirs).await;
+    assert_eq!(foreign.refusal(), refusal("resource_missing", "customer"));
+    let foreign = attach(&stranger, &id, &theirs).await;
+    assert_eq!(foreign.refusal(), refusal("resource_missing", "id"));
+}
+
+#[tokio::test]
+async fn a_card_that_is_known_to_decline_is_not_attached() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let before = happened(client).await;
+    let mut declined = 0;
+    for card in TEST_CARDS {
+        let is_token = |token: &&&str| token.starts_with("tok_");
+        let token = card.tokens.iter().find(is_token).unwrap();
+        let method = method(client, token).await;
+        let path = format!("/payment_methods/{method}/attach");
+        let body = json!({"customer": customer});
+        let answer = client.post(&path, token, &body).await;
+        let Decision::Decline(decline) = card.decision else {
+            assert_eq!(answer.status, 200, "{token}: {}", answer.json());
+            continue;
+        };
+        if !card.is_checked_early {
+            assert_eq!(answer.status, 200, "{token}: {}", answer.json());
+            continue;
+        }
+        declined += 1;
+        assert_eq!(answer.status, 402, "{token}");
+        let error = &answer.json()["error"];
+        assert_eq!(error["type"], "card_error");
+        assert_eq!(error["code"], decline.code.as_str());
+        assert_eq!(error["decline_code"].as_str(), decline.decline_code);
+        assert_eq!(error["message"], decline.message);
+        assert!(error.get("charge").is_none(), "{error}");
+        assert_eq!(error["payment_method"], retrieve(client, &method).await);
+        assert_eq!(error["payment_method"]["customer"], Value::Null);
+        client
+            .post(&path, token, &body)
+            .await
+            .assert_replays(&answer);
+    }
+    assert!(declined >= 8, "{declined}");
+    // Of a template, nothing stays.
+    let count = "SELECT count(*) FROM payment_methods";
+    let methods = server.database.count(count).await;
+    let template = attach(client, "pm_card_chargeDeclined", &customer).await;
+    assert_eq!(
+        (template.status.as_u16(), template.code()),
+        (402, "card_declined".into())
+    );
+    let shown = &template.json()["error"]["payment_method"];
+    assert_eq!(shown["card"]["last4"], "0002");
+    assert_eq!(server.database.count(count).await, methods);
+    let attached = happened(client).await.len() - before.len();
+    assert_eq!(attached, TEST_CARDS.len() - declined);
+}
+
+#[tokio::test]
+async fn a_detached_method_never_comes_back() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let ann = customer(client).await;
+    let id = attached(client, "pm_card_visa", &ann).await;
+    let path = format!("/payment_methods/{id}/detach");
+    let first = client.post_raw(&path, "key-1", FORM, b"").await;
+    assert_eq!(first.status, 200, "{}", first.json());
+    assert_eq!(first.json()["customer"], Value::Null);
+    assert_eq!(retrieve(client, &id).await, first.json());
+    client
+        .post_raw(&path, "key-1", FORM, b"")
+        .await
+        .assert_replays(&first);
+    let last = happened(client).await.pop().unwrap();
+    assert_eq!(last, ("payment_method.detached".to_owned(), id.clone()));
+    let events = happened(client).await;
+    let again = detach(client, &id).await;
+    assert!(wrong_state(&again), "{}", again.json());
+    let message = again.json()["error"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        message.starts_with("The payment method you provided is not attached to a customer"),
+        "{message}"
+    );
+    for refused in [
+        attach(client, &id, &ann).await,
+        client
+            .post_new(&format!("/payment_methods/{id}"), &json!({}))
+            .await,
+        detach(client, &method(client, "tok_visa").await).await,
+    ] {
+        assert!(wrong_state(&refused), "{}", refused.json());
+    }
+    let wrong = client.post_new(&path, &json!({"customer": ann})).await;
+    assert_eq!(wrong.refusal(), refusal("parameter_unknown", "customer"));
+    assert_eq!(
+        detach(client, UNKNOWN).await.refusal(),
+        refusal("resource_missing", "id")
+    );
+    assert_eq!(happened(client).await, events, "a refusal is no event");
+}
+
+#[tokio::test]
+async fn an_update_changes_what_it_names_while_the_method_is_attached() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let alone = method(client, "tok_visa").await;
+    let refused = client
+        .post_new(
+            &format!("/payment_methods/{alone}"),
+            &json!({"metadata": {"a": "1"}}),
+        )
+        .await;
+    assert!(wrong_state(&refused), "{}", refused.json());
+    let customer = customer(client).await;
+    let id = attached(client, "pm_card_visa", &customer).await;
+    let path = format!("/payment_methods/{id}");
+    let address = |city: Value, line1: Value| {
+        json!({
+            "city": city, "country": null, "line1": line1, "line2": null, "postal_code": null,
+            "state": null,
+        })
+    };
+    let none = Value::Null;
+    let steps = [
+        (
+            JSON,
+            r#"{"billing_details":{"name":"J","email":"j@x"}}"#,
+            "/billing_details/name",
+            json!("J"),
+        ),
+        (
+            FORM,
+            "billing_details[phone]=1",
+            "/billing_details/phone",
+            json!("1"),
+        ),
+        (JSON, "{}", "/billing_details/name", json!("J")),
+        (
+            FORM,
+            "billing_details[name]=",
+            "/billing_details/name",
+            none.clone(),
+        ),
+        (JSON, "{}", "/billing_details/email", json!("j@x")),
+        (
+            JSON,
+            r#"{"billing_details":{"address":{"city":"Ulm"}}}"#,
+            "/billing_details/address",
+            address(json!("Ulm"), none.clone()),
+        ),
+        (
+            FORM,
+            "billing_details[address][line1]=x+1",
+            "/billing_details/address",
+            address(none.clone(), json!("x 1")),
+        ),
+        (
+            FORM,
+            "billing_details[address]=",
+            "/billing_details/address",
+            address(none.clone(), none.clone()),
+        ),
+        (
+            JSON,
+            r#"{"card":{"exp_month":11}}"#,
+            "/card/exp_month",
+            json!(11),
+        ),
+        (FORM, "card[exp_year]=2034", "/card/exp_year", json!(2034)),
+        (JSON, r#"{"card":{}}"#, "/card/exp_month", json!(11)),
+        (
+            FORM,
+            "allow_redisplay=always",
+            "/allow_redisplay",
+            json!("always"),
+        ),
+        (
+            JSON,
+            r#"{"metadata":{"a":"1"}}"#,
+            "/metadata",
+            json!({"a": "1"}),
+        ),
+        (FORM, "metadata=", "/metadata", json!({})),
+    ];
+    for (number, (media_type, body, pointer, expected)) in steps.iter().enumerate() {
+        let key = number.to_string();
+        let updated = client
+            .post_raw(&path, &key, media_type, body.as_bytes())
+            .await;
+        assert_eq!(updated.status, 200, "{body}: {}", updated.json());
+        assert_eq!(updated.json().pointer(pointer), Some(expected), "{body}");
+        assert_eq!(retrieve(client, &id).await, updated.json());
+        let replayed = client
+            .post_raw(&path, &key, media_type, body.as_bytes())
+            .await;
+        replayed.assert_replays(&updated);
+    }
+    let updates = "SELECT count(*) FROM events WHERE type = 'payment_method.updated'";
+    // Three change nothing.
+    let changes = i64::try_from(steps.len()).unwrap() - 3;
+    assert_eq!(server.database.count(updates).await, changes);
+    for (body, code, param) in [
+        (
+            json!({"card": {"exp_month": 13}}),
+            "parameter_invalid",
+            "card[exp_month]",
+        ),
+        (
+            json!({"card": {"exp_month": ""}}),
+            "parameter_invalid",
+            "card[exp_month]",
+        ),
+        (
+            json!({"card": {"number": "4242424242424242"}}),
+            "parameter_unknown",
+            "card[number]",
+        ),
+        (json!({"card": ""}), "parameter_invalid", "card"),
+        (
+            json!({"billing_details": ""}),
+            "parameter_invalid",
+            "billing_details",
+        ),
+        (
+            json!({"allow_redisplay": ""}),
+            "parameter_invalid",
+            "allow_redisplay",
+        ),
+        (
+            json!({"customer": customer}),
+            "parameter_unknown",
+            "customer",
+        ),
+    ] {
+        let refused = client.post_new(&path, &body).await;
+        assert_eq!(refused.refusal(), refusal(code, param), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn the_methods_of_a_customer_are_listed_in_pages() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (ann, bob) = (customer(client).await, customer(client).await);
+    let mut newest_first = Vec::new();
+    for _ in 0..5 {
+        newest_first.insert(0, attached(client, "pm_card_visa", &ann).await);
+    }
+    let of_bob = attached(client, "pm_card_visa", &bob).await;
+    method(client, "tok_visa").await;
+    let ids = |path: String| async move {
+        let answer = client.get(&path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.json());
+        let list = answer.json();
+        let data = list["data"].as_array().unwrap().clone();
+        let ids = data
+            .iter()
+            .map(|one| one["id"].as_str().unwrap().to_owned());
+        (ids.collect::<Vec<_>>(), list["has_more"] == true)
+    };
+    for list in [
+        format!("/payment_methods?customer={ann}"),
+        format!("/v1/customers/{ann}/payment_methods?type=card"),
+    ] {
+        let all = |more: &str| ids(format!("{list}{more}"));
+        assert_eq!(all("").await, (newest_first.clone(), false));
+        assert_eq!(all("&limit=2").await, (newest_first[..2].to_vec(), true));
+        let after = format!("&limit=2&starting_after={}", newest_first[1]);
+        assert_eq!(all(&after).await, (newest_first[2..4].to_vec(), true));
+        let before = format!("&limit=3&ending_before={}", newest_first[4]);
+        assert_eq!(all(&before).await, (newest_first[1..4].to_vec(), true));
+        assert_eq!(all("&created[lt]=1000").await, (vec![], false));
+        assert_eq!(all("&limit=1&type=card").await.0.len(), 1);
+        let expanded = client
+            .get(&format!("{list}&limit=1&expand[]=data.customer"))
+            .await;
+        assert_eq!(expanded.json()["data"][0]["customer"]["object"], "customer");
+        for (more, code, param) in [
+            ("&limit=0", "parameter_invalid", "limit"),
+            (
+                "&starting_after=pm_1",
+                "parameter_invalid",
+                "starting_after",
+            ),
+            ("&expand[]=data.card", "parameter_invalid", "expand[0]"),
+            ("&email=a@b.c", "parameter_unknown", "email"),
+        ] {
+            let refused = client.get(&format!("{list}{more}")).await;
+            assert_eq!(refused.refusal(), refusal(code, param), "{more}");
+        }
+    }
+    let list = client
+        .get(&format!("/v1/customers/{ann}/payment_methods"))
+        .await
+        .json();
+    assert_eq!(list["url"], format!("/v1/customers/{ann}/payment_methods"));
+    let list = client
+        .get(&format!("/payment_methods?customer={ann}"))
+        .await
+        .json();
+    assert_eq!(list["url"], "/payment_methods");
+    for (path, code, param) in [
+        ("/payment_methods", "parameter_missing", "customer"),
+        (
+            "/payment_methods?customer=nothing",
+            "parameter_invalid",
+            "customer",
+        ),
+        (
+            &format!("/payment_methods?customer={ann}&type=us_bank_account"),
+            "parameter_invalid",
+            "type",
+        ),
+        (
+            "/customers/nothing/payment_methods",
+            "resource_missing",
+            "id",
+        ),
+        (
+            &format!("/customers/{ann}/payment_methods/{of_bob}"),
+            "resource_missing",
+            "id",
+        ),
+        (
+            &format!("/customers/{ann}/payment_methods/nothing"),
+            "resource_missing",
+            "id",
+        ),
+    ] {
+        let refused = client.get(path).await;
+        assert_eq!(refused.refusal(), refusal(code, param), "{path}");
+    }
+    for path in [
+        format!("/customers/{bob}/payment_methods/{of_bob}"),
+        format!("/v1/customers/{bob}/payment_methods/{of_bob}?expand[]=customer"),
+    ] {
+        assert_eq!(client.get(&path).await.id(), of_bob);
+    }
+    let unknown = "/payment_methods?customer=cus_00000000000000000000000000".to_owned();
+    assert_eq!(ids(unknown).await, (vec![], false));
+    detach(client, &newest_first[0]).await;
+    let left = ids(format!("/payment_methods?customer={ann}")).await;
+    assert_eq!(left, (newest_first[1..].to_vec(), false));
+}

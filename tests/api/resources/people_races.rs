@@ -1,0 +1,222 @@
+//! Customers and payment methods that several requests want at once, on two replicas.
+
+use futures_util::future::{join, join_all};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    harness::{Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer},
+    racers::{all_at_once, until_definite},
+    resources::{attached, customer, method},
+};
+
+/// Two servers on one database.
+struct Replicas {
+    server: TestServer,
+    other: ServerProcess,
+}
+
+impl Replicas {
+    async fn start() -> Self {
+        let database = TestDatabase::create().await;
+        Self {
+            other: ServerProcess::start(&database, PATIENT),
+            server: TestServer::start_on(database, PATIENT).await,
+        }
+    }
+
+    fn client(&self, racer: usize) -> Client {
+        match racer % 2 {
+            0 => self.server.client.clone(),
+            _ => self.other.client.clone(),
+        }
+    }
+
+    async fn count(&self, sql: &'static str) -> i64 {
+        self.server.database.count(sql).await
+    }
+}
+
+/// A deletion, repeated until its answer is a definite one.
+async fn deleted(client: &Client, customer: &str) -> Answer {
+    let path = format!("/customers/{customer}");
+    loop {
+        let answer = Answer::of(client.request(Method::DELETE, &path)).await;
+        if ![409, 503].contains(&answer.status.as_u16()) {
+            return answer;
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_fifty_attachments_to_two_customers_those_to_one_succeed() {
+    let replicas = Replicas::start().await;
+    let client = &replicas.server.client;
+    let customers = [customer(client).await, customer(client).await];
+    let method = method(client, "tok_visa").await;
+    let answers = all_at_once(50, |racer| {
+        let client = replicas.client(racer);
+        let path = format!("/payment_methods/{method}/attach");
+        let body = json!({"customer": customers[racer / 2 % 2]});
+        async move { until_definite(&client, &path, &body).await }
+    })
+    .await;
+    let owner = client
+        .get(&format!("/payment_methods/{method}"))
+        .await
+        .json()["customer"]
+        .take();
+    assert!(
+        customers.iter().any(|customer| owner == json!(customer)),
+        "{owner}"
+    );
+    for answer in &answers {
+        match answer.status.as_u16() {
+            200 => assert_eq!(answer.json()["customer"], owner),
+            _ => assert_eq!(answer.code(), "payment_method_unexpected_state"),
+        }
+    }
+    let succeeded = answers.iter().filter(|answer| answer.status == 200).count();
+    assert!((24..=26).contains(&succeeded), "{succeeded}");
+    let attached = "SELECT count(*) FROM events WHERE type = 'payment_method.attached'";
+    assert_eq!(replicas.count(attached).await, 1);
+}
+
+#[tokio::test]
+async fn a_customer_who_is_deleted_meanwhile_keeps_no_method() {
+    let replicas = Replicas::start().await;
+    let client = &replicas.server.client;
+    for _ in 0..10 {
+        let customer = customer(client).await;
+        attached(client, "pm_card_visa", &customer).await;
+        let methods = join_all((0..5).map(|_| method(client, "tok_visa"))).await;
+        let attach = all_at_once(methods.len(), |racer| {
+            let client = replicas.client(racer);
+            let path = format!("/payment_methods/{}/attach", methods[racer]);
+            let body = json!({"customer": customer});
+            async move { until_definite(&client, &path, &body).await }
+        });
+        let other = replicas.client(1);
+        let (attached, gone) = join(attach, deleted(&other, &customer)).await;
+        assert_eq!(gone.status, 200, "{}", gone.json());
+        for answer in attached {
+            if answer.status != 200 {
+                assert_eq!(answer.code(), "resource_missing");
+            }
+        }
+    }
+    let kept = "SELECT count(*) FROM payment_methods WHERE customer_id IS NOT NULL";
+    assert_eq!(replicas.count(kept).await, 0);
+    // Each attachment ended.
+    let ended = "SELECT count(*) FILTER (WHERE type = 'payment_method.attached')
+                        - count(*) FILTER (WHERE type = 'payment_method.detached') FROM events";
+    assert_eq!(replicas.count(ended).await, 0);
+    let gone = "SELECT count(*) FROM events WHERE type = 'customer.deleted'";
+    assert_eq!(replicas.count(gone).await, 10);
+}
+
+#[tokio::test]
+async fn of_twenty_deletions_at_once_one_happens() {
+    let replicas = Replicas::start().await;
+    let client = &replicas.server.client;
+    let customer = customer(client).await;
+    for _ in 0..3 {
+        attached(client, "pm_card_visa", &customer).await;
+    }
+    let answers = all_at_once(20, |racer| {
+        let (client, customer) = (replicas.client(racer), customer.clone());
+        async move { deleted(&client, &customer).await }
+    })
+    .await;
+    let (done, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!(done.len(), 1);
+    assert!(
+        refused
+            .iter()
+            .all(|answer| answer.code() == "resource_missing")
+    );
+    let events =
+        "SELECT count(*) FROM events WHERE type IN ('customer.deleted', 'payment_method.detached')";
+    assert_eq!(replicas.count(events).await, 4);
+}
+
+#[tokio::test]
+async fn a_default_is_never_a_method_that_is_detached_meanwhile() {
+    let replicas = Replicas::start().await;
+    let client = &replicas.server.client;
+    for _ in 0..10 {
+        let customer = customer(client).await;
+        let method = attached(client, "pm_card_visa", &customer).await;
+        let answers = all_at_once(10, |racer| {
+            let client = replicas.client(racer);
+            let settings = json!({"invoice_settings": {"default_payment_method": method}});
+            let (path, body) = match racer {
+                5 => (format!("/payment_methods/{method}/detach"), json!({})),
+                _ => (format!("/customers/{customer}"), settings),
+            };
+            async move { until_definite(&client, &path, &body).await }
+        })
+        .await;
+        assert_eq!(answers[5].status, 200, "{}", answers[5].json());
+        let shown = client.get(&format!("/customers/{customer}")).await.json();
+        assert_eq!(
+            shown["invoice_settings"]["default_payment_method"],
+            Value::Null
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_customer_has_five_hundred_methods_at_most_however_many_race() {
+    let replicas = Replicas::start().await;
+    let client = &replicas.server.client;
+    let customer = customer(client).await;
+    attached(client, "pm_card_visa", &customer).await;
+    let copies = "INSERT INTO payment_methods
+            (account_id, id, customer_id, card_token, card_brand, card_last4, card_exp_month,
+             card_exp_year, card_fingerprint, card_has_cvc, allow_redisplay, billing_details, metadata)
+     SELECT account_id, gen_random_uuid(), customer_id, card_token, card_brand, card_last4, card_exp_month,
+            card_exp_year, card_fingerprint, card_has_cvc, allow_redisplay, billing_details, metadata
+       FROM payment_methods, generate_series(1, 494)";
+    let copied = sqlx::query(copies)
+        .execute(&replicas.server.database.pool)
+        .await;
+    assert_eq!(copied.unwrap().rows_affected(), 494);
+    let answers = all_at_once(20, |racer| {
+        let client = replicas.client(racer);
+        let body = json!({"customer": customer});
+        async move { until_definite(&client, "/payment_methods/pm_card_visa/attach", &body).await }
+    })
+    .await;
+    let (done, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!(done.len(), 5);
+    for answer in refused {
+        let expected = (
+            400,
+            "parameter_invalid".to_owned(),
+            Some("customer".to_owned()),
+        );
+        assert_eq!(answer.refusal(), expected);
+    }
+    let gone = deleted(client, &customer).await;
+    assert_eq!(gone.status, 200, "{}", gone.json());
+    let detached = "SELECT count(*) FROM events WHERE type = 'payment_method.detached'";
+    assert_eq!(replicas.count(detached).await, 500);
+}
+
+#[tokio::test]
+async fn a_method_has_one_fate_even_without_a_lock() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let owner = customer(client).await;
+    attached(client, "pm_card_visa", &owner).await;
+    for fate in ["used_up_at = now()", "detached_at = now()"] {
+        let change = format!("UPDATE payment_methods SET {fate}");
+        let refused = sqlx::query(sqlx::AssertSqlSafe(change))
+            .execute(&server.database.pool)
+            .await
+            .unwrap_err();
+        let refused = refused.into_database_error().unwrap();
+        assert_eq!(refused.constraint(), Some("a_payment_method_has_one_fate"));
+    }
+}

@@ -1,0 +1,677 @@
+//! Setup intents: a card is made ready, once, and whoever is refused sees how it stands.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    accounts::client_of_account,
+    harness::{Answer, Client, ServerProcess, TestServer},
+    holder_pages::{page_of, press},
+    racers::until_definite,
+    wire::FORM,
+};
+
+const RETURN_URL: &str = "https://shop.example/return";
+
+/// A card whose holder must authenticate.
+const HOLDERS_CARD: &str = "pm_card_threeDSecure2Required";
+
+async fn create(client: &Client, body: Value) -> Answer {
+    client.post_new("/setup_intents", &body).await
+}
+
+/// Tries a card at once.
+async fn try_card(client: &Client, method: &str, more: Value) -> Answer {
+    let mut body = more;
+    body["payment_method"] = method.into();
+    body["confirm"] = true.into();
+    body["return_url"] = RETURN_URL.into();
+    create(client, body).await
+}
+
+async fn verb(client: &Client, id: &str, verb: &str, body: Value) -> Answer {
+    client
+        .post_new(&format!("/setup_intents/{id}/{verb}"), &body)
+        .await
+}
+
+async fn confirm(client: &Client, id: &str, method: &str) -> Answer {
+    let body = json!({"payment_method": method, "return_url": RETURN_URL});
+    verb(client, id, "confirm", body).await
+}
+
+async fn retrieve(client: &Client, id: &str) -> Value {
+    client.get(&format!("/setup_intents/{id}")).await.json()
+}
+
+async fn customer(client: &Client) -> String {
+    client.post_new("/customers", &json!({})).await.id()
+}
+
+/// The types of all events, the oldest first.
+async fn events(client: &Client) -> Vec<String> {
+    let listed = client.get("/events?limit=100").await.json();
+    let listed = listed["data"].as_array().unwrap().iter().rev();
+    listed
+        .map(|event| event["type"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_setup_intent_has_exactly_the_documented_members() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let created = create(
+        client,
+        json!({"description": "A card", "metadata": {"cart": "7"}}),
+    )
+    .await;
+    assert_eq!(created.status, 201, "{}", created.json());
+    let id = created.id();
+    assert!(id.starts_with("seti_") && id.len() == 31, "{id}");
+    let path = format!("/setup_intents/{id}");
+    assert_eq!(created.header("location"), Some(path.as_str()));
+    let mut object = created.json();
+    assert!(object["created"].take().as_i64().is_some());
+    let secret = object["client_secret"].take();
+    let secret = secret.as_str().unwrap();
+    assert!(secret.starts_with(&format!("{id}_secret_")) && secret.len() >= id.len() + 33);
+    object["id"].take();
+    let expected = json!({
+        "id": null, "object": "setup_intent", "application": null, "attach_to_self": false,
+        "automatic_payment_methods": {"allow_redirects": "always", "enabled": true},
+        "cancellation_reason": null, "client_secret": null, "created": null, "customer": null,
+        "customer_account": null, "description": "A card", "excluded_payment_method_types": null,
+        "flow_directions": null, "last_setup_error": null, "latest_attempt": null,
+        "livemode": false, "mandate": null, "metadata": {"cart": "7"}, "next_action": null,
+        "on_behalf_of": null, "payment_method": null,
+        "payment_method_configuration_details": null,
+        "payment_method_options": {"card": {"mandate_options": null, "network": null,
+                                            "request_three_d_secure": "automatic"}},
+        "payment_method_types": ["card"], "single_use_mandate": null,
+        "status": "requires_payment_method", "usage": "off_session",
+    });
+    assert_eq!(object, expected);
+    for path in [path.clone(), format!("/v1{path}")] {
+        assert_eq!(client.get(&path).await.json(), created.json());
+        let with = |secret: &str| format!("{path}?client_secret={secret}");
+        assert_eq!(client.get(&with(secret)).await.json(), created.json());
+        let refused = client.get(&with("another")).await;
+        assert_eq!(
+            refused.refusal(),
+            (
+                400,
+                "parameter_invalid".into(),
+                Some("client_secret".into())
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_card_is_set_up_at_once_for_its_customer() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let form = format!(
+        "customer={customer}&payment_method=pm_card_visa&confirm=true&usage=off_session\
+         &return_url=https%3A%2F%2Fshop.example%2Freturn&expand[]=payment_method&use_stripe_sdk=false"
+    );
+    let send = || client.post_raw("/v1/setup_intents", "seti1", FORM, form.as_bytes());
+    let set_up = send().await;
+    assert_eq!(set_up.status, 201, "{}", set_up.json());
+    send().await.assert_replays(&set_up);
+    let object = set_up.json();
+    assert_eq!(
+        (&object["status"], &object["payment_method"]["customer"]),
+        (&json!("succeeded"), &json!(customer))
+    );
+    assert_eq!(object["next_action"], json!(null));
+    let expected = [
+        "customer.created",
+        "setup_intent.created",
+        "payment_method.attached",
+        "setup_intent.succeeded",
+    ];
+    assert_eq!(events(client).await, expected);
+    let kept = "SELECT count(*) FROM payment_methods WHERE is_set_up AND customer_id IS NOT NULL";
+    assert_eq!(server.database.count(kept).await, 1);
+    assert_eq!(server.database.charges().await, 0);
+}
+
+#[tokio::test]
+async fn without_a_customer_the_method_is_set_up_and_may_still_be_attached() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let set_up = try_card(client, "pm_card_visa", json!({"usage": "on_session"})).await;
+    let method = set_up.json()["payment_method"].as_str().unwrap().to_owned();
+    let ready = "SELECT count(*) FROM payment_methods WHERE is_set_up";
+    assert_eq!(server.database.count(ready).await, 0);
+    let again = try_card(client, &method, json!({})).await;
+    assert_eq!(again.json()["status"], "succeeded");
+    assert_eq!(server.database.count(ready).await, 1);
+    let attach = format!("/payment_methods/{method}/attach");
+    let attached = client
+        .post_new(&attach, &json!({"customer": customer(client).await}))
+        .await;
+    assert_eq!(attached.status, 200, "{}", attached.json());
+}
+
+#[tokio::test]
+async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another_key() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let body = json!({
+        "payment_method": "pm_card_chargeDeclined", "confirm": true, "return_url": RETURN_URL,
+        "customer": customer,
+    });
+    let declined = client.post("/setup_intents", "key-1", &body).await;
+    assert_eq!(declined.refusal(), (402, "card_declined".into(), None));
+    let again = client.post("/setup_intents", "key-1", &body).await;
+    again.assert_replays(&declined);
+    let error = declined.json()["error"].take();
+    assert_eq!(error["decline_code"], "generic_decline");
+    assert!(error["charge"].is_null(), "{error}");
+    let setup = &error["setup_intent"];
+    let id = setup["id"].as_str().unwrap();
+    assert_eq!(&retrieve(client, id).await, setup);
+    assert_eq!(
+        (&setup["status"], &setup["payment_method"]),
+        (&json!("requires_payment_method"), &json!(null))
+    );
+    let mut told = error.clone();
+    told.as_object_mut().unwrap().remove("setup_intent");
+    assert_eq!(setup["last_setup_error"], told);
+    assert_eq!(told["payment_method"]["card"]["last4"], "0002");
+
+    let confirmed = confirm(client, id, "pm_card_visa").await;
+    assert_eq!(
+        (
+            &confirmed.json()["status"],
+            &confirmed.json()["last_setup_error"]
+        ),
+        (&json!("succeeded"), &json!(null))
+    );
+    let expected = [
+        "customer.created",
+        "setup_intent.created",
+        "setup_intent.setup_failed",
+        "payment_method.attached",
+        "setup_intent.succeeded",
+    ];
+    assert_eq!(events(client).await, expected);
+    // What has succeeded tells so to a retry under another key.
+    let late = confirm(client, id, "pm_card_visa").await;
+    assert_eq!(
+        late.refusal(),
+        (400, "setup_intent_unexpected_state".into(), None)
+    );
+    let told = late.json()["error"]["setup_intent"].take();
+    assert_eq!(told, retrieve(client, id).await);
+}
+
+#[tokio::test]
+async fn a_holder_who_authenticates_gets_the_card_set_up() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let body = json!({
+        "payment_method": HOLDERS_CARD, "confirm": true, "return_url": RETURN_URL,
+        "customer": customer,
+    });
+    let waiting = client.post("/setup_intents", "key-1", &body).await;
+    assert_eq!(waiting.status, 201, "{}", waiting.json());
+    assert_eq!(waiting.json()["status"], "requires_action");
+    let id = waiting.id();
+    assert_eq!(press(&page_of(&waiting), "complete").await.status, 303);
+    let ready = retrieve(client, &id).await;
+    assert_eq!(
+        (&ready["status"], &ready["next_action"]),
+        (&json!("succeeded"), &json!(null))
+    );
+    // A replay shows what was answered, and a read what is.
+    let replay = client.post("/setup_intents", "key-1", &body).await;
+    replay.assert_replays(&waiting);
+    let expected = [
+        "customer.created",
+        "setup_intent.created",
+        "setup_intent.requires_action",
+        "payment_method.attached",
+        "setup_intent.succeeded",
+    ];
+    assert_eq!(events(client).await, expected);
+    let listed = client
+        .get(&format!("/customers/{customer}/payment_methods"))
+        .await;
+    assert_eq!(listed.json()["data"][0]["id"], ready["payment_method"]);
+}
+
+#[tokio::test]
+async fn a_holder_who_fails_to_authenticate_leaves_the_setup_intent_to_another_card() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
+    let method = waiting.json()["payment_method"].clone();
+    press(&page_of(&waiting), "fail").await;
+    let failed = retrieve(client, &waiting.id()).await;
+    assert_eq!(
+        (&failed["status"], &failed["payment_method"]),
+        (&json!("requires_payment_method"), &json!(null))
+    );
+    let error = &failed["last_setup_error"];
+    assert_eq!(
+        (
+            &error["code"],
+            &error["type"],
+            &error["payment_method"]["id"]
+        ),
+        (
+            &json!("setup_intent_authentication_failure"),
+            &json!("invalid_request_error"),
+            &method
+        )
+    );
+    assert!(error.get("param").is_none(), "{error}");
+    let confirmed = confirm(client, &waiting.id(), "pm_card_visa").await;
+    assert_eq!(confirmed.json()["status"], "succeeded");
+}
+
+#[tokio::test]
+async fn a_confirmation_says_where_the_holder_returns_to_unless_none_may_be_sent_away() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let without = |more: Value| {
+        let mut body = more;
+        body["payment_method"] = "pm_card_visa".into();
+        body["confirm"] = true.into();
+        body
+    };
+    let refused = create(client, without(json!({}))).await;
+    assert_eq!(
+        refused.refusal(),
+        (400, "parameter_missing".into(), Some("return_url".into()))
+    );
+    for more in [
+        json!({"payment_method_types": ["card"]}),
+        json!({"automatic_payment_methods": {"enabled": true, "allow_redirects": "never"}}),
+    ] {
+        let set_up = create(client, without(more)).await;
+        assert_eq!(set_up.json()["status"], "succeeded", "{}", set_up.json());
+    }
+    let by_type = json!({"payment_method_types": ["card"]});
+    let by_type = create(client, by_type).await.json();
+    assert_eq!(by_type["automatic_payment_methods"], json!(null));
+    let begun = create(client, json!({"payment_method": "pm_card_visa"})).await;
+    let refused = verb(client, &begun.id(), "confirm", json!({})).await;
+    assert_eq!(refused.refusal().2.as_deref(), Some("return_url"));
+    assert_eq!(retrieve(client, &begun.id()).await, begun.json());
+}
+
+#[tokio::test]
+async fn an_update_voids_an_authentication_and_a_change_of_words_does_not() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
+    let (path, page) = (
+        format!("/setup_intents/{}", waiting.id()),
+        page_of(&waiting),
+    );
+    let words = json!({"description": "new", "metadata": {"a": "b"}});
+    let worded = client.post_new(&path, &words).await;
+    assert_eq!(page_of(&worded), page);
+    let changed = client
+        .post_new(&path, &json!({"payment_method": "pm_card_visa"}))
+        .await;
+    assert_eq!(
+        (&changed.json()["status"], &changed.json()["next_action"]),
+        (&json!("requires_confirmation"), &json!(null))
+    );
+    assert_eq!(press(&page, "complete").await.status, 410);
+    assert_eq!(retrieve(client, &waiting.id()).await, changed.json());
+    let unset = json!({"payment_method": "", "description": "", "metadata": ""});
+    let unset = client.post_new(&path, &unset).await.json();
+    assert_eq!(
+        (&unset["status"], &unset["description"], &unset["metadata"]),
+        (&json!("requires_payment_method"), &json!(null), &json!({}))
+    );
+    let refused = verb(client, &waiting.id(), "confirm", json!({})).await;
+    assert_eq!(
+        refused.refusal(),
+        (400, "setup_intent_unexpected_state".into(), None)
+    );
+    // An update is no event.
+    let expected = ["setup_intent.created", "setup_intent.requires_action"];
+    assert_eq!(events(client).await, expected);
+}
+
+#[tokio::test]
+async fn what_has_ended_takes_no_verb_and_says_how_it_stands() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let canceled = try_card(client, HOLDERS_CARD, json!({})).await;
+    let reason = json!({"cancellation_reason": "abandoned"});
+    let closed = verb(client, &canceled.id(), "cancel", reason).await;
+    assert_eq!(
+        (
+            &closed.json()["status"],
+            &closed.json()["cancellation_reason"]
+        ),
+        (&json!("canceled"), &json!("abandoned"))
+    );
+    assert_eq!(press(&page_of(&canceled), "complete").await.status, 410);
+    let succeeded = try_card(client, "pm_card_visa", json!({})).await;
+    for ended in [canceled.id(), succeeded.id()] {
+        let method = json!({"payment_method": "pm_card_visa"});
+        let path = format!("/setup_intents/{ended}");
+        for refused in [
+            confirm(client, &ended, "pm_card_visa").await,
+            verb(client, &ended, "cancel", json!({})).await,
+            client.post_new(&path, &method).await,
+        ] {
+            let expected = (400, "setup_intent_unexpected_state".to_owned(), None);
+            assert_eq!(refused.refusal(), expected);
+            let told = refused.json()["error"]["setup_intent"].take();
+            assert_eq!(told, retrieve(client, &ended).await);
+        }
+        let words = client.post_new(&path, &json!({"description": "x"})).await;
+        assert_eq!(words.json()["description"], "x");
+    }
+    assert_eq!(
+        events(client).await.last().unwrap(),
+        "setup_intent.succeeded"
+    );
+}
+
+#[tokio::test]
+async fn a_method_is_set_up_for_its_own_customer_only() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let (anna, bob) = (customer(client).await, customer(client).await);
+    let of_anna = try_card(client, "pm_card_visa", json!({"customer": anna})).await;
+    let method = of_anna.json()["payment_method"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for more in [json!({}), json!({"customer": bob})] {
+        let refused = try_card(client, &method, more).await;
+        assert_eq!(
+            refused.refusal(),
+            (
+                400,
+                "parameter_invalid".into(),
+                Some("payment_method".into())
+            )
+        );
+    }
+    let begun = create(client, json!({"customer": anna, "payment_method": method})).await;
+    let path = format!("/setup_intents/{}", begun.id());
+    let refused = client.post_new(&path, &json!({"customer": bob})).await;
+    assert_eq!(refused.refusal().2.as_deref(), Some("payment_method"));
+    client
+        .post_new(&format!("/payment_methods/{method}/detach"), &json!({}))
+        .await;
+    let refused = confirm(client, &begun.id(), &method).await;
+    assert_eq!(refused.code(), "payment_method_unexpected_state");
+    assert_eq!(
+        retrieve(client, &begun.id()).await["status"],
+        "requires_confirmation"
+    );
+}
+
+#[tokio::test]
+async fn a_customer_who_is_deleted_while_the_holder_is_away_gets_no_card() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let waiting = try_card(client, HOLDERS_CARD, json!({"customer": customer})).await;
+    let path = format!("/customers/{customer}");
+    let deleted = Answer::of(client.request(reqwest::Method::DELETE, &path)).await;
+    assert_eq!(deleted.status, 200);
+    let landed = press(&page_of(&waiting), "complete").await;
+    let location = landed.header("location").unwrap();
+    assert!(location.ends_with("redirect_status=failed"), "{location}");
+    let failed = retrieve(client, &waiting.id()).await;
+    assert_eq!(
+        (&failed["status"], &failed["last_setup_error"]["code"]),
+        (
+            &json!("requires_payment_method"),
+            &json!("payment_method_unexpected_state")
+        )
+    );
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_refused_and_begin_nothing() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let stranger = client_of_account(&server, "other").await;
+    let foreign = customer(&stranger).await;
+    let confirmed = |mut body: Value| {
+        body["confirm"] = true.into();
+        body
+    };
+    let cases = [
+        (
+            json!({"customer": "cus_nobody"}),
+            404,
+            "resource_missing",
+            "customer",
+        ),
+        (
+            json!({"customer": foreign}),
+            404,
+            "resource_missing",
+            "customer",
+        ),
+        (
+            json!({"payment_method": "pm_nothing"}),
+            404,
+            "resource_missing",
+            "payment_method",
+        ),
+        (
+            json!({"usage": "always"}),
+            400,
+            "parameter_invalid",
+            "usage",
+        ),
+        (
+            json!({"confirm": "yes"}),
+            400,
+            "parameter_invalid",
+            "confirm",
+        ),
+        (
+            json!({"return_url": RETURN_URL}),
+            400,
+            "parameter_invalid",
+            "return_url",
+        ),
+        (
+            confirmed(json!({})),
+            400,
+            "parameter_missing",
+            "payment_method",
+        ),
+        (
+            confirmed(
+                json!({"payment_method": "pm_card_visa", "return_url": "javascript:alert(1)"}),
+            ),
+            400,
+            "parameter_invalid",
+            "return_url",
+        ),
+        (
+            json!({"payment_method_types": ["card", "blik"]}),
+            400,
+            "parameter_invalid",
+            "payment_method_types[1]",
+        ),
+        (
+            json!({"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}}),
+            400,
+            "parameter_invalid",
+            "payment_method_types",
+        ),
+        (
+            json!({"automatic_payment_methods": {}}),
+            400,
+            "parameter_missing",
+            "automatic_payment_methods[enabled]",
+        ),
+        (
+            json!({"use_stripe_sdk": true}),
+            400,
+            "parameter_invalid",
+            "use_stripe_sdk",
+        ),
+        (
+            json!({"mandate_data": {}}),
+            400,
+            "parameter_unknown",
+            "mandate_data",
+        ),
+        (json!({"amount": 1}), 400, "parameter_unknown", "amount"),
+        (
+            json!({"expand": ["latest_attempt"]}),
+            400,
+            "parameter_invalid",
+            "expand[0]",
+        ),
+    ];
+    for (body, status, code, param) in cases {
+        let refused = create(client, body.clone()).await;
+        let expected = (status, code.to_owned(), Some(param.to_owned()));
+        assert_eq!(refused.refusal(), expected, "{body}");
+    }
+    let begun = create(client, json!({})).await.id();
+    let refused = verb(
+        client,
+        &begun,
+        "cancel",
+        json!({"cancellation_reason": "regret"}),
+    )
+    .await;
+    assert_eq!(refused.refusal().2.as_deref(), Some("cancellation_reason"));
+    for path in ["confirm", "cancel"] {
+        let foreign = verb(&stranger, &begun, path, json!({})).await;
+        assert_eq!(
+            foreign.refusal(),
+            (404, "resource_missing".into(), Some("id".into()))
+        );
+    }
+    let rows = "SELECT count(*) FROM setup_intents";
+    assert_eq!(server.database.count(rows).await, 1);
+    let rows = "SELECT count(*) FROM payment_methods";
+    assert_eq!(server.database.count(rows).await, 0);
+}
+
+#[tokio::test]
+async fn setup_intents_are_listed_by_customer_and_by_method() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let customer = customer(client).await;
+    let of_customer = try_card(client, "pm_card_visa", json!({"customer": customer})).await;
+    let other = create(client, json!({})).await;
+    let method = of_customer.json()["payment_method"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let both = [other.id(), of_customer.id()];
+    for (query, expected) in [
+        (String::new(), &both[..]),
+        (format!("customer={customer}"), &both[1..]),
+        (format!("payment_method={method}"), &both[1..]),
+        (
+            format!("payment_method={method}&customer={customer}"),
+            &both[1..],
+        ),
+        (format!("starting_after={}", other.id()), &both[1..]),
+        (format!("ending_before={}", of_customer.id()), &both[..1]),
+        ("created[gt]=4000000000".to_owned(), &[]),
+    ] {
+        let listed = client
+            .get(&format!("/v1/setup_intents?{query}"))
+            .await
+            .json();
+        assert_eq!(listed["url"], "/v1/setup_intents");
+        let ids: Vec<_> = listed["data"].as_array().unwrap().iter().collect();
+        let ids: Vec<_> = ids.iter().map(|one| one["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, expected, "{query}");
+    }
+    let whole = "/setup_intents?expand[]=data.payment_method&expand[]=data.customer";
+    let whole = client.get(whole).await.json();
+    assert_eq!(
+        whole["data"][1]["payment_method"]["customer"],
+        json!(customer)
+    );
+    assert_eq!(whole["data"][1]["customer"]["object"], "customer");
+    let stranger = client_of_account(&server, "other").await;
+    assert_eq!(
+        stranger.get("/setup_intents").await.json()["data"],
+        json!([])
+    );
+}
+
+/// How often each of two racing requests may win.
+const RACES: usize = 50;
+
+/// A setup intent ends once: by the one that was not refused.
+async fn assert_one_ended(client: &Client, id: &str, has_succeeded: bool, canceled: &Answer) {
+    let setup = retrieve(client, id).await;
+    if has_succeeded {
+        assert_eq!(setup["status"], "succeeded");
+        assert_eq!(canceled.code(), "setup_intent_unexpected_state");
+    } else {
+        assert_eq!(canceled.status, 200, "{}", canceled.json());
+        assert_eq!(setup["status"], "canceled");
+    }
+}
+
+/// No method is ready for a setup intent that was canceled.
+const READY_THOUGH_CANCELED: &str = "SELECT count(*) FROM setup_intents
+      JOIN payment_methods ON payment_methods.id = setup_intents.payment_method_id
+     WHERE setup_intents.status = 'canceled' AND is_set_up";
+
+#[tokio::test]
+async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
+    let server = TestServer::start().await;
+    let replica = ServerProcess::start(&server.database, &[]);
+    let (client, other) = (&server.client, &replica.client);
+    for _ in 0..RACES {
+        let begun = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
+        let id = create(client, begun).await.id();
+        let (path, nothing) = (format!("/setup_intents/{id}"), json!({}));
+        let (confirm, cancel) = (format!("{path}/confirm"), format!("{path}/cancel"));
+        let (confirmed, canceled) = tokio::join!(
+            until_definite(client, &confirm, &nothing),
+            until_definite(other, &cancel, &nothing),
+        );
+        if confirmed.status != 200 {
+            assert_eq!(confirmed.code(), "setup_intent_unexpected_state");
+        }
+        assert_one_ended(client, &id, confirmed.status == 200, &canceled).await;
+    }
+    assert_eq!(server.database.count(READY_THOUGH_CANCELED).await, 0);
+}
+
+#[tokio::test]
+async fn of_an_authentication_and_a_cancellation_at_once_one_happens() {
+    let server = TestServer::start().await;
+    let replica = ServerProcess::start(&server.database, &[]);
+    let (client, other) = (&server.client, &replica.client);
+    for _ in 0..RACES {
+        let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
+        let (id, page) = (waiting.id(), page_of(&waiting));
+        let cancel = format!("/setup_intents/{id}/cancel");
+        let nothing = json!({});
+        let (landed, canceled) = tokio::join!(
+            press(&page, "complete"),
+            until_definite(other, &cancel, &nothing),
+        );
+        let landed = landed.status.as_u16();
+        assert!([303, 410].contains(&landed), "{landed}");
+        assert_one_ended(client, &id, landed == 303, &canceled).await;
+    }
+    assert_eq!(server.database.count(READY_THOUGH_CANCELED).await, 0);
+}

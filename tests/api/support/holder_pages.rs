@@ -1,0 +1,37 @@
+//! The page of a card's holder, as a browser opens it that follows no redirect.
+
+use charge_once_client::transport::http_client_builder;
+use reqwest::{Method, RequestBuilder, redirect::Policy};
+
+use crate::support::{harness::Answer, wire::FORM};
+
+/// A request of a browser.
+pub fn browse(method: Method, url: &str) -> RequestBuilder {
+    let browser = http_client_builder().unwrap().redirect(Policy::none());
+    browser.build().unwrap().request(method, url)
+}
+
+/// Opens the page.
+pub async fn open(url: &str) -> Answer {
+    Answer::of(browse(Method::GET, url)).await
+}
+
+/// Presses one of its buttons: `complete` or `fail`.
+pub async fn press(url: &str, outcome: &str) -> Answer {
+    send(url, &format!("outcome={outcome}")).await
+}
+
+/// Sends another form.
+pub async fn send(url: &str, form: &str) -> Answer {
+    let request = browse(Method::POST, url).header("content-type", FORM);
+    Answer::of(request.body(form.to_owned())).await
+}
+
+/// Where an intent sends its holder.
+pub fn page_of(answer: &Answer) -> String {
+    let action = &answer.json()["next_action"]["redirect_to_url"]["url"];
+    let url = action
+        .as_str()
+        .unwrap_or_else(|| panic!("no page: {answer:?}"));
+    url.to_owned()
+}

@@ -1,0 +1,104 @@
+// The page of a card's holder in a real browser, which sends them back to the shop: on a desk and on a phone, in
+// light and in dark, without a script. axe-core must find nothing on it. The shop is at another origin, and sends its
+// customer on to a third one, so that the page's policy is asked about both.
+//
+//   CHARGE_ONCE_URL=… DEV_API_KEY=… CHROMIUM=… SCREENSHOTS=… node holder-page.mjs
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { launch } from './launch.mjs';
+
+const { CHARGE_ONCE_URL: url, DEV_API_KEY: apiKey, CHROMIUM, SCREENSHOTS } = process.env;
+
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+// The last page of the shop, and its page that the holder returns to.
+const last = await serve((request, response) => response.end(request.url));
+const shop = await serve((request, response) => {
+  response.writeHead(302, { location: `${last}${request.url}` }).end();
+});
+
+async function serve(handler) {
+  const server = createServer(handler).listen(0, '127.0.0.1');
+  server.unref();
+  await once(server, 'listening');
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+// Where the holder of a card is sent.
+async function holderPage() {
+  const reply = await fetch(`${url}/setup_intents`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${apiKey}`,
+      'content-type': 'application/json',
+      'idempotency-key': randomUUID(),
+    },
+    body: JSON.stringify({
+      payment_method: 'pm_card_threeDSecure2Required',
+      confirm: true,
+      return_url: `${shop}/return`,
+    }),
+  });
+  assert.equal(reply.status, 201);
+  return (await reply.json()).next_action.redirect_to_url.url;
+}
+
+const browser = await launch(CHROMIUM);
+const errors = [];
+const answers = [
+  ['Complete authentication', 'succeeded'],
+  ['Fail authentication', 'failed'],
+];
+
+async function visit(colorScheme, width, [button, status]) {
+  const what = `${status} at ${width}, ${colorScheme}`;
+  const context = await browser.newContext({ colorScheme, viewport: { width, height: 740 } });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on('console', (message) => {
+    // The shop has no icon.
+    const isOwn = message.location().url.startsWith(url);
+    if (message.type() === 'error' && isOwn) errors.push(`${what}: ${message.text()}`);
+  });
+  const at = await holderPage();
+  await page.goto(at);
+  await page.screenshot({ path: `${SCREENSHOTS}/holder-page-${width}-${colorScheme}.png` });
+  const wide = await page.evaluate(
+    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  );
+  assert.ok(wide <= 0, `${what}: ${wide} pixels wider than the screen`);
+  const high = (await page.getByRole('button', { name: button }).boundingBox()).height;
+  assert.ok(high >= 40, `${what}: a button of ${high} pixels`);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  assert.deepEqual(violations.map(({ id, nodes }) => [id, nodes[0].html]), [], what);
+  await page.getByRole('button', { name: button }).click();
+  await page.waitForURL(`${last}/return?**`);
+  const told = new URL(page.url()).searchParams;
+  assert.equal(told.get('redirect_status'), status);
+  assert.match(told.get('setup_intent_client_secret'), /^seti_\w+_secret_\w+$/);
+  // Back, and once more: the page is void.
+  const again = await page.goto(at);
+  assert.equal(again.status(), 410);
+  await page.evaluate(axe);
+  const gone = await page.evaluate(() => globalThis.axe.run());
+  assert.deepEqual(gone.violations.map(({ id }) => id), [], what);
+  await context.close();
+}
+
+try {
+  for (const colorScheme of ['light', 'dark']) {
+    for (const width of [1280, 360]) {
+      for (const answer of answers) await visit(colorScheme, width, answer);
+    }
+  }
+  assert.deepEqual(errors, [], 'errors on the page');
+  console.log("browser-test: a card's holder came back to the shop, and axe-core found nothing");
+} finally {
+  await browser.close();
+}
