@@ -2,8 +2,8 @@ SET LOCAL lock_timeout = '2s';
 
 -- One payment, through as many cards as it takes.
 --
--- charge_id, released and canceled_at each keep a trace of where the money went, and no statement
--- removes one. Of a capture and a cancellation that race, the CHECKs refuse the second, even if
+-- charge_id, amount_received, released and canceled_at each keep a trace of where the money went, and
+-- no statement removes one. Of a capture and a cancellation that race, the CHECKs refuse the second, even if
 -- neither had locked the row.
 CREATE TABLE payment_intents (
     account_id                  uuid        NOT NULL,

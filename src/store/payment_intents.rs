@@ -288,8 +288,9 @@ pub async fn find_all(
 
 /// Writes what changes of an intent, as it is in `intent`. The caller holds its lock, so that no
 /// change in between is lost. When it was canceled is the transaction's time. Its charge, its
-/// cancellation and its release are only ever added, so that the CHECKs refuse the second of two changes that race without the lock:
-/// `a_canceled_intent_has_no_succeeded_charge`, `only_a_paid_intent_has_a_charge`.
+/// cancellation, its release and the money taken are only ever added, so that the CHECKs refuse the second of two changes that race without the lock:
+/// `a_canceled_intent_has_no_succeeded_charge`, `a_canceled_intent_stays_canceled`,
+/// `captured_and_released_money_is_what_was_authorized`.
 pub async fn update(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -300,7 +301,8 @@ pub async fn update(
     intent_rows!(
         "
         UPDATE payment_intents
-           SET amount = $3, amount_capturable = $4, amount_received = $5,
+           SET amount = $3, amount_capturable = $4,
+               amount_received = greatest(amount_received, $5),
                canceled_at = coalesce(canceled_at, CASE WHEN $6::bool THEN now() END),
                cancellation_reason = $7,
                capture_method = $8, charge_id = coalesce(charge_id, $9), currency = $10,
@@ -310,7 +312,7 @@ pub async fn update(
                receipt_email = $19, request_three_d_secure = $20, return_url = $21,
                setup_future_usage = $22, shipping = $23, statement_descriptor_suffix = $24,
                status = $25, status_before = $26,
-               released = released OR ($6 AND charge_id IS NOT NULL)
+               released = released OR ($6 AND $9::uuid IS NOT NULL)
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",

@@ -62,7 +62,7 @@ pub(super) enum Followed {
 impl Attempt {
     /// Decides, and does what needs no answer of a card. `page` is where the holder would
     /// authenticate.
-    pub async fn confirm(
+    pub(super) async fn confirm(
         self,
         origin: &Origin,
         tx: &mut PgConnection,
@@ -97,7 +97,7 @@ impl Attempt {
     }
 
     /// Asks the simulated card, and writes down what it says.
-    pub async fn charge(
+    pub(super) async fn charge(
         self,
         origin: &Origin,
         tx: &mut PgConnection,
@@ -110,7 +110,7 @@ impl Attempt {
 
     /// Writes down what the processor is to be asked. The charge is pending meanwhile, and the
     /// intent is processing.
-    pub async fn begin(
+    pub(super) async fn begin(
         self,
         origin: &Origin,
         tx: &mut PgConnection,
@@ -167,7 +167,7 @@ impl Attempt {
 
     /// Writes down the card's answer. The method of a payment is used up by it, or attached to the
     /// customer that it is kept for.
-    pub async fn answered(
+    pub(super) async fn answered(
         self,
         origin: &Origin,
         tx: &mut PgConnection,
@@ -237,7 +237,7 @@ impl Attempt {
     }
 
     /// Ends the attempt without a charge, for the reason in `error`.
-    pub async fn fail(
+    pub(super) async fn fail(
         self,
         origin: &Origin,
         tx: &mut PgConnection,

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::{
     harness::{Answer, TestServer, charge},
+    holder_pages::{page_of, press},
     intents::{
-        STATUSES, act, authenticate, create, events, page_of, paid_with, path, retrieve, standing,
-        terms, terms_with,
+        STATUSES, act, create, events, paid_with, path, retrieve, standing, terms, terms_with,
     },
     racers::all_at_once,
 };
@@ -33,9 +33,13 @@ async fn a_new_intent_has_exactly_the_documented_members() {
     let mut object = created.json();
     assert!(object["created"].take().as_i64().is_some());
     let secret = object["client_secret"].take();
-    let secret = secret.as_str().unwrap().strip_prefix(&format!("{id}_secret_"));
-    assert!(secret.is_some_and(|secret| secret.len() >= 25
-        && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())));
+    let secret = secret
+        .as_str()
+        .unwrap()
+        .strip_prefix(&format!("{id}_secret_"));
+    assert!(secret.is_some_and(
+        |secret| secret.len() >= 25 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    ));
     object["id"].take();
     let expected = json!({
         "id": null, "object": "payment_intent", "amount": 2000, "amount_capturable": 0,
@@ -101,7 +105,10 @@ async fn a_form_says_what_json_says() {
     assert_eq!(charge["source"], Value::Null);
     assert_eq!(charge["statement_descriptor_suffix"], "MUGS");
     let card = &charge["payment_method_details"]["card"];
-    assert_eq!(card["fingerprint"], intent["payment_method"]["card"]["fingerprint"]);
+    assert_eq!(
+        card["fingerprint"],
+        intent["payment_method"]["card"]["fingerprint"]
+    );
     let listed = format!("/payment_intents?customer={customer}");
     let listed = client.get(&listed).await.json();
     assert_eq!(listed["data"][0]["id"], created.id());
@@ -152,16 +159,29 @@ async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_inte
         [STATE, "canceled", STATE, STATE, STATE, STATE],
     ];
     for (status, expected) in STATUSES.into_iter().zip(table) {
-        for (verb, expected) in ["amount", "description", "confirm", "capture", "cancel", "refund"]
-            .into_iter()
-            .zip(expected)
+        for (verb, expected) in [
+            "amount",
+            "description",
+            "confirm",
+            "capture",
+            "cancel",
+            "refund",
+        ]
+        .into_iter()
+        .zip(expected)
         {
             let id = standing(client, status).await;
             let answer = match verb {
                 "amount" => act(client, &id, "", json!({"amount": 2100})).await,
                 "description" => act(client, &id, "", json!({"description": "new"})).await,
                 "confirm" => {
-                    act(client, &id, "confirm", json!({"payment_method": "pm_card_visa"})).await
+                    act(
+                        client,
+                        &id,
+                        "confirm",
+                        json!({"payment_method": "pm_card_visa"}),
+                    )
+                    .await
                 }
                 "refund" => {
                     let whole = json!({"payment_intent": id});
@@ -169,7 +189,12 @@ async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_inte
                 }
                 _ => act(client, &id, verb, json!({})).await,
             };
-            assert_eq!(ended(&answer), expected, "{verb} of {status}: {}", answer.json());
+            assert_eq!(
+                ended(&answer),
+                expected,
+                "{verb} of {status}: {}",
+                answer.json()
+            );
             let now = retrieve(client, &id).await;
             if expected == STATE {
                 assert_eq!(answer.json()["error"]["payment_intent"], now);
@@ -197,13 +222,27 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
     assert_eq!(intent["payment_method"], Value::Null);
     assert_eq!(intent["latest_charge"], error["charge"]);
     let last = &intent["last_payment_error"];
-    for member in ["type", "code", "decline_code", "message", "charge", "doc_url", "payment_method"] {
+    for member in [
+        "type",
+        "code",
+        "decline_code",
+        "message",
+        "charge",
+        "doc_url",
+        "payment_method",
+    ] {
         assert_eq!(last[member], error[member], "{member}");
     }
     assert_eq!(last.get("payment_intent"), None);
 
     // The same key never charges again, though its request would succeed by now.
-    let paid = act(client, &id, "confirm", json!({"payment_method": "pm_card_visa"})).await;
+    let paid = act(
+        client,
+        &id,
+        "confirm",
+        json!({"payment_method": "pm_card_visa"}),
+    )
+    .await;
     assert_eq!(ended(&paid), "succeeded");
     assert_eq!(paid.json()["amount_received"], 2000);
     assert_eq!(paid.json()["last_payment_error"], Value::Null);
@@ -274,14 +313,22 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
     let too_much = act(client, &id, "capture", json!({"amount_to_capture": 2001})).await;
     assert_eq!(
         too_much.refusal(),
-        (400, "capture_amount_too_large".into(), Some("amount_to_capture".into()))
+        (
+            400,
+            "capture_amount_too_large".into(),
+            Some("amount_to_capture".into())
+        )
     );
     let part = json!({"amount_to_capture": 1500, "metadata": {"shipped": "yes"}});
     let captured = act(client, &id, "capture", part).await;
     assert_eq!(captured.status, 200, "{}", captured.json());
     let intent = captured.json();
     assert_eq!(
-        json!([intent["status"], intent["amount_received"], intent["amount_capturable"]]),
+        json!([
+            intent["status"],
+            intent["amount_received"],
+            intent["amount_capturable"]
+        ]),
         json!(["succeeded", 1500, 0])
     );
     assert_eq!(intent["metadata"]["shipped"], "yes");
@@ -295,7 +342,11 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
     let refused = act(client, &id, "capture", not_final).await;
     assert_eq!(
         refused.refusal(),
-        (400, "parameter_invalid".into(), Some("final_capture".into()))
+        (
+            400,
+            "parameter_invalid".into(),
+            Some("final_capture".into())
+        )
     );
     assert_eq!(
         events(client).await,
@@ -314,7 +365,13 @@ async fn a_cancellation_releases_what_was_promised() {
     let server = TestServer::start().await;
     let client = &server.client;
     let id = standing(client, "requires_capture").await;
-    let canceled = act(client, &id, "cancel", json!({"cancellation_reason": "abandoned"})).await;
+    let canceled = act(
+        client,
+        &id,
+        "cancel",
+        json!({"cancellation_reason": "abandoned"}),
+    )
+    .await;
     assert_eq!(canceled.status, 200, "{}", canceled.json());
     let intent = canceled.json();
     assert!(intent["canceled_at"].is_i64());
@@ -329,7 +386,11 @@ async fn a_cancellation_releases_what_was_promised() {
     let charge = format!("/charges/{}", intent["latest_charge"].as_str().unwrap());
     let charge = client.get(&charge).await.json();
     assert_eq!(
-        json!([charge["refunded"], charge["amount_refunded"], charge["captured"]]),
+        json!([
+            charge["refunded"],
+            charge["amount_refunded"],
+            charge["captured"]
+        ]),
         json!([true, 2000, false])
     );
     let again = act(client, &id, "cancel", json!({})).await;
@@ -339,7 +400,11 @@ async fn a_cancellation_releases_what_was_promised() {
     assert_eq!(refund.code(), "charge_already_refunded");
     assert_eq!(
         events(client).await[3..],
-        ["refund.created", "charge.refunded", "payment_intent.canceled"]
+        [
+            "refund.created",
+            "charge.refunded",
+            "payment_intent.canceled"
+        ]
     );
 }
 
@@ -382,7 +447,9 @@ async fn refunds_name_an_intent_and_its_charge() {
     let intent = retrieve(client, &id).await;
     assert_eq!(intent["status"], "succeeded");
     assert_eq!(intent["amount_received"], 2000);
-    let listed = client.get(&format!("/refunds?payment_intent={id}&expand[]=data.payment_intent"));
+    let listed = client.get(&format!(
+        "/refunds?payment_intent={id}&expand[]=data.payment_intent"
+    ));
     let listed = listed.await.json();
     assert_eq!(listed["data"].as_array().unwrap().len(), 2);
     assert_eq!(listed["data"][0]["payment_intent"], intent);
@@ -394,8 +461,20 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
     let client = &server.client;
     let of = |id: String| async move { retrieve(client, &id).await };
     for (card, confirmation, outcome, status, code) in [
-        ("authenticationRequired", "automatic", "complete", "succeeded", None),
-        ("authenticationRequired", "manual", "complete", "requires_confirmation", None),
+        (
+            "authenticationRequired",
+            "automatic",
+            "complete",
+            "succeeded",
+            None,
+        ),
+        (
+            "authenticationRequired",
+            "manual",
+            "complete",
+            "requires_confirmation",
+            None,
+        ),
         (
             "authenticationRequired",
             "automatic",
@@ -414,20 +493,27 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
         let more = json!({"confirmation_method": confirmation});
         let waiting = paid_with(client, &format!("pm_card_{card}"), more).await;
         assert_eq!(waiting.status, 201, "{}", waiting.json());
-        let page = page_of(&waiting.json());
-        assert_eq!(authenticate(client, &page, outcome).await.status, 200);
+        let page = page_of(&waiting);
+        assert_eq!(press(&page, outcome).await.status, 200);
         let intent = of(waiting.id()).await;
         assert_eq!(intent["status"], status, "{card} {outcome}");
         assert_eq!(intent["next_action"], Value::Null);
         assert_eq!(intent["last_payment_error"]["code"].as_str(), code);
         // The first answer decided.
-        let other = if outcome == "fail" { "complete" } else { "fail" };
-        assert_eq!(authenticate(client, &page, other).await.status, 200);
+        let other = if outcome == "fail" {
+            "complete"
+        } else {
+            "fail"
+        };
+        assert_eq!(press(&page, other).await.status, 200);
         assert_eq!(of(waiting.id()).await, intent);
         if status == "requires_confirmation" {
             let paid = act(client, &waiting.id(), "confirm", json!({})).await;
             assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
-            let charge = format!("/charges/{}", paid.json()["latest_charge"].as_str().unwrap());
+            let charge = format!(
+                "/charges/{}",
+                paid.json()["latest_charge"].as_str().unwrap()
+            );
             let charge = client.get(&charge).await.json();
             let secure = &charge["payment_method_details"]["card"]["three_d_secure"];
             assert_eq!(secure["result"], "authenticated");
@@ -435,9 +521,9 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
     }
     // What is not waited for any more.
     let waiting = standing(client, "requires_action").await;
-    let page = page_of(&of(waiting.clone()).await);
+    let page = page_of(&client.get(&path(&waiting, "")).await);
     act(client, &waiting, "", json!({"amount": 2100})).await;
-    assert_eq!(authenticate(client, &page, "complete").await.status, 410);
+    assert_eq!(press(&page, "complete").await.status, 410);
     assert_eq!(of(waiting).await["status"], "requires_confirmation");
 }
 
@@ -505,7 +591,11 @@ async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it()
     let stranger = paid_with(client, &kept, json!({})).await;
     assert_eq!(
         stranger.refusal(),
-        (400, "parameter_invalid".into(), Some("payment_method".into()))
+        (
+            400,
+            "parameter_invalid".into(),
+            Some("payment_method".into())
+        )
     );
     let detach = format!("/payment_methods/{kept}/detach");
     assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
@@ -524,8 +614,8 @@ async fn a_method_that_is_detached_while_its_holder_authenticates_is_not_charged
     let waiting = paid_with(client, &method, attach).await;
     let detach = format!("/payment_methods/{method}/detach");
     assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
-    let page = page_of(&waiting.json());
-    assert_eq!(authenticate(client, &page, "complete").await.status, 200);
+    let page = page_of(&waiting);
+    assert_eq!(press(&page, "complete").await.status, 200);
     let intent = retrieve(client, &waiting.id()).await;
     assert_eq!(intent["status"], "requires_payment_method");
     let error = &intent["last_payment_error"];
@@ -548,13 +638,21 @@ async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
     let plain = json!({"amount": 2000, "currency": "usd"});
     let invalid = "parameter_invalid";
     for (body, code, param) in [
-        (with(&plain, json!({"off_session": true})), invalid, "off_session"),
+        (
+            with(&plain, json!({"off_session": true})),
+            invalid,
+            "off_session",
+        ),
         (
             with(&plain, json!({"return_url": "https://example.com"})),
             invalid,
             "return_url",
         ),
-        (with(&plain, confirmed.clone()), "parameter_missing", "return_url"),
+        (
+            with(&plain, confirmed.clone()),
+            "parameter_missing",
+            "return_url",
+        ),
         (
             terms_with(json!({"confirm": true})),
             "parameter_missing",
@@ -586,13 +684,21 @@ async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
             invalid,
             "payment_method_data",
         ),
-        (with(&plain, json!({"use_stripe_sdk": true})), invalid, "use_stripe_sdk"),
+        (
+            with(&plain, json!({"use_stripe_sdk": true})),
+            invalid,
+            "use_stripe_sdk",
+        ),
         (
             with(&plain, json!({"statement_descriptor": "MUGS"})),
             invalid,
             "statement_descriptor",
         ),
-        (with(&plain, json!({"mandate": "m"})), "parameter_unknown", "mandate"),
+        (
+            with(&plain, json!({"mandate": "m"})),
+            "parameter_unknown",
+            "mandate",
+        ),
         (
             with(&plain, json!({"customer": "cus_none"})),
             "resource_missing",
@@ -606,7 +712,11 @@ async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
     ] {
         let refused = client.post_new("/payment_intents", &body).await;
         let (status, found, named) = refused.refusal();
-        assert_eq!((found.as_str(), named.as_deref()), (code, Some(param)), "{body}");
+        assert_eq!(
+            (found.as_str(), named.as_deref()),
+            (code, Some(param)),
+            "{body}"
+        );
         assert_eq!(status, if code == "resource_missing" { 404 } else { 400 });
     }
     let nothing = act(client, "pi_none", "confirm", json!({})).await;
@@ -633,7 +743,11 @@ async fn an_update_forgets_the_last_error_and_a_secret_is_compared() {
     assert_eq!(updated.status, 200, "{}", updated.json());
     let intent = updated.json();
     assert_eq!(
-        json!([intent["status"], intent["amount"], intent["last_payment_error"]]),
+        json!([
+            intent["status"],
+            intent["amount"],
+            intent["last_payment_error"]
+        ]),
         json!(["requires_confirmation", 2150, null])
     );
     assert_eq!(intent["payment_method"]["card"]["brand"], "mastercard");
@@ -642,7 +756,11 @@ async fn an_update_forgets_the_last_error_and_a_secret_is_compared() {
     assert_eq!(client.get(&with_secret(secret)).await.status, 200);
     assert_eq!(
         client.get(&with_secret("other")).await.refusal(),
-        (400, "parameter_invalid".into(), Some("client_secret".into()))
+        (
+            400,
+            "parameter_invalid".into(),
+            Some("client_secret".into())
+        )
     );
     let confirmed = act(client, id, "confirm", json!({})).await;
     assert_eq!(confirmed.json()["amount_received"], 2150);

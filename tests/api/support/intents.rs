@@ -1,6 +1,5 @@
 //! Payment intents to begin with, in each of their statuses.
 
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::harness::{Answer, Client};
@@ -31,9 +30,7 @@ pub fn terms_with(more: Value) -> Value {
 
 /// A new intent with some parameters set.
 pub async fn create(client: &Client, more: Value) -> Answer {
-    client
-        .post_new("/payment_intents", &terms_with(more))
-        .await
+    client.post_new("/payment_intents", &terms_with(more)).await
 }
 
 /// A new intent whose card is charged at once.
@@ -51,9 +48,7 @@ pub async fn standing(client: &Client, status: &str) -> String {
     let answer = match status {
         "requires_payment_method" => create(client, json!({})).await,
         "requires_confirmation" => create(client, json!({"payment_method": visa})).await,
-        "requires_action" => {
-            paid_with(client, "pm_card_authenticationRequired", json!({})).await
-        }
+        "requires_action" => paid_with(client, "pm_card_authenticationRequired", json!({})).await,
         "requires_capture" => paid_with(client, visa, manual).await,
         "succeeded" => paid_with(client, visa, json!({})).await,
         "canceled" => {
@@ -80,20 +75,6 @@ pub async fn act(client: &Client, id: &str, verb: &str, body: Value) -> Answer {
 pub fn path(id: &str, verb: &str) -> String {
     let path = format!("/payment_intents/{id}/{verb}");
     path.trim_end_matches('/').to_owned()
-}
-
-/// The path of the page on which the card's holder authenticates.
-pub fn page_of(intent: &Value) -> String {
-    let url = intent["next_action"]["redirect_to_url"]["url"].as_str();
-    let url = url.unwrap_or_else(|| panic!("no page: {intent}"));
-    url[url.find("/authenticate/").unwrap()..].to_owned()
-}
-
-/// Sends the form of a holder's page.
-pub async fn authenticate(client: &Client, page: &str, outcome: &str) -> Answer {
-    let form = client.bare(Method::POST, page);
-    let form = form.header("content-type", "application/x-www-form-urlencoded");
-    Answer::of(form.body(format!("outcome={outcome}"))).await
 }
 
 /// The types of an account's events, the oldest first.

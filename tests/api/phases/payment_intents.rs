@@ -1,0 +1,241 @@
+//! Payment intents where the card processor is across a network: an intent is processing while an
+//! answer is out, and whoever gets the answer ends it.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    harness::eventually,
+    holder_pages::{page_of, press},
+    intents::{act, create, events, paid_with, path, retrieve, standing, terms_with},
+    world::World,
+};
+
+const VISA: &str = "pm_card_visa";
+
+/// The processor executes the next instruction and its answer is lost.
+async fn lose_the_answer(world: &World) {
+    world
+        .processor
+        .set_fault(json!({"fault": "drop_after"}))
+        .await;
+}
+
+/// The processor refuses the next instructions: certainly not executed.
+async fn refuse(world: &World) {
+    let refuse = json!({"fault": "refuse", "count": 3});
+    world.processor.set_fault(refuse).await;
+}
+
+#[tokio::test]
+async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_retry_ends_it() {
+    let world = World::new().await;
+    let client = world.client();
+    let id = create(&client, json!({})).await.id();
+    lose_the_answer(&world).await;
+    let (confirm, body) = (path(&id, "confirm"), json!({"payment_method": VISA}));
+    assert_eq!(client.post(&confirm, "key-1", &body).await.status, 503);
+    let processing = retrieve(&client, &id).await;
+    assert_eq!(processing["status"], "processing");
+    let pending = processing["latest_charge"].as_str().unwrap();
+    let pending = client.get(&format!("/charges/{pending}")).await.json();
+    assert_eq!(pending["status"], "pending");
+    assert_eq!(events(&client).await, ["payment_intent.created"]);
+
+    // Nobody else decides meanwhile, and nothing is stored; but what doesn't touch the money may change.
+    let records = world.database.records().await;
+    let refund = json!({"payment_intent": id});
+    for (path, body) in [
+        (confirm.clone(), body.clone()),
+        (path(&id, "capture"), json!({})),
+        (path(&id, "cancel"), json!({})),
+        (path(&id, ""), json!({"amount": 1})),
+        ("/refunds".to_owned(), refund),
+    ] {
+        let busy = client.post(&path, "key-2", &body).await;
+        assert_eq!(
+            (busy.status.as_u16(), busy.code().as_str()),
+            (409, "resource_busy"),
+            "{path}"
+        );
+    }
+    assert_eq!(world.database.records().await, records);
+    let update = json!({"metadata": {"seen": "yes"}});
+    assert_eq!(act(&client, &id, "", update).await.status, 200);
+
+    let answer = world.until_definite(&confirm, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.json());
+    assert_eq!(answer.json()["status"], "succeeded");
+    assert_eq!(answer.json()["metadata"]["seen"], "yes");
+    client
+        .post(&confirm, "key-1", &body)
+        .await
+        .assert_replays(&answer);
+    assert_eq!(world.processor.lines().await, 1);
+    assert_eq!(
+        events(&client).await[1..],
+        ["charge.succeeded", "payment_intent.succeeded"]
+    );
+    world.assert_the_ledgers_agree("confirm").await;
+}
+
+#[tokio::test]
+async fn the_reconciler_ends_a_processing_intent_and_its_events_come_then() {
+    let mut world = World::new().await;
+    let client = world.client();
+    let body = terms_with(json!({
+        "confirm": true, "payment_method": "pm_card_chargeDeclinedInsufficientFunds",
+    }));
+    lose_the_answer(&world).await;
+    let first = client.post("/payment_intents", "key-1", &body).await;
+    assert_eq!(first.status, 503);
+    let listed = client.get("/payment_intents").await.json();
+    let id = listed["data"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(listed["data"][0]["status"], "processing");
+    assert_eq!(events(&client).await, Vec::<String>::new());
+    // The client never retries, and the process that asked is gone.
+    world.kill_and_start();
+    world.the_lease_runs_out().await;
+    let client = world.client();
+    eventually("the reconciler has the answer", || async {
+        retrieve(&client, &id).await["status"] != "processing"
+    })
+    .await;
+    let intent = retrieve(&client, &id).await;
+    assert_eq!(intent["status"], "requires_payment_method");
+    assert_eq!(
+        intent["last_payment_error"]["decline_code"],
+        "insufficient_funds"
+    );
+    assert_eq!(
+        events(&client).await,
+        [
+            "payment_intent.created",
+            "charge.failed",
+            "payment_intent.payment_failed",
+        ]
+    );
+    let declined = client.post("/payment_intents", "key-1", &body).await;
+    assert_eq!(declined.status, 402);
+    assert_eq!(declined.json()["error"]["payment_intent"], intent);
+    world.assert_the_ledgers_agree("reconciled").await;
+}
+
+#[tokio::test]
+async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not_exist() {
+    let world = World::new().await;
+    let client = world.client();
+    refuse(&world).await;
+    let new = terms_with(json!({"confirm": true, "payment_method": VISA}));
+    assert_eq!(
+        client.post("/payment_intents", "new", &new).await.status,
+        503
+    );
+    let rows = "SELECT (SELECT count(*) FROM payment_intents) + (SELECT count(*) FROM charges)";
+    assert_eq!(world.database.count(rows).await, 0);
+
+    world.processor.reset_faults().await;
+    let declining = json!({"payment_method": "pm_card_chargeDeclined"});
+    let declined = create(&client, json!({})).await.id();
+    act(&client, &declined, "confirm", declining).await;
+    for (id, verb, body) in [
+        (declined, "confirm", json!({"payment_method": VISA})),
+        (
+            standing(&client, "requires_capture").await,
+            "capture",
+            json!({}),
+        ),
+        (
+            standing(&client, "requires_capture").await,
+            "cancel",
+            json!({"cancellation_reason": "abandoned"}),
+        ),
+    ] {
+        let before = retrieve(&client, &id).await;
+        refuse(&world).await;
+        let refused = client.post(&path(&id, verb), "key-1", &body).await;
+        assert_eq!(refused.status, 503, "{verb}");
+        let mut after = retrieve(&client, &id).await;
+        if verb == "confirm" {
+            // Any update forgets it, and what a confirmation says of the intent stays.
+            after["last_payment_error"] = before["last_payment_error"].clone();
+        }
+        assert_eq!(after, before, "{verb}");
+        world.processor.reset_faults().await;
+        let done = client.post(&path(&id, verb), "key-1", &body).await;
+        assert_eq!(done.status, 200, "{verb}: {}", done.json());
+        world.database.expire_records().await;
+    }
+    world.assert_the_ledgers_agree("released").await;
+}
+
+#[tokio::test]
+async fn a_capture_and_a_cancellation_wait_for_the_processor() {
+    let world = World::new().await;
+    let client = world.client();
+    for (verb, status) in [("capture", "succeeded"), ("cancel", "canceled")] {
+        let id = standing(&client, "requires_capture").await;
+        lose_the_answer(&world).await;
+        let (path, nothing) = (path(&id, verb), json!({}));
+        assert_eq!(client.post(&path, "key-1", &nothing).await.status, 503);
+        assert_eq!(retrieve(&client, &id).await["status"], "requires_capture");
+        for other in ["confirm", "capture", "cancel"] {
+            let busy = act(&client, &id, other, json!({})).await;
+            assert_eq!(busy.code(), "resource_busy", "{verb} and {other}");
+        }
+        let answer = world.until_definite(&path, &nothing).await;
+        assert_eq!(answer.json()["status"], status, "{}", answer.json());
+        assert_eq!(answer.json(), retrieve(&client, &id).await);
+        world.database.expire_records().await;
+    }
+    world.assert_the_ledgers_agree("capture and cancel").await;
+}
+
+#[tokio::test]
+async fn a_holder_who_authenticated_lands_when_the_card_has_answered() {
+    let world = World::new().await;
+    let client = world.client();
+    let waiting = paid_with(&client, "pm_card_authenticationRequired", json!({})).await;
+    assert_eq!(waiting.json()["status"], "requires_action");
+    assert_eq!(world.processor.lines().await, 0);
+    let page = page_of(&waiting);
+    refuse(&world).await;
+    assert_eq!(press(&page, "complete").await.status, 503);
+    assert_eq!(retrieve(&client, &waiting.id()).await, waiting.json());
+    world.processor.reset_faults().await;
+    assert_eq!(press(&page, "complete").await.status, 200);
+    let intent = retrieve(&client, &waiting.id()).await;
+    assert_eq!(intent["status"], "succeeded");
+    let charge = intent["latest_charge"].as_str().unwrap();
+    let charge = client.get(&format!("/charges/{charge}")).await.json();
+    let card = &charge["payment_method_details"]["card"];
+    assert_eq!(card["three_d_secure"]["result"], "authenticated");
+    assert_eq!(press(&page, "fail").await.status, 200);
+    assert_eq!(retrieve(&client, &waiting.id()).await, intent);
+    world.assert_the_ledgers_agree("authenticated").await;
+}
+
+#[tokio::test]
+async fn an_intent_tells_the_same_events_and_replies_in_both_modes() {
+    let simulated = crate::support::harness::TestServer::start().await;
+    let world = World::new().await;
+    let mut told = Vec::new();
+    for client in [&simulated.client, &world.client()] {
+        let mut statuses: Vec<Value> = Vec::new();
+        for card in [VISA, "pm_card_chargeDeclined"] {
+            let answer = paid_with(client, card, json!({})).await;
+            statuses.push(answer.status.as_u16().into());
+        }
+        let manual = json!({"capture_method": "manual"});
+        for verb in ["capture", "cancel"] {
+            let id = paid_with(client, VISA, manual.clone()).await.id();
+            let answer = act(client, &id, verb, json!({})).await;
+            statuses.push(answer.json()["status"].clone());
+        }
+        let id = standing(client, "succeeded").await;
+        let refund = json!({"payment_intent": id, "amount": 500});
+        let refund = client.post_new("/refunds", &refund).await;
+        statuses.push(refund.json()["status"].clone());
+        told.push((statuses, events(client).await));
+    }
+    assert_eq!(told[0], told[1]);
+}

@@ -1,0 +1,400 @@
+//! Verbs of one intent that race on two replicas: one happens, the other one sees what became of it.
+//! The database's own constraints refuse what would get past the locks.
+
+use std::pin::Pin;
+
+use charge_once::{
+    database::PgConnection,
+    domain::{
+        charge::{Authorization, Card, IntentCharge},
+        ids::{AccountId, ChargeId, PaymentIntentId, PaymentMethodId},
+        payment_intent::PaymentIntent,
+        payment_method::PaymentMethod,
+    },
+    store,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::{
+    harness::{Answer, Client, TestDatabase, TestServer, eventually},
+    holder_pages::{page_of, press},
+    intents::{act, create, paid_with, path, retrieve, standing},
+    racers::until_definite,
+};
+
+/// How often each pair races.
+const RACES: usize = 50;
+
+/// Intents whose rows contradict each other, or the money of their charges.
+const CONTRADICTIONS: &str = "
+    SELECT count(*)
+      FROM payment_intents AS intent
+      LEFT JOIN LATERAL (
+           SELECT count(*) FILTER (WHERE status = 'succeeded') AS succeeded,
+                  coalesce(sum(amount_captured), 0) AS captured,
+                  coalesce(sum(amount) FILTER (WHERE released), 0) AS released,
+                  coalesce(sum(amount) FILTER (WHERE status = 'succeeded'), 0) AS authorized
+             FROM charges
+            WHERE charges.account_id = intent.account_id AND payment_intent_id = intent.id) AS money
+        ON true
+     WHERE money.succeeded > 1
+        OR money.captured <> intent.amount_received
+        OR (intent.status = 'canceled' AND money.authorized <> money.released)
+        OR (intent.status = 'succeeded' AND money.captured = 0)
+        OR money.captured + money.released > intent.amount";
+
+/// Two servers of one database.
+struct Replicas {
+    database: TestDatabase,
+    one: TestServer,
+    other: TestServer,
+}
+
+impl Replicas {
+    async fn start() -> Self {
+        let database = TestDatabase::create().await;
+        Self {
+            one: TestServer::start_on(database.clone(), &[]).await,
+            other: TestServer::start_on(database.clone(), &[]).await,
+            database,
+        }
+    }
+
+    fn client(&self) -> &Client {
+        &self.one.client
+    }
+
+    /// Two requests at once, each through a replica of its own.
+    async fn race(&self, first: (&str, &Value), second: (&str, &Value)) -> (Answer, Answer) {
+        tokio::join!(
+            until_definite(&self.one.client, first.0, first.1),
+            until_definite(&self.other.client, second.0, second.1),
+        )
+    }
+
+    async fn no_money_is_lost(&self) {
+        assert_eq!(self.database.count(CONTRADICTIONS).await, 0);
+    }
+}
+
+/// The status of the intent that a refusal holds.
+fn seen(refusal: &Answer) -> Value {
+    assert_eq!(refusal.code(), "payment_intent_unexpected_state");
+    refusal.json()["error"]["payment_intent"]["status"].clone()
+}
+
+#[tokio::test]
+async fn of_two_confirmations_at_once_one_charges() {
+    let replicas = Replicas::start().await;
+    let visa = json!({"payment_method": "pm_card_visa"});
+    for _ in 0..RACES {
+        let id = create(replicas.client(), json!({})).await.id();
+        let confirm = path(&id, "confirm");
+        let (one, other) = replicas.race((&confirm, &visa), (&confirm, &visa)).await;
+        let (paid, refused) = if one.status.is_success() {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        assert_eq!(paid.json()["status"], "succeeded");
+        assert_eq!(seen(&refused), "succeeded");
+    }
+    replicas.no_money_is_lost().await;
+    assert_eq!(replicas.database.charges().await, RACES as i64);
+}
+
+#[tokio::test]
+async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
+    let replicas = Replicas::start().await;
+    let (visa, nothing) = (json!({"payment_method": "pm_card_visa"}), json!({}));
+    for _ in 0..RACES {
+        let id = create(replicas.client(), json!({})).await.id();
+        let (confirm, cancel) = (path(&id, "confirm"), path(&id, "cancel"));
+        let (paid, canceled) = replicas.race((&confirm, &visa), (&cancel, &nothing)).await;
+        match paid.status.is_success() {
+            true => assert_eq!(seen(&canceled), "succeeded"),
+            false => {
+                assert_eq!(canceled.json()["status"], "canceled");
+                assert_eq!(seen(&paid), "canceled");
+            }
+        }
+    }
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn of_a_capture_and_a_cancellation_at_once_one_happens() {
+    let replicas = Replicas::start().await;
+    let (part, nothing) = (json!({"amount_to_capture": 1500}), json!({}));
+    for _ in 0..RACES {
+        let id = standing(replicas.client(), "requires_capture").await;
+        let (capture, cancel) = (path(&id, "capture"), path(&id, "cancel"));
+        let (captured, canceled) = replicas.race((&capture, &part), (&cancel, &nothing)).await;
+        match captured.status.is_success() {
+            true => assert_eq!(seen(&canceled), "succeeded"),
+            false => {
+                assert_eq!(canceled.json()["status"], "canceled");
+                assert_eq!(seen(&captured), "canceled");
+            }
+        }
+    }
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn of_two_captures_at_once_one_takes_the_money() {
+    let replicas = Replicas::start().await;
+    let nothing = json!({});
+    for _ in 0..RACES {
+        let id = standing(replicas.client(), "requires_capture").await;
+        let capture = path(&id, "capture");
+        let (one, other) = replicas
+            .race((&capture, &nothing), (&capture, &nothing))
+            .await;
+        let (captured, refused) = if one.status.is_success() {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        assert_eq!(captured.json()["amount_received"], 2000);
+        assert_eq!(seen(&refused), "succeeded");
+    }
+    replicas.no_money_is_lost().await;
+    let captured = "SELECT count(*) FROM events WHERE type = 'charge.captured'";
+    assert_eq!(replicas.database.count(captured).await, RACES as i64);
+}
+
+#[tokio::test]
+async fn a_method_that_is_detached_at_once_pays_before_or_not_at_all() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let nothing = json!({});
+    let mut paid_first = 0;
+    for _ in 0..RACES {
+        let customer = json!({"customer": client.post_new("/customers", &nothing).await.id()});
+        let attach = "/payment_methods/pm_card_visa/attach";
+        let method = client.post_new(attach, &customer).await.id();
+        let id = create(client, customer).await.id();
+        let (confirm, detach) = (
+            path(&id, "confirm"),
+            format!("/payment_methods/{method}/detach"),
+        );
+        let body = json!({"payment_method": method});
+        let (paid, detached) = replicas.race((&confirm, &body), (&detach, &nothing)).await;
+        assert_eq!(detached.status, 200, "{}", detached.json());
+        match paid.status.is_success() {
+            true => paid_first += 1,
+            false => assert_eq!(paid.code(), "payment_method_unexpected_state"),
+        }
+    }
+    replicas.no_money_is_lost().await;
+    assert_eq!(replicas.database.charges().await, paid_first);
+}
+
+#[tokio::test]
+async fn of_an_authentication_and_a_cancellation_at_once_one_happens() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let nothing = json!({});
+    for _ in 0..RACES {
+        let card = "pm_card_authenticationRequired";
+        let waiting = paid_with(client, card, json!({})).await;
+        let (id, page) = (waiting.id(), page_of(&waiting));
+        let (pressed, canceled) = tokio::join!(
+            press(&page, "complete"),
+            until_definite(&replicas.other.client, &path(&id, "cancel"), &nothing),
+        );
+        let status = retrieve(client, &id).await["status"].clone();
+        if canceled.status.is_success() {
+            assert_eq!((pressed.status.as_u16(), status), (410, json!("canceled")));
+        } else {
+            assert_eq!((pressed.status.as_u16(), status), (200, json!("succeeded")));
+            assert_eq!(seen(&canceled), "succeeded");
+        }
+    }
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn a_method_that_two_intents_use_at_once_pays_for_one() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let card = json!({"type": "card", "card": {"token": "tok_visa"}});
+    for _ in 0..RACES {
+        let method = client.post_new("/payment_methods", &card).await.id();
+        let body = json!({"payment_method": method});
+        let (one, other) = (
+            create(client, json!({})).await.id(),
+            create(client, json!({})).await.id(),
+        );
+        let (one, other) = (path(&one, "confirm"), path(&other, "confirm"));
+        let (one, other) = replicas.race((&one, &body), (&other, &body)).await;
+        let (_, refused) = if one.status.is_success() {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        assert_eq!(refused.code(), "payment_method_unexpected_state");
+    }
+    replicas.no_money_is_lost().await;
+}
+
+/// What one of two transactions does to an intent, as it read it long before: without a lock.
+type Step = for<'c> fn(&'c mut PgConnection, &'c Target) -> Doing<'c>;
+type Doing<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
+
+/// What both want to change.
+#[derive(Clone)]
+struct Target {
+    account: AccountId,
+    intent: PaymentIntent,
+    method: PaymentMethod,
+}
+
+fn charge(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
+    let target = target.clone();
+    Box::pin(async move {
+        let (intent, method) = (target.intent, target.method);
+        let new = intent.charge_with(Card {
+            card: method.test_card,
+            exp_month: 12,
+            exp_year: 2099,
+        });
+        let of = IntentCharge {
+            intent: intent.id,
+            method: method.id,
+            billing: method.billing,
+            fingerprint: method.fingerprint,
+            has_cvc: method.has_cvc,
+            is_authenticated: false,
+            statement_descriptor_suffix: None,
+        };
+        let (id, said) = (ChargeId(Uuid::now_v7()), Authorization::Approved);
+        let account = target.account;
+        store::charges::insert_of_intent(tx, account, id, &new, &of, Some(said)).await?;
+        let intent = intent.answered(method.id, id, said, None);
+        store::payment_intents::update(tx, account, &intent).await?;
+        Ok(())
+    })
+}
+
+fn cancel(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
+    Box::pin(async move {
+        let at = target.intent.created_at;
+        let canceled = target.intent.clone().canceled(at, None);
+        store::payment_intents::update(tx, target.account, &canceled).await?;
+        Ok(())
+    })
+}
+
+fn capture(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
+    Box::pin(async move {
+        let captured = target.intent.clone().captured(1500);
+        store::payment_intents::update(tx, target.account, &captured).await?;
+        Ok(())
+    })
+}
+
+async fn violated(
+    database: &TestDatabase,
+    target: &Target,
+    first: Step,
+    second: Step,
+) -> Option<String> {
+    let mut one = database.pool.begin().await.unwrap();
+    let mut two = database.pool.begin().await.unwrap();
+    first(&mut one, target).await.unwrap();
+    let later = {
+        let target = target.clone();
+        tokio::spawn(async move {
+            second(&mut two, &target).await?;
+            two.commit().await
+        })
+    };
+    eventually("the second waits for the first", || async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        database.count(waiting).await == 1
+    })
+    .await;
+    one.commit().await.unwrap();
+    let error = later.await.unwrap().unwrap_err();
+    let database_error = error.as_database_error();
+    database_error.and_then(|error| error.constraint().map(str::to_owned))
+}
+
+#[tokio::test]
+async fn constraints_alone_refuse_the_second_of_two_that_never_locked_an_intent() {
+    let server = TestServer::start().await;
+    let database = &server.database;
+    database.is_left_broken("its steps are no commands");
+    let client = &server.client;
+    let account = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1");
+    let account = AccountId(account.fetch_one(&database.pool).await.unwrap());
+    let cases: &[(&str, Step, Step, &str)] = &[
+        (
+            "requires_confirmation",
+            charge,
+            charge,
+            "an_intent_has_one_succeeded_charge",
+        ),
+        (
+            "requires_confirmation",
+            charge,
+            cancel,
+            "a_canceled_intent_has_no_succeeded_charge",
+        ),
+        (
+            "requires_confirmation",
+            cancel,
+            charge,
+            "a_canceled_intent_has_no_succeeded_charge",
+        ),
+        (
+            "requires_capture",
+            cancel,
+            capture,
+            "a_canceled_intent_stays_canceled",
+        ),
+        (
+            "requires_capture",
+            capture,
+            cancel,
+            "captured_and_released_money_is_what_was_authorized",
+        ),
+    ];
+    for (status, first, second, constraint) in cases {
+        let id = PaymentIntentId::parse(&standing(client, status).await).unwrap();
+        let mut connection = database.pool.acquire().await.unwrap();
+        let intent = store::payment_intents::find(&mut connection, account, id).await;
+        let intent = intent.unwrap().unwrap();
+        let method: PaymentMethodId = intent.terms.payment_method.unwrap();
+        let method = store::payment_methods::find(&mut connection, account, method).await;
+        let target = Target {
+            account,
+            intent,
+            method: method.unwrap().unwrap(),
+        };
+        drop(connection);
+        let violated = violated(database, &target, *first, *second).await;
+        assert_eq!(violated.as_deref(), Some(*constraint), "{status}");
+    }
+    // Money that was not promised can't be shown either.
+    let id = standing(client, "requires_capture").await;
+    let wrong =
+        "UPDATE payment_intents SET amount_capturable = 1 WHERE status = 'requires_capture'";
+    let error = sqlx::raw_sql(wrong)
+        .execute(&database.pool)
+        .await
+        .unwrap_err();
+    let violated = error
+        .as_database_error()
+        .and_then(|error| error.constraint());
+    assert_eq!(
+        violated,
+        Some("captured_and_released_money_is_what_was_authorized"),
+        "{id}"
+    );
+    assert_eq!(act(client, &id, "capture", json!({})).await.status, 200);
+}
