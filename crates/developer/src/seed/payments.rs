@@ -1,8 +1,8 @@
 //! Customers with their cards, setups and payments.
 
 use charge_once_client::{
-    Customer, Error, NewCustomer, NewPaymentIntent, NewSetupIntent, PaymentIntent,
-    PaymentIntentCancellation, PaymentIntentCapture, SetupCancellation, SetupIntent,
+    Cancellation, Customer, Error, IntentCapture, NewCustomer, NewPaymentIntent, NewRefund,
+    NewSetupIntent, PaymentIntent, Refund, SetupCancellation, SetupIntent,
 };
 
 use super::{
@@ -73,19 +73,25 @@ impl Seeder<'_> {
             made => made?,
         };
         if let Some(amount) = intent.capture_amount {
-            let capture = PaymentIntentCapture {
+            let capture = IntentCapture {
                 amount_to_capture: Some(amount),
             };
             let request = self.client.capture_payment_intent(&made.id, &capture)?;
             made = self.send(request, format!("{key}-capture")).await?;
         }
         if intent.cancel {
-            let reason = PaymentIntentCancellation::default();
+            let reason = Cancellation::default();
             let request = self.client.cancel_payment_intent(&made.id, &reason)?;
             made = self.send(request, format!("{key}-cancel")).await?;
         }
-        let charge = made.latest_charge.unwrap_or_default();
-        self.refunds(&charge, &intent.refunds, &key).await?;
+        for (index, amount) in intent.refunds.iter().enumerate() {
+            let request = self.client.create_refund(&NewRefund {
+                payment_intent: Some(made.id.clone()),
+                amount: Some(*amount),
+                ..NewRefund::default()
+            })?;
+            let _: Refund = self.send(request, format!("{key}-refund-{index}")).await?;
+        }
         Ok(match &*made.status {
             "requires_payment_method" => "payment intents, without a card",
             "requires_confirmation" => "payment intents, not confirmed",

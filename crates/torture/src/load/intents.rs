@@ -107,7 +107,8 @@ impl Intents {
 }
 
 impl Load {
-    /// Several verbs at one intent, each under a key of its own, all at once.
+    /// Several verbs at one intent, each under a key of its own, and the holder of its card on the
+    /// page, all at once.
     pub(super) async fn meet(&self, random: &mut ChaCha12Rng) {
         let (verbs, intent): (&[Verb], _) = {
             let intents = &mut lock(&self.objects).intents;
@@ -118,6 +119,11 @@ impl Load {
             }
         };
         let Some(intent) = intent else { return };
+        let page = {
+            let objects = lock(&self.objects);
+            let mut pages = objects.intents.challenged.iter();
+            pages.find(|(known, _)| known.id == intent.id).cloned()
+        };
         let mut keys = Vec::new();
         for verb in verbs {
             let tag = format!("{:x}-{}", self.seed, self.number());
@@ -131,29 +137,43 @@ impl Load {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             async move { self.drive(key, 0, &mut random, false).await }
         });
-        join_all(driving).await;
+        let driving = join_all(driving.collect::<Vec<_>>());
+        let answering = async {
+            if let Some((intent, path)) = page {
+                self.answer_page(intent, &path, random).await;
+            }
+        };
+        tokio::join!(driving, answering);
         let mut objects = lock(&self.objects);
         for key in keys {
             keep(&mut objects.answered, key, REMEMBERED_KEYS);
         }
     }
 
-    /// The holder of a card presses a button of the page. The first one decides.
+    /// The holder of a card presses a button on the newest page, or once more on an earlier one.
     pub(super) async fn authenticate(&self, random: &mut ChaCha12Rng) {
         let challenged = {
             let objects = lock(&self.objects);
-            let length = objects.intents.challenged.len();
-            let at = random.random_range(0..length.max(1));
-            objects.intents.challenged.get(at).cloned()
+            let pages = &objects.intents.challenged;
+            let newest = pages.len().saturating_sub(1);
+            let at = match random.random_ratio(2, 3) {
+                true => newest,
+                false => random.random_range(0..=newest),
+            };
+            pages.get(at).cloned()
         };
-        let Some((intent, path)) = challenged else {
-            return;
-        };
+        if let Some((intent, path)) = challenged {
+            self.answer_page(intent, &path, random).await;
+        }
+    }
+
+    /// A button of a page. The first one decides.
+    async fn answer_page(&self, intent: Known, path: &str, random: &mut ChaCha12Rng) {
         let form = match random.random_ratio(3, 4) {
             true => "outcome=complete",
             false => "outcome=fail",
         };
-        let sent = self.settle_without_key(Method::POST, None, &path, form, random);
+        let sent = self.settle_without_key(Method::POST, None, path, form, random);
         let Some(reply) = sent.await else {
             return;
         };
