@@ -322,15 +322,17 @@ pub const INVARIANTS: &[Invariant] = &[
     },
     Invariant {
         name: "one_change_per_execution",
-        promise: "a request makes each kind of change once; it may have several refunds fail, each once",
-        // A checkout whose refund was refused asks for another one, an hour later.
+        promise: "a request makes each kind of change once; it may have several refunds fail and several payment methods detached, each once",
+        // A checkout whose refund was refused asks for another one, an hour later. The deletion of a
+        // customer detaches all payment methods.
         sql: statement!(
             "SELECT account_id, (array_agg(id ORDER BY id))[1], NULL::text,
                     format('%s made %s events %s under the key %s', request_id, count(*), type,
                            idempotency_key)
                FROM events
               GROUP BY account_id, idempotency_key, request_id, type,
-                       CASE WHEN type = 'refund.failed' THEN object ->> 'id' END
+                       CASE WHEN type IN ('refund.failed', 'payment_method.detached')
+                            THEN object ->> 'id' END
              HAVING count(*) > 1"
         ),
         show: |id| EventId(id).to_string(),

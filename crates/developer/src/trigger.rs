@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
-    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, NewSetupIntent, Order,
-    Payment, PaymentMethodUpdate, Refund, SetupCancellation, SetupConfirmation,
+    Cancellation, Capture, Charge, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
+    Event, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder,
+    NewPaymentIntent, NewRefund, NewSetupIntent, Order, Payment, PaymentMethodUpdate, Refund,
+    SetupCancellation, SetupConfirmation,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -97,6 +98,18 @@ pub(crate) enum EventType {
     PaymentMethodUpdated,
     #[value(name = "payment_method.detached")]
     PaymentMethodDetached,
+    #[value(name = "payment_intent.created")]
+    PaymentIntentCreated,
+    #[value(name = "payment_intent.requires_action")]
+    PaymentIntentRequiresAction,
+    #[value(name = "payment_intent.amount_capturable_updated")]
+    PaymentIntentAmountCapturableUpdated,
+    #[value(name = "payment_intent.succeeded")]
+    PaymentIntentSucceeded,
+    #[value(name = "payment_intent.payment_failed")]
+    PaymentIntentPaymentFailed,
+    #[value(name = "payment_intent.canceled")]
+    PaymentIntentCanceled,
     #[value(name = "setup_intent.created")]
     SetupIntentCreated,
     #[value(name = "setup_intent.requires_action")]
@@ -225,6 +238,25 @@ impl Maker {
                 self.client.detach_payment_method(&method)?.send().await?;
                 say(&format!("detached {method}"));
                 Ok(method)
+            }
+            EventType::PaymentIntentCreated => self.intent("automatic").await,
+            EventType::PaymentIntentRequiresAction => {
+                self.confirmed_intent("automatic", HOLDERS_CARD).await
+            }
+            EventType::PaymentIntentAmountCapturableUpdated => {
+                self.confirmed_intent("manual", CARD).await
+            }
+            EventType::PaymentIntentSucceeded => self.confirmed_intent("automatic", CARD).await,
+            EventType::PaymentIntentPaymentFailed => {
+                self.confirmed_intent("automatic", DECLINED_METHOD).await
+            }
+            EventType::PaymentIntentCanceled => {
+                let intent = self.intent("automatic").await?;
+                let reason = Cancellation::default();
+                let cancel = self.client.cancel_payment_intent(&intent, &reason)?;
+                cancel.send().await?;
+                say(&format!("canceled {intent}"));
+                Ok(intent)
             }
             EventType::SetupIntentCreated => self.setup().await,
             EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
@@ -372,6 +404,34 @@ impl Maker {
         let method = attach.send().await?.id;
         say(&format!("attached {method}"));
         Ok(method)
+    }
+
+    async fn intent(&self, capture_method: &str) -> Result<String, Error> {
+        let intent = NewPaymentIntent {
+            capture_method: Some(capture_method.to_owned()),
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewPaymentIntent::new(AMOUNT, CURRENCY)
+        };
+        let intent = self.client.create_payment_intent(&intent)?.send().await?.id;
+        say(&format!("began {intent}"));
+        Ok(intent)
+    }
+
+    async fn confirmed_intent(&self, capture_method: &str, method: &str) -> Result<String, Error> {
+        let intent = self.intent(capture_method).await?;
+        let confirmation = Confirmation {
+            payment_method: Some(method.to_owned()),
+            return_url: Some(RETURN_URL.to_owned()),
+            ..Confirmation::default()
+        };
+        let confirm = self.client.confirm_payment_intent(&intent, &confirmation)?;
+        let outcome = match confirm.send().await {
+            Ok(confirmed) => confirmed.status,
+            Err(Error::Declined(_)) if method == DECLINED_METHOD => "declined".to_owned(),
+            Err(error) => return Err(error),
+        };
+        say(&format!("confirmed {intent}: {outcome}"));
+        Ok(intent)
     }
 
     async fn setup(&self) -> Result<String, Error> {

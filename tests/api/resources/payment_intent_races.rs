@@ -201,9 +201,10 @@ async fn of_an_authentication_and_a_cancellation_at_once_one_happens() {
         let card = "pm_card_authenticationRequired";
         let waiting = paid_with(client, card, json!({})).await;
         let (id, page) = (waiting.id(), page_of(&waiting));
+        let cancel = path(&id, "cancel");
         let (pressed, canceled) = tokio::join!(
             press(&page, "complete"),
-            until_definite(&replicas.other.client, &path(&id, "cancel"), &nothing),
+            until_definite(&replicas.other.client, &cancel, &nothing),
         );
         let status = retrieve(client, &id).await["status"].clone();
         if canceled.status.is_success() {
@@ -252,7 +253,7 @@ struct Target {
     method: PaymentMethod,
 }
 
-fn charge(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
+fn charge<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     let target = target.clone();
     Box::pin(async move {
         let (intent, method) = (target.intent, target.method);
@@ -279,7 +280,7 @@ fn charge(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
     })
 }
 
-fn cancel(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
+fn cancel<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     Box::pin(async move {
         let at = target.intent.created_at;
         let canceled = target.intent.clone().canceled(at, None);
@@ -288,7 +289,7 @@ fn cancel(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
     })
 }
 
-fn capture(tx: &mut PgConnection, target: &Target) -> Doing<'_> {
+fn capture<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     Box::pin(async move {
         let captured = target.intent.clone().captured(1500);
         store::payment_intents::update(tx, target.account, &captured).await?;

@@ -447,10 +447,8 @@ async fn refunds_name_an_intent_and_its_charge() {
     let intent = retrieve(client, &id).await;
     assert_eq!(intent["status"], "succeeded");
     assert_eq!(intent["amount_received"], 2000);
-    let listed = client.get(&format!(
-        "/refunds?payment_intent={id}&expand[]=data.payment_intent"
-    ));
-    let listed = listed.await.json();
+    let listed = format!("/refunds?payment_intent={id}&expand[]=data.payment_intent");
+    let listed = client.get(&listed).await.json();
     assert_eq!(listed["data"].as_array().unwrap().len(), 2);
     assert_eq!(listed["data"][0]["payment_intent"], intent);
 }
