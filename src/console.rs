@@ -30,8 +30,9 @@ use crate::{
     database::PgConnection,
     domain::{
         ids::{
-            AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, RequestId,
-            WebhookDeliveryId, WebhookEndpointId,
+            AccountId, ChargeId, CheckoutId, CustomerId, EventId, OrderId, PaymentIntentId,
+            PaymentMethodId, RefundId, RequestId, SetupIntentId, WebhookDeliveryId,
+            WebhookEndpointId,
         },
         money::Money,
         test_cards::TEST_CARDS,
@@ -45,11 +46,13 @@ use crate::{
     store::{
         self,
         key_story::{self, KeyStory},
+        setup_intents::SetupFilter,
     },
     webhooks::{self, deliveries, events},
     wire::{
-        charges::ChargeView, checkouts::CheckoutView, events::key_of_client, orders::OrderView,
-        refunds::RefundView,
+        charges::ChargeView, checkouts::CheckoutView, customers::AnyCustomerView,
+        events::key_of_client, orders::OrderView, payment_intents::PaymentIntentView,
+        payment_methods::PaymentMethodView, refunds::RefundView, setup_intents::SetupIntentView,
     },
 };
 
@@ -219,8 +222,9 @@ impl Server for App {
                     let Some(json) = find(&mut *connection, account, kind, id).await? else {
                         return Ok(None);
                     };
+                    let of = parent(kind);
                     let events =
-                        events::list_of_object(connection, account.0, id, &name, "charge").await?;
+                        events::list_of_object(connection, account.0, id, &name, of).await?;
                     let events = events.into_iter().map(happened).collect();
                     Ok(Some(Object { json, events }))
                 })
@@ -280,10 +284,24 @@ fn rows(limit: usize) -> i64 {
 fn parse(kind: Kind, id: &str) -> Option<Uuid> {
     Some(match kind {
         Kind::Charges => ChargeId::parse(id)?.0,
+        Kind::PaymentIntents => PaymentIntentId::parse(id)?.0,
+        Kind::Customers => CustomerId::parse(id)?.0,
+        Kind::PaymentMethods => PaymentMethodId::parse(id)?.0,
+        Kind::SetupIntents => SetupIntentId::parse(id)?.0,
         Kind::Orders => OrderId::parse(id)?.0,
         Kind::Refunds => RefundId::parse(id)?.0,
         Kind::Checkouts => CheckoutId::parse(id)?.0,
     })
+}
+
+/// The member of other objects' events that names such an object.
+fn parent(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Charges | Kind::Orders | Kind::Refunds | Kind::Checkouts => "charge",
+        Kind::PaymentIntents => "payment_intent",
+        Kind::Customers => "customer",
+        Kind::PaymentMethods | Kind::SetupIntents => "payment_method",
+    }
 }
 
 async fn list(
@@ -302,6 +320,37 @@ async fn list(
                     _ => one.status.as_str(),
                 };
                 line(one.id, one.created_at, one.amount, state)
+            })
+        }
+        Kind::PaymentIntents => {
+            let found = store::payment_intents::list(connection, account, page, None).await?;
+            listed(found, |one| {
+                line(
+                    one.id,
+                    one.created_at,
+                    one.terms.amount,
+                    one.status.as_str(),
+                )
+            })
+        }
+        Kind::Customers => {
+            let found = store::customers::list(connection, account, page, None).await?;
+            listed(found, |one| {
+                let about = one.details.email.clone().unwrap_or_default();
+                line_about(one.id, one.created_at, about, "exists")
+            })
+        }
+        // They are listed by customer, and here through their customers' events.
+        Kind::PaymentMethods => None,
+        Kind::SetupIntents => {
+            let filter = SetupFilter {
+                customer: None,
+                payment_method: None,
+            };
+            let found = store::setup_intents::list(connection, account, page, filter).await?;
+            listed(found, |one| {
+                let about = one.terms.usage.as_str().to_owned();
+                line_about(one.id, one.created_at, about, one.status.as_str())
             })
         }
         Kind::Orders => {
@@ -335,11 +384,20 @@ fn listed<T>(found: Option<pages::Listed<T>>, line: impl Fn(&T) -> Line) -> Opti
 }
 
 fn line(id: impl ToString, created_at: DateTime<Utc>, amount: Money, state: &'static str) -> Line {
+    let about = format!("{} {}", amount.minor_units, amount.currency);
+    line_about(id, created_at, about, state)
+}
+
+fn line_about(
+    id: impl ToString,
+    created_at: DateTime<Utc>,
+    about: String,
+    state: &'static str,
+) -> Line {
     Line {
         id: id.to_string(),
         created_at,
-        amount: amount.minor_units,
-        currency: amount.currency.to_string(),
+        about,
         state,
     }
 }
@@ -355,6 +413,22 @@ async fn find(
         Kind::Charges => store::charges::find(connection, account, ChargeId(id))
             .await?
             .map(|charge| json(&ChargeView::from(&charge))),
+        Kind::PaymentIntents => {
+            store::payment_intents::find(connection, account, PaymentIntentId(id))
+                .await?
+                .map(|intent| json(&PaymentIntentView::from(&intent)))
+        }
+        Kind::Customers => store::customers::find(connection, account, CustomerId(id))
+            .await?
+            .map(|customer| json(&AnyCustomerView::from(&customer))),
+        Kind::PaymentMethods => {
+            store::payment_methods::find(connection, account, PaymentMethodId(id))
+                .await?
+                .map(|method| json(&PaymentMethodView::from(&method)))
+        }
+        Kind::SetupIntents => store::setup_intents::find(connection, account, SetupIntentId(id))
+            .await?
+            .map(|setup| json(&SetupIntentView::from(&setup))),
         Kind::Orders => store::orders::find(connection, account, OrderId(id))
             .await?
             .map(|order| json(&OrderView::from(&order))),

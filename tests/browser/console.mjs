@@ -145,6 +145,16 @@ try {
   });
   const items = [{ sku: 'mug', quantity: 1, unit_amount: 900 }];
   await send('/checkouts', randomUUID(), { currency: 'usd', items });
+  await send('/customers', randomUUID(), { email: 'ann@shop.test', payment_method: 'pm_card_visa' });
+  // Its holder is to authenticate.
+  const confirmed = {
+    confirm: true,
+    payment_method: 'pm_card_authenticationRequired',
+    return_url: 'https://shop.test/back',
+  };
+  const wish = { amount: 4200, currency: 'usd', ...confirmed };
+  const { id: intent } = await send('/payment_intents', randomUUID(), wish);
+  await send('/setup_intents', randomUUID(), confirmed);
 
   for (const colorScheme of ['light', 'dark']) {
     for (const width of [1280, 360]) {
@@ -165,6 +175,10 @@ try {
         playground: '/console/playground',
         charges: '/console/charges',
         charge: `/console/charges/${charge}`,
+        'payment-intents': '/console/payment_intents',
+        'payment-intent': `/console/payment_intents/${intent}`,
+        customers: '/console/customers',
+        'setup-intents': '/console/setup_intents',
         orders: '/console/orders',
         refunds: '/console/refunds',
         checkouts: '/console/checkouts',

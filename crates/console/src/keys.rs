@@ -134,7 +134,7 @@ fn stored_reply(record: &Record) -> Markup {
     let reply = &record.reply;
     html! {
         h2 { "Stored reply" }
-        p { "Every retry gets this, to the byte. Values of " code { "secret" } " and " code { "api_key" } " are masked here only." }
+        p { "Every retry gets this, to the byte. Values of " code { "secret" } ", " code { "client_secret" } " and " code { "api_key" } " are masked here only." }
         pre role="group" tabindex="0" aria-label="Headers of the stored reply" {
             "HTTP " (reply.status)
             @for (name, value) in &reply.headers { "\n" (name) ": " (value) }

@@ -39,6 +39,12 @@ pub(super) enum Section {
     Requests,
     /// The list of charges.
     Charges,
+    /// The list of payment intents.
+    PaymentIntents,
+    /// The list of customers.
+    Customers,
+    /// The list of setup intents.
+    SetupIntents,
     /// The list of orders.
     Orders,
     /// The list of refunds.
@@ -58,6 +64,9 @@ impl Section {
         Self::Requests,
         Self::Playground,
         Self::Charges,
+        Self::PaymentIntents,
+        Self::Customers,
+        Self::SetupIntents,
         Self::Orders,
         Self::Refunds,
         Self::Checkouts,
@@ -70,6 +79,9 @@ impl Section {
         match self {
             Self::Requests => ("Requests", "/console"),
             Self::Charges => ("Charges", "/console/charges"),
+            Self::PaymentIntents => ("Payment intents", "/console/payment_intents"),
+            Self::Customers => ("Customers", "/console/customers"),
+            Self::SetupIntents => ("Setup intents", "/console/setup_intents"),
             Self::Orders => ("Orders", "/console/orders"),
             Self::Refunds => ("Refunds", "/console/refunds"),
             Self::Checkouts => ("Checkouts", "/console/checkouts"),
@@ -194,8 +206,16 @@ pub(super) fn time(at: DateTime<Utc>) -> Markup {
 pub(super) fn state(word: &str) -> Markup {
     let kind = match word {
         "executed" | "replayed" | "succeeded" | "paid" | "completed" => "good",
-        "failed" | "reused" | "in doubt" | "unanswered" => "bad",
-        "refused" | "in_use" | "pending" | "in_progress" | "authorized" => "warn",
+        "failed" | "reused" | "in doubt" | "unanswered" | "requires_payment_method" => "bad",
+        "refused"
+        | "in_use"
+        | "pending"
+        | "in_progress"
+        | "authorized"
+        | "processing"
+        | "requires_action"
+        | "requires_capture"
+        | "requires_confirmation" => "warn",
         _ => "plain",
     };
     html! { span class={ "state " (kind) } { (word.replace('_', " ")) } }
@@ -218,6 +238,10 @@ pub(super) fn resource(id: &str) -> Markup {
         Some(("or", _)) => "orders",
         Some(("re", _)) => "refunds",
         Some(("co", _)) => "checkouts",
+        Some(("pi", _)) => "payment_intents",
+        Some(("cus", _)) => "customers",
+        Some(("pm", _)) => "payment_methods",
+        Some(("seti", _)) => "setup_intents",
         _ => return html! { code { (id) } },
     };
     html! { a href={ "/console/" (list) "/" (id) } { (id) } }

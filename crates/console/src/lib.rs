@@ -80,22 +80,30 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(allow("/console/sign-out", "POST").route(web::post().to(sign_in::sign_out)))
         .service(allow("/console/style.css", READ).route(get().to(layout::style)))
         .service(allow("/console/script.js", READ).route(get().to(layout::script)));
-    for (kind, list, one) in [
-        (Kind::Charges, "/console/charges", "/console/charges/{id}"),
-        (Kind::Orders, "/console/orders", "/console/orders/{id}"),
-        (Kind::Refunds, "/console/refunds", "/console/refunds/{id}"),
-        (
-            Kind::Checkouts,
-            "/console/checkouts",
-            "/console/checkouts/{id}",
-        ),
+    for (kind, path) in [
+        (Kind::Charges, "/console/charges"),
+        (Kind::PaymentIntents, "/console/payment_intents"),
+        (Kind::Customers, "/console/customers"),
+        (Kind::SetupIntents, "/console/setup_intents"),
+        (Kind::Orders, "/console/orders"),
+        (Kind::Refunds, "/console/refunds"),
+        (Kind::Checkouts, "/console/checkouts"),
     ] {
-        let show_list =
-            move |server, visitor, request| objects::list(kind, server, visitor, request);
-        let show_one = move |server, visitor, request| objects::one(kind, server, visitor, request);
-        config
-            .service(allow(list, READ).route(get().to(show_list)))
-            .service(allow(one, READ).route(get().to(show_one)));
+        let show = move |server, visitor, request| objects::list(kind, server, visitor, request);
+        config.service(allow(path, READ).route(get().to(show)));
+    }
+    for (kind, path) in [
+        (Kind::Charges, "/console/charges/{id}"),
+        (Kind::PaymentIntents, "/console/payment_intents/{id}"),
+        (Kind::Customers, "/console/customers/{id}"),
+        (Kind::PaymentMethods, "/console/payment_methods/{id}"),
+        (Kind::SetupIntents, "/console/setup_intents/{id}"),
+        (Kind::Orders, "/console/orders/{id}"),
+        (Kind::Refunds, "/console/refunds/{id}"),
+        (Kind::Checkouts, "/console/checkouts/{id}"),
+    ] {
+        let show = move |server, visitor, request| objects::one(kind, server, visitor, request);
+        config.service(allow(path, READ).route(get().to(show)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stored JSON as people read it.
 //!
-//! Promise: members named `secret` and `api_key` are masked at any depth. Members keep their order,
+//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth. Members keep their order,
 //! and numbers their digits.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{
 };
 
 /// Members whose values are shown to the client that made the request, and to no page.
-const SECRETS: [&str; 2] = ["secret", "api_key"];
+const SECRETS: [&str; 3] = ["secret", "client_secret", "api_key"];
 
 /// What stands in a secret's place.
 const MASK: &str = "••••••••";
@@ -119,11 +119,10 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_at_any_depth_and_the_rest_is_as_it_was() {
-        let json =
-            r#"{"z":1,"secret":"whsec_1","a":[{"api_key":{"x":"sk_test_1"},"b":-2}],"n":null}"#;
+        let json = r#"{"z":1,"secret":"whsec_1","a":[{"api_key":{"x":"sk_test_1"},"b":-2}],"client_secret":"pi_1_secret_2","n":null}"#;
         let shown = pretty(json.as_bytes()).unwrap_or_default();
         let compact: String = shown.split_whitespace().collect();
-        let expected = r#"{"z":1,"secret":"MASK","a":[{"api_key":"MASK","b":-2}],"n":null}"#
+        let expected = r#"{"z":1,"secret":"MASK","a":[{"api_key":"MASK","b":-2}],"client_secret":"MASK","n":null}"#
             .replace("MASK", MASK);
         assert_eq!(compact, expected);
     }

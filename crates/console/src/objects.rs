@@ -1,4 +1,4 @@
-//! Charges, orders, refunds and checkouts: a list of each, and a page for one.
+//! Objects by their kinds: a list of most, and a page for one.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
@@ -28,12 +28,22 @@ pub(super) async fn list(
     ))?;
     let section = section(kind);
     let (title, path) = section.link();
+    let about = match kind {
+        Kind::Customers => "E-mail address",
+        Kind::SetupIntents => "For payments",
+        Kind::Charges
+        | Kind::PaymentIntents
+        | Kind::PaymentMethods
+        | Kind::Orders
+        | Kind::Refunds
+        | Kind::Checkouts => "Minor units",
+    };
     let rows = html! {
         @for line in &lines {
             tr {
                 td { (time(line.created_at)) }
                 td { a href={ (path) "/" (line.id) } { (line.id) } }
-                td .number { (line.amount) " " (line.currency) }
+                td .wide { (line.about) }
                 td { (state(line.state)) }
             }
         }
@@ -43,7 +53,7 @@ pub(super) async fn list(
         @if lines.is_empty() {
             p { "There is none." }
         } @else {
-            (table(title, &["Created (UTC)", "Id", "Minor units", "State"], &rows))
+            (table(title, &["Created (UTC)", "Id", about, "State"], &rows))
         }
         @if let (true, Some(last)) = (has_more, lines.last()) {
             p { a href={ (path) "?after=" (last.id) } { "Older ones" } }
@@ -87,6 +97,9 @@ pub(super) async fn one(
 fn section(kind: Kind) -> Section {
     match kind {
         Kind::Charges => Section::Charges,
+        Kind::PaymentIntents => Section::PaymentIntents,
+        Kind::Customers | Kind::PaymentMethods => Section::Customers,
+        Kind::SetupIntents => Section::SetupIntents,
         Kind::Orders => Section::Orders,
         Kind::Refunds => Section::Refunds,
         Kind::Checkouts => Section::Checkouts,
@@ -97,6 +110,10 @@ fn section(kind: Kind) -> Section {
 fn swagger_ui(kind: Kind) -> String {
     let (tag, operation) = match kind {
         Kind::Charges => ("Charges", "retrieveCharge"),
+        Kind::PaymentIntents => ("Payment intents", "retrievePaymentIntent"),
+        Kind::Customers => ("Customers", "retrieveCustomer"),
+        Kind::PaymentMethods => ("Payment methods", "retrievePaymentMethod"),
+        Kind::SetupIntents => ("Setup intents", "retrieveSetupIntent"),
         Kind::Orders => ("Orders", "retrieveOrder"),
         Kind::Refunds => ("Refunds", "retrieveRefund"),
         Kind::Checkouts => ("Checkouts", "retrieveCheckout"),

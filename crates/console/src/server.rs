@@ -140,8 +140,16 @@ pub struct Happened {
 /// The lists of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Payments.
+    /// Money that was taken, promised or declined.
     Charges,
+    /// Payments, from the wish to the money.
+    PaymentIntents,
+    /// Who pays.
+    Customers,
+    /// Cards that are kept. They are found through their customers, and have no list.
+    PaymentMethods,
+    /// Cards that are made ready.
+    SetupIntents,
     /// What is sold.
     Orders,
     /// Money given back.
@@ -166,10 +174,8 @@ pub struct Line {
     pub id: String,
     /// When it was made.
     pub created_at: DateTime<Utc>,
-    /// In minor units.
-    pub amount: i64,
-    /// `usd` …
-    pub currency: String,
+    /// What it is about: money in minor units, an e-mail address …
+    pub about: String,
     /// A word.
     pub state: &'static str,
 }

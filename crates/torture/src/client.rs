@@ -92,6 +92,28 @@ impl Client {
         matches!(reply.status, 200 | 404).then_some(reply)
     }
 
+    /// Sends a form without a key, as a page in a browser does, or deletes an object. `None`: no
+    /// answer that says what became of it.
+    pub(crate) async fn send_without_key(
+        &self,
+        method: reqwest::Method,
+        account: Option<&Account>,
+        path: &str,
+        form: &'static str,
+        replica: usize,
+    ) -> Option<Reply> {
+        let mut sending = self.http.request(method, self.url(replica, path));
+        if let Some(account) = account {
+            sending = sending.bearer_auth(&account.api_key);
+        }
+        if !form.is_empty() {
+            let media_type = "application/x-www-form-urlencoded";
+            sending = sending.header("content-type", media_type).body(form);
+        }
+        let reply = read(sending.send().await.ok()?).await.ok()?;
+        (reply.status < 500 && !matches!(reply.status, 408 | 409 | 429)).then_some(reply)
+    }
+
     fn url(&self, replica: usize, path: &str) -> String {
         let address = self.replicas.get(replica % self.replicas.len().max(1));
         address.map_or_else(String::new, |address| format!("http://{address}{path}"))

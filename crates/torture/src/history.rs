@@ -322,6 +322,7 @@ struct HistoryState {
     violations: Vec<Violation>,
     /// Rule and text of each of them.
     known_violations: HashSet<(&'static str, String)>,
+    told: Vec<Told>,
     worst_stall: Duration,
     most_used: Usage,
     attempts: u64,
@@ -334,6 +335,14 @@ pub(crate) struct Looks {
     pub(crate) made: u64,
     /// The database could not be asked, or not in time.
     pub(crate) missed: u64,
+}
+
+/// What a client was told of an object: one of the states that checks compare with its row.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) id: String,
+    pub(crate) state: String,
+    pub(crate) at: DateTime<Utc>,
 }
 
 /// Locks whatever a panic left: the history is evidence even then.
@@ -374,7 +383,17 @@ impl HistoryState {
 
 /// The ids of the objects that an answer names.
 pub(crate) fn objects_in(body: &Value) -> Vec<String> {
-    let named = ["/id", "/charge", "/order", "/error/charge"].map(|path| body.pointer(path));
+    let named = [
+        "/id",
+        "/charge",
+        "/order",
+        "/payment_intent",
+        "/payment_method",
+        "/latest_charge",
+        "/error/charge",
+        "/error/payment_intent/id",
+    ];
+    let named = named.map(|path| body.pointer(path));
     let steps = body.get("steps").and_then(Value::as_array);
     let resources = steps.into_iter().flatten().map(|step| step.get("resource"));
     let all = named.into_iter().chain(resources).flatten();
@@ -487,6 +506,18 @@ impl History {
                 None
             }
         }
+    }
+
+    /// Notes what a request without a key was told, and counts it as an outcome.
+    pub(crate) fn tell(&self, outcome: String, told: Option<Told>) {
+        let mut inner = lock(&self.inner);
+        *inner.outcomes.entry(outcome).or_default() += 1;
+        inner.told.extend(told);
+    }
+
+    /// What requests without a key were told.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        lock(&self.inner).told.clone()
     }
 
     /// Notes how long a client waited for an answer.

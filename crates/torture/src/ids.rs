@@ -25,7 +25,7 @@ pub(crate) fn of_row(name: &str) -> String {
 pub(crate) fn in_text(line: &str) -> Vec<String> {
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
     let names = words.flat_map(|word| match Uuid::parse_str(word) {
-        Ok(id) => ["ch", "re", "or", "co"]
+        Ok(id) => ["ch", "re", "or", "co", "pi", "pm", "cus", "seti"]
             .map(|kind| public(kind, id))
             .to_vec(),
         Err(_) => vec![word.to_owned()],

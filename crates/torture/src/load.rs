@@ -26,6 +26,8 @@ use crate::{
     requests::{Expected, Known, SLOW, VISA, Verb},
 };
 
+mod intents;
+
 /// How many clients there are.
 const CLIENTS: u64 = 16;
 
@@ -72,6 +74,7 @@ struct Objects {
     authorized: VecDeque<Known>,
     orders: VecDeque<Known>,
     refunds: VecDeque<Known>,
+    intents: intents::Intents,
     answered: VecDeque<SharedKey>,
     contended: Vec<Vec<SharedKey>>,
 }
@@ -124,6 +127,9 @@ impl Load {
                 10..14 => self.look(random).await,
                 14..30 => self.contend(random).await,
                 30..34 => self.share_names(random).await,
+                34..44 => self.meet(random).await,
+                44..50 => self.authenticate(random).await,
+                50 => self.delete_customer(random).await,
                 _ => self.begin(random).await,
             }
         }
@@ -302,11 +308,12 @@ impl Load {
         }
     }
 
-    /// Reads a charge or an order: its own account sees it, and the other one doesn't.
+    /// Reads a charge, an order or an intent: its own account sees it, and the other one doesn't.
     async fn look(&self, random: &mut ChaCha12Rng) {
-        let (verb, collection) = match random.random_ratio(1, 2) {
-            true => (Verb::CreateRefund, "charges"),
-            false => (Verb::PayOrder, "orders"),
+        let (verb, collection) = match random.random_range(0..3) {
+            0 => (Verb::CreateRefund, "charges"),
+            1 => (Verb::PayOrder, "orders"),
+            _ => (Verb::RefundIntent, "payment_intents"),
         };
         let Some(object) = self.object_for(verb, None, random) else {
             return;
@@ -409,24 +416,28 @@ impl Load {
         let Verdict::Stored(stored) = &attempt.verdict else {
             return;
         };
-        let text = |name: &str| stored.body.get(name).and_then(Value::as_str);
+        // A decline shows the intent that is left.
+        let left = stored.body.pointer("/error/payment_intent");
+        let body = left.unwrap_or(&stored.body);
+        let text = |name: &str| body.get(name).and_then(Value::as_str);
         let (Some(kind), Some(id)) = (text("object"), text("id")) else {
             return;
         };
-        let amount = stored.body.get("amount").and_then(Value::as_i64);
+        let amount = body.get("amount").and_then(Value::as_i64);
         let known = Known {
             account: lock(key).account,
             id: id.to_owned(),
             amount: amount.unwrap_or(1),
+            customer: text("customer").map(str::to_owned),
         };
-        let captured = stored.body.get("captured").and_then(Value::as_bool);
+        let captured = body.get("captured").and_then(Value::as_bool);
         let mut objects = lock(&self.objects);
         match (kind, captured) {
             ("charge", Some(true)) => keep(&mut objects.captured, known, RECENT),
             ("charge", Some(false)) => keep(&mut objects.authorized, known, RECENT),
             ("order", _) => keep(&mut objects.orders, known, RECENT),
             ("refund", _) => keep(&mut objects.refunds, known, RECENT),
-            (_, _) => {}
+            (kind, _) => objects.intents.learn(kind, known, body),
         }
     }
 
@@ -448,10 +459,19 @@ impl Load {
             Verb::CreateCharge | Verb::CreateOrder | Verb::CreateCheckout | Verb::SetInventory => {
                 return None;
             }
+            Verb::CreateCustomer
+            | Verb::CreateMethod
+            | Verb::AttachMethod
+            | Verb::DetachMethod
+            | Verb::CreateIntent
+            | Verb::ConfirmIntent
+            | Verb::UpdateIntent
+            | Verb::CaptureIntent
+            | Verb::CancelIntent
+            | Verb::RefundIntent
+            | Verb::CreateSetup => return objects.intents.object_for(verb, account, random),
         };
-        let is_of = |known: &&Known| account.is_none_or(|account| known.account == account);
-        let known: Vec<&Known> = kind.iter().filter(is_of).collect();
-        known.choose(random).copied().cloned()
+        choose(kind, account, random)
     }
 
     fn number(&self) -> u64 {
@@ -473,6 +493,17 @@ impl Drop for Left<'_> {
             self.history.record(self.key, attempt);
         }
     }
+}
+
+/// One of the objects, of one account if only that will do.
+fn choose(
+    from: &VecDeque<Known>,
+    account: Option<usize>,
+    random: &mut ChaCha12Rng,
+) -> Option<Known> {
+    let is_of = |known: &&Known| account.is_none_or(|account| known.account == account);
+    let known: Vec<&Known> = from.iter().filter(is_of).collect();
+    known.choose(random).copied().cloned()
 }
 
 /// Adds to the newest, and forgets the oldest beyond `most`.

@@ -9,6 +9,7 @@ mod client;
 mod cluster;
 mod history;
 mod ids;
+mod intents;
 mod load;
 mod metrics;
 mod nemesis;

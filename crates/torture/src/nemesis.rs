@@ -275,19 +275,22 @@ async fn end_sessions(world: &World, random: &mut ChaCha12Rng) -> u64 {
 }
 
 /// Recent rows, as a report or a person's transaction locks them.
-const ROWS: [&str; 4] = [
+const ROWS: [&str; 6] = [
     "SELECT FROM charges ORDER BY id DESC LIMIT 30 FOR UPDATE",
     "SELECT FROM orders ORDER BY id DESC LIMIT 30 FOR UPDATE",
     "SELECT FROM inventory FOR UPDATE",
+    "SELECT FROM payment_intents ORDER BY id DESC LIMIT 30 FOR UPDATE",
+    "SELECT FROM payment_methods ORDER BY id DESC LIMIT 30 FOR UPDATE",
     "SELECT FROM idempotency_keys ORDER BY created_at DESC LIMIT 50 FOR UPDATE",
 ];
 
 /// Whole tables, as a careless migration locks them.
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 5] = [
     "LOCK TABLE charges IN ACCESS EXCLUSIVE MODE",
     "LOCK TABLE events IN ACCESS EXCLUSIVE MODE",
     "LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE",
     "LOCK TABLE orders IN SHARE MODE",
+    "LOCK TABLE payment_intents IN ACCESS EXCLUSIVE MODE",
 ];
 
 /// Takes one of these locks for a while.

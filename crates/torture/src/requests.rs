@@ -5,7 +5,10 @@ use rand_chacha::ChaCha12Rng;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::history::{Request, TAG};
+use crate::{
+    history::{Request, TAG},
+    intents,
+};
 
 /// What a sold item takes from.
 pub(crate) const STOCKED: [&str; 4] = ["stock-0", "stock-1", "stock-2", "stock-3"];
@@ -74,6 +77,8 @@ pub(crate) struct Known {
     pub(crate) account: usize,
     pub(crate) id: String,
     pub(crate) amount: i64,
+    /// The customer that it belongs to, or is to belong to.
+    pub(crate) customer: Option<String>,
 }
 
 /// What the answer to a request must be, as far as the request alone decides it.
@@ -101,11 +106,22 @@ pub(crate) enum Verb {
     CancelOrder,
     CreateCheckout,
     SetInventory,
+    CreateCustomer,
+    CreateMethod,
+    AttachMethod,
+    DetachMethod,
+    CreateIntent,
+    ConfirmIntent,
+    UpdateIntent,
+    CaptureIntent,
+    CancelIntent,
+    RefundIntent,
+    CreateSetup,
 }
 
 /// What several different requests for one key may be: all but those that say nothing and would be
 /// the same.
-const RIVALS: [Verb; 8] = [
+const RIVALS: [Verb; 10] = [
     Verb::CreateCharge,
     Verb::CreateCharge,
     Verb::CaptureCharge,
@@ -114,24 +130,46 @@ const RIVALS: [Verb; 8] = [
     Verb::PayOrder,
     Verb::CreateCheckout,
     Verb::SetInventory,
+    Verb::CreateIntent,
+    Verb::ConfirmIntent,
 ];
 
 /// Shares in a hundred.
-const SHARES: [(Verb, u32); 11] = [
-    (Verb::CreateCharge, 32),
-    (Verb::CreateRefund, 15),
-    (Verb::CreateOrder, 12),
-    (Verb::PayOrder, 10),
-    (Verb::CaptureCharge, 8),
-    (Verb::CreateCheckout, 8),
-    (Verb::UpdateCharge, 4),
-    (Verb::UpdateRefund, 2),
-    (Verb::UpdateOrder, 2),
-    (Verb::CancelOrder, 4),
-    (Verb::SetInventory, 3),
+const SHARES: [(Verb, u32); 22] = [
+    (Verb::CreateCharge, 22),
+    (Verb::CreateRefund, 10),
+    (Verb::CreateOrder, 9),
+    (Verb::PayOrder, 7),
+    (Verb::CaptureCharge, 5),
+    (Verb::CreateCheckout, 6),
+    (Verb::UpdateCharge, 3),
+    (Verb::UpdateRefund, 1),
+    (Verb::UpdateOrder, 1),
+    (Verb::CancelOrder, 3),
+    (Verb::SetInventory, 2),
+    (Verb::CreateCustomer, 2),
+    (Verb::CreateMethod, 3),
+    (Verb::AttachMethod, 3),
+    (Verb::DetachMethod, 2),
+    (Verb::CreateIntent, 9),
+    (Verb::ConfirmIntent, 4),
+    (Verb::UpdateIntent, 2),
+    (Verb::CaptureIntent, 2),
+    (Verb::CancelIntent, 1),
+    (Verb::RefundIntent, 2),
+    (Verb::CreateSetup, 1),
 ];
 
 impl Verb {
+    /// Whether each execution of it that succeeds or is declined leaves an event. A level leaves
+    /// none, and neither does what changes only words, or nothing.
+    pub(crate) fn leaves_an_event(self) -> bool {
+        !matches!(
+            self,
+            Self::SetInventory | Self::CreateMethod | Self::AttachMethod | Self::UpdateIntent
+        )
+    }
+
     pub(crate) fn any(random: &mut ChaCha12Rng) -> Self {
         let mut at = random.random_range(0..100);
         for (verb, share) in SHARES {
@@ -162,7 +200,7 @@ impl Verb {
         if random.random_ratio(1, 25)
             && let Some(parameters) = parameters.as_object_mut()
         {
-            parameters.insert("shipping".to_owned(), json!(tag));
+            parameters.insert("surprise".to_owned(), json!(tag));
             expected = Expected::Refused;
         }
         let (media_type, mut body) = match random.random_ratio(1, 3) {
@@ -190,7 +228,15 @@ impl Verb {
             tag: tag.to_owned(),
             is_tagged: matches!(
                 self,
-                Self::CreateCharge | Self::CreateRefund | Self::CreateOrder | Self::CreateCheckout
+                Self::CreateCharge
+                    | Self::CreateRefund
+                    | Self::CreateOrder
+                    | Self::CreateCheckout
+                    | Self::CreateCustomer
+                    | Self::CreateMethod
+                    | Self::CreateIntent
+                    | Self::RefundIntent
+                    | Self::CreateSetup
             ),
             is_repeatable: has_natural_key
                 || matches!(
@@ -199,6 +245,7 @@ impl Verb {
                         | Self::UpdateRefund
                         | Self::UpdateOrder
                         | Self::SetInventory
+                        | Self::UpdateIntent
                 ),
             wait: random.random_ratio(1, 3).then(|| random.random_range(0..3)),
         })
@@ -249,20 +296,7 @@ impl Verb {
                 (Method::POST, format!("/{noun}/{id}"), body)
             }
             Self::CreateRefund => {
-                let Known { id, amount, .. } = object?;
-                // Sometimes all of it, as releasing an authorization must be.
-                let part = match random.random_ratio(1, 4) {
-                    true => *amount,
-                    false => random.random_range(1..=amount / 2 + 1),
-                };
-                let mut body = json!({"charge": id, "amount": part, "metadata": tagged});
-                let reason = one_of(random, &["duplicate", "requested_by_customer"]);
-                add(
-                    &mut body,
-                    "reason",
-                    random.random_ratio(1, 2),
-                    reason.to_owned(),
-                );
+                let body = new_refund(random, tagged, object?);
                 (Method::POST, "/refunds".to_owned(), body)
             }
             Self::CreateOrder => {
@@ -310,13 +344,38 @@ impl Verb {
                 let body = json!({ "quantity": random.random_range(0..1000) });
                 (Method::PUT, format!("/inventory/{sku}"), body)
             }
+            Self::CreateCustomer
+            | Self::CreateMethod
+            | Self::AttachMethod
+            | Self::DetachMethod
+            | Self::CreateIntent
+            | Self::ConfirmIntent
+            | Self::UpdateIntent
+            | Self::CaptureIntent
+            | Self::CancelIntent
+            | Self::RefundIntent
+            | Self::CreateSetup => intents::parameters(self, random, tag, object)?,
         };
         Some(request)
     }
 }
 
+/// A refund of a part of a charge, and sometimes of all of it, as releasing an authorization must
+/// be.
+fn new_refund(random: &mut ChaCha12Rng, tagged: Value, charge: &Known) -> Value {
+    let Known { id, amount, .. } = charge;
+    let part = match random.random_ratio(1, 4) {
+        true => *amount,
+        false => random.random_range(1..=amount / 2 + 1),
+    };
+    let mut body = json!({"charge": id, "amount": part, "metadata": tagged});
+    let reason = one_of(random, &["duplicate", "requested_by_customer"]).to_owned();
+    add(&mut body, "reason", random.random_ratio(1, 2), reason);
+    body
+}
+
 /// Adds a parameter, now and then.
-fn add(parameters: &mut Value, name: &str, is_added: bool, value: String) {
+pub(crate) fn add(parameters: &mut Value, name: &str, is_added: bool, value: String) {
     if is_added && let Some(parameters) = parameters.as_object_mut() {
         parameters.insert(name.to_owned(), json!(value));
     }
@@ -327,7 +386,7 @@ fn add_customer(parameters: &mut Value, random: &mut ChaCha12Rng) {
     add(parameters, "customer", random.random_ratio(1, 2), customer);
 }
 
-fn currency(random: &mut ChaCha12Rng) -> &'static str {
+pub(crate) fn currency(random: &mut ChaCha12Rng) -> &'static str {
     one_of(random, &["usd", "usd", "usd", "eur"])
 }
 
@@ -355,7 +414,7 @@ pub(crate) fn card_of(parameters: &Value) -> Option<&'static Card> {
     CARDS.iter().find(|card| card.token == token)
 }
 
-fn one_of(random: &mut ChaCha12Rng, all: &[&'static str]) -> &'static str {
+pub(crate) fn one_of(random: &mut ChaCha12Rng, all: &[&'static str]) -> &'static str {
     all.choose(random).copied().unwrap_or_default()
 }
 

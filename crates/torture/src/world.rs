@@ -31,17 +31,24 @@ pub(crate) const POOL_CONNECTIONS: usize = 8;
 /// and the metrics' own.
 pub(crate) const OTHER_CONNECTIONS: usize = 9;
 
+/// Where the pages of authentications are, by the replies' word.
+pub(crate) const PUBLIC_URL: &str = "https://pay.test";
+
 /// How long a holder has: little more than the limits of a transaction, a call and its completion.
 pub(crate) const LEASE: Duration = Duration::from_secs(11);
 
 /// Which events the accounts want: those that tell of new objects.
-pub(crate) const WANTED_EVENTS: [&str; 6] = [
+pub(crate) const WANTED_EVENTS: [&str; 10] = [
     "charge.succeeded",
     "charge.failed",
     "refund.created",
     "order.created",
     "checkout.completed",
     "checkout.canceled",
+    "payment_intent.succeeded",
+    "payment_intent.payment_failed",
+    "payment_intent.canceled",
+    "customer.deleted",
 ];
 
 /// A replica with the networks around it.
@@ -243,6 +250,8 @@ async fn start_replica(
         ("METRICS_ADDRESS", &metrics.to_string()),
         ("DATABASE_URL", &url),
         ("MIGRATE_ON_START", "false"),
+        // What replies name is one address, and clients ask any replica for its path.
+        ("PUBLIC_URL", PUBLIC_URL),
         ("RATE_LIMIT", "0"),
         ("WORKERS", "1"),
         ("POOL_CONNECTIONS", &pool),

@@ -12,7 +12,7 @@ const PAUSE_MS_MAX = 1000;
 
 // What is bought, more often what stands here more often.
 const CHOICES = [
-  'charge', 'charge', 'charge', 'charge', 'order', 'order', 'checkout', 'refund', 'declined', 'mistaken', 'look',
+  'charge', 'charge', 'payment', 'payment', 'order', 'order', 'checkout', 'refund', 'declined', 'mistaken', 'look',
 ];
 
 const pick = (list) => list[Math.floor(Math.random() * list.length)];
@@ -68,6 +68,10 @@ export async function buy({ replicas, processor }, apiKey, seconds) {
       const choice = pick(CHOICES);
       if (choice === 'charge') {
         await settle('/charges', charge('tok_visa'));
+      } else if (choice === 'payment') {
+        const { amount, currency } = charge();
+        const method = { payment_method: 'pm_card_visa', payment_method_types: ['card'] };
+        await settle('/payment_intents', { amount, currency, ...method, confirm: true });
       } else if (choice === 'order') {
         await settle('/orders', mugs);
       } else if (choice === 'checkout') {

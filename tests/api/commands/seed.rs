@@ -19,6 +19,10 @@ async fn everything(database: &TestDatabase) -> Vec<(String, i64)> {
          UNION ALL SELECT 'orders', count(*) FROM orders
          UNION ALL SELECT 'checkouts', count(*) FROM checkouts
          UNION ALL SELECT 'stock', sum(quantity)::bigint FROM inventory
+         UNION ALL SELECT 'customers', count(*) FROM customers
+         UNION ALL SELECT 'methods', count(*) FROM payment_methods
+         UNION ALL SELECT 'intents', count(*) FROM payment_intents
+         UNION ALL SELECT 'setups', count(*) FROM setup_intents
          UNION ALL SELECT 'events', count(*) FROM events
          UNION ALL SELECT 'keys', count(*) FROM idempotency_keys
          ORDER BY 1",
@@ -52,6 +56,19 @@ async fn a_shop_has_every_state_of_an_object_and_a_second_run_changes_nothing() 
         "charges, declined",
         "charges, authorized",
         "charges, refunded",
+        "customers",
+        "payment methods",
+        "payment intents, authorized",
+        "payment intents, canceled",
+        "payment intents, declined",
+        "payment intents, not confirmed",
+        "payment intents, paid",
+        "payment intents, paid and refunded",
+        "payment intents, waiting for the card's holder",
+        "setup intents, canceled",
+        "setup intents, declined",
+        "setup intents, succeeded",
+        "setup intents, waiting for the card's holder",
     ] {
         let is_shown = first
             .lines()

@@ -21,6 +21,59 @@ async fn requests_of(database: &TestDatabase, count: i64) {
 }
 
 #[tokio::test]
+async fn the_story_of_a_payment_leads_to_its_intent_its_charge_and_its_customer_and_shows_no_secret()
+ {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let ann = json!({"email": "ann@shop.test", "payment_method": "pm_card_visa"});
+    let customer = client.post("/customers", "key-1", &ann).await.id();
+    let methods = client.get(&format!("/customers/{customer}/payment_methods"));
+    let method = methods.await.json()["data"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let payment = json!({
+        "amount": 2000, "currency": "usd", "customer": customer, "payment_method": method,
+        "confirm": true, "return_url": "https://shop.test/back",
+    });
+    let paid = client.post("/payment_intents", "key-2", &payment).await;
+    assert_eq!(paid.status, 201, "{paid:?}");
+    let (intent, paid) = (paid.id(), paid.json());
+    let charge = paid["latest_charge"].as_str().unwrap();
+    let visit = Visit::begin(&server).await;
+    let link = |list: &str, id: &str| format!("<a href=\"/console/{list}/{id}\">{id}</a>");
+    let story = visit.page("/console/keys/key-2").await;
+    let page = visit
+        .page(&format!("/console/payment_intents/{intent}"))
+        .await;
+    for shown in [&story, &page] {
+        for part in [
+            link("payment_intents", &intent),
+            link("charges", charge),
+            "payment_intent.created".to_owned(),
+            "charge.succeeded".to_owned(),
+            "payment_intent.succeeded".to_owned(),
+        ] {
+            assert!(shown.contains(&part), "{part} in {shown}");
+        }
+        let secret = paid["client_secret"].as_str().unwrap();
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    let page = visit.page(&format!("/console/customers/{customer}")).await;
+    for part in [
+        link("payment_methods", &method),
+        link("payment_intents", &intent),
+    ] {
+        assert!(page.contains(&part), "{part} in {page}");
+    }
+    let page = visit
+        .page(&format!("/console/payment_methods/{method}"))
+        .await;
+    assert!(page.contains("payment_method.attached"), "{page}");
+    assert_eq!(visit.get("/console/payment_methods").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_event() {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let client = &server.client;

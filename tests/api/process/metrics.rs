@@ -120,6 +120,33 @@ impl World {
         assert_eq!(self.charge("key-5").await, 201, "taken over");
     }
 
+    /// A payment whose card's holder authenticates.
+    async fn pay_as_a_holder(&self) {
+        let intent = json!({"amount": 2000, "currency": "usd"});
+        let intent = self
+            .server
+            .client
+            .post("/payment_intents", "intent-1", &intent);
+        let path = format!("/payment_intents/{}/confirm", intent.await.id());
+        let card = json!({
+            "payment_method": "pm_card_authenticationRequired",
+            "return_url": "https://shop.test/back",
+        });
+        let confirmed = self
+            .server
+            .client
+            .post(&path, "intent-2", &card)
+            .await
+            .json();
+        let page = &confirmed["next_action"]["redirect_to_url"]["url"];
+        let page = url::Url::parse(page.as_str().unwrap()).unwrap();
+        let page = format!("http://{}{}", self.server.client.address, page.path());
+        let form = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        let form = form.build().unwrap().post(page).body("outcome=complete");
+        let form = form.header("content-type", "application/x-www-form-urlencoded");
+        assert_eq!(form.send().await.unwrap().status(), 303);
+    }
+
     /// What else is counted.
     async fn provoke_the_rest(&self) {
         let client = &self.server.client;
@@ -135,6 +162,7 @@ impl World {
         );
         let declined = checkout_with("tok_chargeDeclined");
         assert_eq!(self.post("/checkouts", "checkout-2", &declined).await, 402);
+        self.pay_as_a_holder().await;
         assert_eq!(client.get("/nowhere").await.status, 404);
         assert_eq!(client.get("/v1/charges?limit=3").await.status, 200);
         let strange = format!(
@@ -282,6 +310,14 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
             "idempotency_requests_total{operation=\"POST /orders\",outcome=\"executed\"}",
             1.0,
         ),
+        (
+            "idempotency_requests_total{operation=\"POST /payment_intents/{id}/confirm\",outcome=\"executed\"}",
+            1.0,
+        ),
+        (
+            "http_requests_total{method=\"POST\",route=\"/authenticate/{account}/{intent}/{token}\",status=\"303\"}",
+            1.0,
+        ),
         ("row_lock_timeouts_total", 1.0),
         ("pool_discarded_total", 1.0),
         ("checkouts_ended_total{state=\"completed\"}", 1.0),
@@ -328,7 +364,8 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
         .fetch_one(&world.server.database.pool)
         .await
         .unwrap();
-    let id = Regex::new("(acct|ch|re|or|co|evt|we|whd|req|card)_[0-9a-z]{26}").unwrap();
+    let id =
+        Regex::new("(acct|ch|re|or|co|cus|pi|pm|seti|evt|we|whd|req|card)_[0-9a-z]{26}").unwrap();
     let secrets = [
         &*account,
         API_KEY,

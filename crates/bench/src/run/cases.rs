@@ -13,6 +13,8 @@ pub(crate) enum Work {
     Classic,
     /// The least that a charge under a key can be.
     Bare,
+    /// New payment intents that are confirmed at once, each with a card and a key of its own.
+    Pay,
     /// New orders.
     Order,
     /// One cent of a random charge, whose row is locked.
@@ -54,7 +56,7 @@ pub(crate) const PEAK: Case = case(Work::Create, 64);
 pub(crate) const ALIVE: Case = case(Work::Alive, 16);
 
 /// What is measured in each round.
-pub(crate) const CASES: [Case; 30] = [
+pub(crate) const CASES: [Case; 32] = [
     ALIVE,
     case(Work::Create, 1),
     case(Work::Create, 8),
@@ -73,6 +75,8 @@ pub(crate) const CASES: [Case; 30] = [
     case(Work::Bare, 64),
     at(Server::Pair, Work::Create, 64),
     at(Server::Network, Work::Create, 16),
+    case(Work::Pay, 16),
+    case(Work::Pay, 64),
     case(Work::Order, 16),
     case(Work::Refund, 16),
     case(Work::Declined, 16),
@@ -114,6 +118,7 @@ impl Work {
             Self::Create => "POST /charges, new keys",
             Self::Classic => "pgbench: the same rows, one transaction",
             Self::Bare => "pgbench: two bare tables",
+            Self::Pay => "POST /payment_intents, confirm, new keys",
             Self::Order => "POST /orders, new keys",
             Self::Refund => "POST /refunds, new keys",
             Self::Declined => "declined card, new keys: 402",

@@ -19,6 +19,10 @@ const REFUNDABLE: i64 = 20_000;
 /// The smallest order.
 const ORDER: &str = r#"{"currency":"usd","items":[{"quantity":1,"unit_amount":2000}]}"#;
 
+/// A payment that is confirmed at once. Its card is a template, of which the service makes a payment
+/// method, as it does of a card that a customer has just typed in.
+const PAYMENT: &str = r#"{"amount":2000,"confirm":true,"currency":"usd","payment_method":"pm_card_visa","payment_method_types":["card"]}"#;
+
 /// A charge of nothing. A command decides that, so the refusal is stored.
 const INVALID: &str = r#"{"amount":0,"currency":"usd","source":"tok_visa"}"#;
 
@@ -61,6 +65,7 @@ pub(super) fn requests(work: Work) -> Option<fn(&Material, u64) -> Call> {
     match work {
         Work::Alive => Some(|_, _| Call::get("/livez".to_owned(), String::new())),
         Work::Create => Some(create),
+        Work::Pay => Some(|_, _| post("/payment_intents", PAYMENT.to_owned(), 201)),
         Work::Order => Some(|_, _| post("/orders", ORDER.to_owned(), 201)),
         Work::Refund => Some(refund),
         Work::Declined => Some(|material, number| {
@@ -188,6 +193,7 @@ mod tests {
         let mut keys = HashSet::new();
         for (work, status) in [
             (Work::Create, 201),
+            (Work::Pay, 201),
             (Work::Order, 201),
             (Work::Refund, 201),
             (Work::Declined, 402),

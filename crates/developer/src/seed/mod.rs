@@ -6,6 +6,7 @@
 //! forgotten the first keys, the command refuses: the order that each first run opens has a
 //! `client_order_id`, which is never forgotten.
 
+mod payments;
 mod plan;
 mod shop;
 
@@ -122,6 +123,14 @@ async fn seed(arguments: &SeedArguments, plan: &Plan) -> Result<(), BoxError> {
     for (index, charge) in plan.charges.iter().enumerate() {
         let done = seeder.charge(charge).await;
         seeder.ended(service, "charges", index, done)?;
+    }
+    for (index, customer) in plan.customers.iter().enumerate() {
+        let done = seeder.customer(customer).await;
+        seeder.ended(service, "customers", index, done)?;
+    }
+    for (index, intent) in plan.payment_intents.iter().enumerate() {
+        let done = seeder.payment(intent).await;
+        seeder.ended(service, "payment_intents", index, done)?;
     }
     seeder.report()
 }
@@ -347,12 +356,16 @@ impl Seeder<'_> {
             let error = service.explain(error);
             BoxError::from(format!("{section}[{index}]: {error}; {remedy}"))
         })?;
+        self.count(state);
+        Ok(())
+    }
+
+    fn count(&mut self, state: &'static str) {
         *self.tally.entry(state).or_default() += 1;
         self.done += 1;
         if self.done.is_multiple_of(PROGRESS_ENTRIES) || self.done == self.total {
             say(&format!("{} of {} entries", self.done, self.total));
         }
-        Ok(())
     }
 
     fn report(&self) -> Result<(), BoxError> {

@@ -27,6 +27,9 @@ pub(super) struct Plan {
     pub(super) orders: Vec<PlannedOrder>,
     pub(super) checkouts: Vec<PlannedCheckout>,
     pub(super) charges: Vec<PlannedCharge>,
+    pub(super) customers: Vec<PlannedCustomer>,
+    /// Those of no customer.
+    pub(super) payment_intents: Vec<PlannedIntent>,
 }
 
 /// How many of one stock-keeping unit are there.
@@ -124,6 +127,66 @@ pub(super) struct PlannedCharge {
     pub(super) refunds: Vec<i64>,
 }
 
+/// A customer, with the cards that are kept and the payments that are made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedCustomer {
+    #[serde(default)]
+    pub(super) email: Option<String>,
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+    /// Test cards that are attached, such as `pm_card_visa`.
+    #[serde(default)]
+    pub(super) payment_methods: Vec<String>,
+    #[serde(default)]
+    pub(super) setup_intents: Vec<PlannedSetup>,
+    #[serde(default)]
+    pub(super) payment_intents: Vec<PlannedIntent>,
+}
+
+/// A card that is made ready for later payments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedSetup {
+    #[serde(default)]
+    pub(super) payment_method: Option<String>,
+    /// Whether the card is asked.
+    #[serde(default)]
+    pub(super) confirm: bool,
+    #[serde(default)]
+    pub(super) cancel: bool,
+}
+
+/// A payment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannedIntent {
+    pub(super) amount: i64,
+    pub(super) currency: String,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) payment_method: Option<String>,
+    /// `manual` only promises the money.
+    #[serde(default)]
+    pub(super) capture_method: Option<String>,
+    /// Whether the card is charged.
+    #[serde(default)]
+    pub(super) confirm: bool,
+    /// How much of a promise is taken after all.
+    #[serde(default)]
+    pub(super) capture_amount: Option<i64>,
+    #[serde(default)]
+    pub(super) cancel: bool,
+    /// Amounts that are given back, one refund each.
+    #[serde(default)]
+    pub(super) refunds: Vec<i64>,
+}
+
 impl Plan {
     /// Reads a file and checks it.
     pub(super) fn read(path: &Path) -> Result<Self, BoxError> {
@@ -153,13 +216,23 @@ impl Plan {
 
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
-        self.inventory.len() + self.orders.len() + self.checkouts.len() + self.charges.len()
+        let of_customer = |customer: &PlannedCustomer| {
+            let setups = customer.setup_intents.len();
+            1 + customer.payment_methods.len() + setups + customer.payment_intents.len()
+        };
+        self.inventory.len()
+            + self.orders.len()
+            + self.checkouts.len()
+            + self.charges.len()
+            + self.payment_intents.len()
+            + self.customers.iter().map(of_customer).sum::<usize>()
     }
 
     fn check(&self) -> Result<(), String> {
         if self.len() == 0 {
             return Err(
-                "nothing to create: it must have inventory, orders, checkouts or charges"
+                "nothing to create: it must have inventory, orders, checkouts, charges, customers \
+                 or payment_intents"
                     .to_owned(),
             );
         }
@@ -189,8 +262,32 @@ impl Plan {
                 ));
             }
         }
+        check_intents("payment_intents", &self.payment_intents)?;
+        for (index, customer) in self.customers.iter().enumerate() {
+            let at = format!("customers[{index}].payment_intents");
+            check_intents(&at, &customer.payment_intents)?;
+        }
         Ok(())
     }
+}
+
+fn check_intents(list: &str, intents: &[PlannedIntent]) -> Result<(), String> {
+    for (index, intent) in intents.iter().enumerate() {
+        let at = format!("{list}[{index}]");
+        check_refunds(&at, &intent.refunds)?;
+        let takes = intent.capture_amount.is_some();
+        if takes && intent.capture_method.as_deref() != Some("manual") {
+            return Err(format!(
+                "{at}.capture_method: must be \"manual\", because the payment has a capture_amount"
+            ));
+        }
+        if (takes || !intent.refunds.is_empty()) && (!intent.confirm || intent.cancel) {
+            return Err(format!(
+                "{at}.confirm: must be true, and cancel false, because money is taken or given back"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check_refunds(at: &str, refunds: &[i64]) -> Result<(), String> {
@@ -246,6 +343,14 @@ mod tests {
                 "charges[0].capture: must be false",
             ),
             (r#"{"inventory":[{"sku":"a","quantity":1}]} x"#, "trailing"),
+            (
+                r#"{"payment_intents":[{"amount":9,"currency":"usd","confirm":true,"capture_amount":5}]}"#,
+                "payment_intents[0].capture_method: must be \"manual\"",
+            ),
+            (
+                r#"{"customers":[{"payment_intents":[{"amount":9,"currency":"usd","refunds":[5]}]}]}"#,
+                "customers[0].payment_intents[0].confirm: must be true",
+            ),
         ] {
             let refused = Plan::parse(text).unwrap_err();
             assert!(refused.contains(told), "{text}: {refused}");

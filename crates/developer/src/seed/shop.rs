@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::plan::{
-    Level, OrderStatus, Plan, PlannedCharge, PlannedCheckout, PlannedItem, PlannedOrder,
+    Level, OrderStatus, Plan, PlannedCharge, PlannedCheckout, PlannedCustomer, PlannedIntent,
+    PlannedItem, PlannedOrder, PlannedSetup,
 };
 
 /// Stock-keeping unit, name, price in cents.
@@ -63,9 +64,15 @@ const BAD_CARDS: [&str; 6] = [
     "tok_chargeDeclinedFraudulent",
 ];
 
+/// Cards as payment methods. The holder of the last one must authenticate.
+const GOOD_METHODS: [&str; 3] = ["pm_card_visa", "pm_card_mastercard", "pm_card_amex"];
+const BAD_METHOD: &str = "pm_card_chargeDeclinedInsufficientFunds";
+const ASKING_METHOD: &str = "pm_card_authenticationRequired";
+
 const CURRENCY: &str = "usd";
 
-/// A shop with so many orders, a third as many checkouts and half as many charges by themselves.
+/// A shop with so many orders, a third as many checkouts, half as many charges by themselves, a
+/// sixth as many customers, who each have two payments, and as many payments of strangers.
 pub(super) fn shop(seed: &str, orders: usize) -> Plan {
     let chance = Chance { seed };
     let stock = PRODUCTS.iter().map(|(sku, _, _)| level(sku, STOCK));
@@ -77,6 +84,12 @@ pub(super) fn shop(seed: &str, orders: usize) -> Plan {
             .collect(),
         charges: (0..orders.div_ceil(2))
             .map(|number| charge(&chance, number))
+            .collect(),
+        customers: (0..orders.div_ceil(6))
+            .map(|number| customer(&chance, number))
+            .collect(),
+        payment_intents: (0..orders.div_ceil(6))
+            .map(|number| payment(&chance, "stranger", number))
             .collect(),
     }
 }
@@ -168,6 +181,63 @@ fn charge(chance: &Chance<'_>, number: usize) -> PlannedCharge {
         capture,
         capture_amount,
         refunds,
+    }
+}
+
+/// Of four setups in a row: one is ready, one is declined, one waits for the card's holder, and one
+/// is canceled.
+fn customer(chance: &Chance<'_>, number: usize) -> PlannedCustomer {
+    let name = CUSTOMERS
+        .get(number % CUSTOMERS.len())
+        .copied()
+        .unwrap_or_default();
+    let (method, confirm, cancel) = match number % 4 {
+        1 => (Some(BAD_METHOD), true, false),
+        2 => (Some(ASKING_METHOD), true, false),
+        3 => (None, false, true),
+        _ => (Some("pm_card_visa"), true, false),
+    };
+    let payments = [2 * number, 2 * number + 1];
+    PlannedCustomer {
+        email: Some(format!("{name}@example.com")),
+        name: Some(name.to_owned()),
+        metadata: channel(chance, number),
+        payment_methods: vec![chance.pick(&GOOD_METHODS, "kept card", number).to_owned()],
+        setup_intents: vec![PlannedSetup {
+            payment_method: method.map(str::to_owned),
+            confirm,
+            cancel,
+        }],
+        payment_intents: payments
+            .map(|payment_number| payment(chance, "customer", payment_number))
+            .into(),
+    }
+}
+
+/// Of eight payments in a row: one is paid, one declined, one promised, one taken in part, one
+/// canceled, one waits for its card's holder, one has not been confirmed, and one is given back.
+fn payment(chance: &Chance<'_>, of: &str, number: usize) -> PlannedIntent {
+    let amount = 500 + 25 * chance.roll(&format!("payment of {of}"), number, 800);
+    let method = match number % 8 {
+        1 => BAD_METHOD,
+        5 => ASKING_METHOD,
+        _ => chance.pick(&GOOD_METHODS, &format!("method of {of}"), number),
+    };
+    let is_manual = matches!(number % 8, 2..5);
+    PlannedIntent {
+        amount,
+        currency: CURRENCY.to_owned(),
+        description: Some(format!("Tea club {}", 501 + number)),
+        metadata: channel(chance, number),
+        payment_method: Some(method.to_owned()),
+        capture_method: is_manual.then(|| "manual".to_owned()),
+        confirm: number % 8 != 6,
+        capture_amount: (number % 8 == 3).then_some(amount / 2),
+        cancel: number % 8 == 4,
+        refunds: match number % 8 {
+            7 => vec![amount / 3],
+            _ => vec![],
+        },
     }
 }
 

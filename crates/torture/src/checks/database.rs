@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool, Row};
 use uuid::Uuid;
 
-use super::{objects, records, rows, windows_that_overlap};
+use super::{intents, objects, records, rows, windows_that_overlap};
 use crate::{
     client::Account,
     history::{History, KeyHistory, Verdict, lock},
@@ -25,12 +25,69 @@ const RECENT: TimeDelta = TimeDelta::seconds(30);
 
 /// Queries that must find nothing at any moment. Each shows what is wrong in its first column, and
 /// what that is about in its second: keys, tags and ids, with a prefix before a UUID.
-const ALWAYS: [(&str, &str, &str); 11] = [
+const ALWAYS: [(&str, &str, &str); 15] = [
     (
         "G1",
         "an execution made the same change twice",
+        // The deletion of a customer detaches all of its methods.
         "SELECT concat_ws(' ', request_id, type, count(*)), ARRAY[idempotency_key] FROM events
-          GROUP BY account_id, idempotency_key, request_id, type HAVING count(*) > 1",
+          GROUP BY account_id, idempotency_key, request_id, type,
+                   CASE type WHEN 'payment_method.detached' THEN object ->> 'id' END
+         HAVING count(*) > 1",
+    ),
+    (
+        "G7",
+        "what happens once is told twice",
+        "SELECT concat_ws(' ', type, object ->> 'id', count(*)), ARRAY[object ->> 'id'] FROM events
+          WHERE type IN ('charge.succeeded', 'charge.failed', 'charge.captured', 'refund.created',
+                         'payment_intent.created', 'payment_intent.amount_capturable_updated',
+                         'payment_intent.succeeded', 'payment_intent.canceled',
+                         'setup_intent.created', 'setup_intent.succeeded', 'setup_intent.canceled',
+                         'customer.created', 'customer.deleted', 'payment_method.attached',
+                         'payment_method.detached')
+          GROUP BY account_id, type, object ->> 'id' HAVING count(*) > 1",
+    ),
+    (
+        "G1",
+        "an intent has several charges that took money",
+        "SELECT payment_intent_id::text, ARRAY['pi ' || payment_intent_id] || array_agg('ch ' || id)
+           FROM charges WHERE status IN ('succeeded', 'pending') AND payment_intent_id IS NOT NULL
+          GROUP BY account_id, payment_intent_id HAVING count(*) > 1",
+    ),
+    (
+        "G5",
+        "an intent's money is not that of its charge",
+        "SELECT concat_ws(' ', intent.id, intent.status, intent.amount, intent.amount_capturable,
+                          intent.amount_received, charge.id, charge.amount, charge.amount_captured,
+                          charge.amount_refunded),
+                ARRAY['pi ' || intent.id, 'ch ' || charge.id]
+           FROM payment_intents AS intent
+           LEFT JOIN charges AS charge ON charge.account_id = intent.account_id
+                AND charge.payment_intent_id = intent.id AND charge.status = 'succeeded'
+          WHERE CASE intent.status
+                WHEN 'succeeded'
+                THEN (intent.charge_id, intent.amount, intent.amount_received, false)
+                     IS DISTINCT FROM
+                     (charge.id, charge.amount, charge.amount_captured, charge.released)
+                WHEN 'requires_capture'
+                -- Across a network, a cancellation has released the charge before the answer.
+                THEN (intent.charge_id, intent.amount, intent.amount_capturable, 0::bigint,
+                      EXISTS (SELECT FROM refunds
+                               WHERE refunds.account_id = charge.account_id
+                                 AND refunds.charge_id = charge.id AND refunds.status = 'pending'))
+                     IS DISTINCT FROM
+                     (charge.id, charge.amount, charge.amount, charge.amount_captured,
+                      charge.released)
+                WHEN 'canceled' THEN charge.id IS NOT NULL AND NOT charge.released
+                ELSE charge.id IS NOT NULL END",
+    ),
+    (
+        "G5",
+        "a method belongs to a customer that was deleted",
+        "SELECT method.id::text, ARRAY['pm ' || method.id, 'cus ' || customer.id]
+           FROM payment_methods AS method JOIN customers AS customer
+             ON customer.account_id = method.account_id AND customer.id = method.customer_id
+          WHERE customer.deleted_at IS NOT NULL",
     ),
     (
         "G5",
@@ -88,7 +145,10 @@ const ALWAYS: [(&str, &str, &str); 11] = [
         "SELECT concat_ws(' ', type, id), ARRAY[object] FROM (
             SELECT type, id::text, object ->> 'id' AS object,
                    min(id::text) FILTER (WHERE type IN ('charge.succeeded', 'charge.failed',
-                                                        'order.created', 'refund.created'))
+                                                        'order.created', 'refund.created',
+                                                        'payment_intent.created',
+                                                        'setup_intent.created',
+                                                        'customer.created'))
                        OVER one_object AS created,
                    min(id::text) FILTER (WHERE type = 'order.paid') OVER one_object AS paid
               FROM events
@@ -111,7 +171,33 @@ const ALWAYS: [(&str, &str, &str); 11] = [
                    (SELECT count(*) FROM events WHERE type = 'refund.created')
             UNION ALL
             SELECT 'checkouts', (SELECT count(*) FROM checkouts WHERE status <> 'in_progress'),
-                   (SELECT count(*) FROM events WHERE type LIKE 'checkout.%')) AS counts
+                   (SELECT count(*) FROM events WHERE type LIKE 'checkout.%')
+            UNION ALL
+            SELECT 'customers', (SELECT count(*) FROM customers),
+                   (SELECT count(*) FROM events WHERE type = 'customer.created')
+            UNION ALL
+            SELECT 'methods of customers',
+                   (SELECT count(*) FROM payment_methods
+                     WHERE customer_id IS NOT NULL OR detached_at IS NOT NULL),
+                   (SELECT count(*) FROM events WHERE type = 'payment_method.attached')
+            UNION ALL
+            SELECT 'setup intents', (SELECT count(*) FROM setup_intents),
+                   (SELECT count(*) FROM events WHERE type = 'setup_intent.created')
+            UNION ALL
+            -- Across a network, a new one is told of when the processor has answered.
+            SELECT 'payment intents',
+                   (SELECT count(*) FROM payment_intents AS intent
+                     WHERE NOT EXISTS (SELECT FROM operations
+                                        WHERE operations.account_id = intent.account_id
+                                          AND operations.payment_intent_id = intent.id
+                                          AND verb = 'create_intent' AND completed_at IS NULL)),
+                   (SELECT count(*) FROM events WHERE type = 'payment_intent.created')
+            UNION ALL
+            SELECT 'declines of intents',
+                   (SELECT count(*) FROM charges
+                     WHERE status = 'failed' AND payment_intent_id IS NOT NULL),
+                   (SELECT count(DISTINCT object #>> '{last_payment_error,charge}') FROM events
+                     WHERE type = 'payment_intent.payment_failed')) AS counts
           WHERE objects <> events",
     ),
     (
@@ -128,6 +214,15 @@ const ALWAYS: [(&str, &str, &str); 11] = [
         "an object exists that no request asked for",
         "SELECT concat('charge ', id), ARRAY['ch ' || id] FROM charges
           WHERE NOT metadata ? 'torture' AND order_id IS NULL
+         UNION ALL
+         SELECT concat('customer ', id), ARRAY['cus ' || id] FROM customers
+          WHERE NOT metadata ? 'torture'
+         UNION ALL
+         SELECT concat('payment intent ', id), ARRAY['pi ' || id] FROM payment_intents
+          WHERE NOT metadata ? 'torture'
+         UNION ALL
+         SELECT concat('setup intent ', id), ARRAY['seti ' || id] FROM setup_intents
+          WHERE NOT metadata ? 'torture'
          UNION ALL
          SELECT concat('order ', id), ARRAY['or ' || id] FROM orders
           WHERE NOT metadata ? 'torture'
@@ -168,7 +263,9 @@ pub(crate) async fn at_any_moment(
     let overlapping = sqlx::query(
         "WITH execution AS (
             SELECT account_id, idempotency_key, request_id, min(created_at) AS at
-              FROM events GROUP BY account_id, idempotency_key, request_id),
+              FROM events
+             -- A deletion has no key.
+             WHERE idempotency_key <> '' GROUP BY account_id, idempotency_key, request_id),
          pair AS (
             SELECT *, lag(at) OVER one_key AS before, lag(request_id) OVER one_key AS first
               FROM execution
@@ -186,6 +283,7 @@ pub(crate) async fn at_any_moment(
         .await?;
     let recently = now - RECENT;
     rows::are_what_was_asked_for(&mut snapshot, history, accounts, Some(recently)).await?;
+    intents::no_detached_method_pays(&mut snapshot, history, Some(recently)).await?;
     if !profile.expires() {
         let from = Some(recently);
         records::are_what_was_answered(&mut snapshot, history, accounts, from, now).await?;
@@ -251,17 +349,15 @@ pub(crate) async fn at_the_end(
             known_keys.insert((*account, key.key.clone()));
             found.extend(windows_that_overlap(&key, retention));
             for (variant, _, stored) in key.answers() {
-                // A level leaves no event, and neither does a repetition that changes nothing.
-                let is_repeatable = key
-                    .variants
-                    .get(variant)
-                    .is_some_and(|one| one.is_repeatable);
+                let Some(request) = key.variants.get(variant) else {
+                    continue;
+                };
+                // A repetition that changes nothing leaves no event.
+                let is_repetition = request.is_repeatable && profile.expires();
                 let has_event = stored.status < 300 || stored.status == 402;
-                let has_event = has_event && !(is_repeatable && profile.expires());
-                let kind = stored.body.get("object");
-                let is_level = kind.is_some_and(|kind| kind == "inventory");
+                let has_event = has_event && request.verb.leaves_an_event() && !is_repetition;
                 let execution = (*account, key.key.clone(), stored.execution.clone());
-                if has_event && !is_level && !executions.contains(&execution) {
+                if has_event && !executions.contains(&execution) {
                     let what = format!("{} was acknowledged and left nothing", stored.execution);
                     found.push(("G2", what));
                 }
@@ -281,6 +377,8 @@ pub(crate) async fn at_the_end(
         rows::are_what_was_asked_for(&mut session, history, accounts, None).await?;
         rows::are_there(&mut session, history, accounts).await?;
         rows::payments_are_of_the_cards(&mut session, history, accounts).await?;
+        intents::are_as_told(&mut session, history).await?;
+        intents::no_detached_method_pays(&mut session, history, None).await?;
         if !profile.expires() {
             let now = Utc::now();
             records::are_what_was_answered(&mut session, history, accounts, None, now).await?;
@@ -319,9 +417,11 @@ async fn stock(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Account, key and request of everything that left an event.
+/// Account, key and request of everything that left an event under a key of a client's.
 async fn executions(pool: &PgPool) -> Result<HashSet<(Uuid, String, String)>, sqlx::Error> {
-    let query = "SELECT DISTINCT account_id, idempotency_key, request_id FROM events";
+    // A deletion has no key, and the page of an authentication one that no header can name.
+    let query = "SELECT DISTINCT account_id, idempotency_key, request_id FROM events
+                  WHERE idempotency_key <> '' AND NOT starts_with(idempotency_key, ',')";
     let rows = sqlx::query(query).fetch_all(pool).await?;
     let executions = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
     Ok(executions.collect())

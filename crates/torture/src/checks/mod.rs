@@ -5,7 +5,7 @@
 //! | G1 | one effect per account, key and window |
 //! | G2 | nothing that was acknowledged is missing |
 //! | G3 | nothing exists that no client asked for |
-//! | G4 | all definite answers to a key are equal, byte by byte |
+//! | G4 | all definite answers to a key are equal, byte by byte; a refusal shows why it is one |
 //! | G5 | money adds up |
 //! | G6 | nothing crosses accounts |
 //! | G7 | events are the changes, in order, and each wanted one was received |
@@ -16,6 +16,7 @@
 
 pub(crate) mod database;
 pub(crate) mod evidence;
+mod intents;
 mod objects;
 pub(crate) mod processor;
 mod records;
@@ -27,7 +28,7 @@ use serde_json::Value;
 
 use crate::{
     history::{Attempt, KeyHistory, Stored, TAG, Verdict},
-    requests::Expected,
+    requests::{Expected, Verb},
 };
 
 /// `Idempotency-Expires` has whole seconds, so two of them may seem this much closer than they are.
@@ -67,7 +68,39 @@ pub(crate) fn contradiction(
             return Some(("G4", what));
         }
     }
-    unexpected(history, attempt, stored)
+    unexpected(history, attempt, stored).or_else(|| outdated(history, attempt, stored))
+}
+
+/// Whether a refusal because of an intent's status shows the intent in another status: it was read
+/// at another moment than the decision was made.
+fn outdated(
+    history: &KeyHistory,
+    attempt: &Attempt,
+    stored: &Stored,
+) -> Option<(&'static str, String)> {
+    let request = history.variants.get(attempt.variant)?;
+    let error = stored.body.get("error")?;
+    if error.get("code")? != "payment_intent_unexpected_state" {
+        return None;
+    }
+    let shown = error.pointer("/payment_intent/status");
+    let shown = shown.and_then(Value::as_str).unwrap_or_default();
+    let is_ended = matches!(shown, "succeeded" | "canceled");
+    let is_reason = match (request.verb, shown) {
+        // It has no method, and none was named.
+        (Verb::ConfirmIntent, "requires_payment_method") => true,
+        (Verb::ConfirmIntent | Verb::UpdateIntent, _) => is_ended || shown == "requires_capture",
+        (Verb::CaptureIntent, _) => !matches!(shown, "" | "requires_capture"),
+        (Verb::RefundIntent, _) => !matches!(shown, "" | "succeeded"),
+        (_, _) => is_ended,
+    };
+    (!is_reason).then(|| {
+        let what = format!(
+            "the request {} is refused because of the intent's status, and shows {shown:?}: {}",
+            request.tag, stored.body
+        );
+        ("G4", what)
+    })
 }
 
 /// Whether the answer is not the only one that the request can have.

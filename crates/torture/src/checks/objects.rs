@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What an object's newest event says of it, and what its row says. Ids differ in their spelling.
-const OBJECTS: [(&str, &str, &str); 4] = [
+const OBJECTS: [(&str, &str, &str); 8] = [
     (
         "ch",
         "SELECT object ->> 'id', concat_ws(' ', object ->> 'status', object ->> 'amount',
@@ -46,6 +46,47 @@ const OBJECTS: [(&str, &str, &str); 4] = [
                 type, id, account_id
            FROM events WHERE type LIKE 'checkout.%'",
         "SELECT id, concat_ws(' ', status, amount) FROM checkouts WHERE status <> 'in_progress'",
+    ),
+    // An update of an intent makes no event, so only where its money is can be compared.
+    (
+        "pi",
+        "SELECT object ->> 'id',
+                CASE WHEN object ->> 'status' IN ('requires_capture', 'succeeded', 'canceled')
+                THEN concat_ws(' ', object ->> 'status', object ->> 'amount',
+                               object ->> 'amount_capturable', object ->> 'amount_received')
+                ELSE 'open' END, type, id, account_id
+           FROM events WHERE type LIKE 'payment_intent.%'",
+        "SELECT id,
+                CASE WHEN status IN ('requires_capture', 'succeeded', 'canceled')
+                THEN concat_ws(' ', status, amount, amount_capturable, amount_received)
+                ELSE 'open' END
+           FROM payment_intents",
+    ),
+    (
+        "seti",
+        "SELECT object ->> 'id',
+                CASE WHEN object ->> 'status' IN ('succeeded', 'canceled')
+                THEN object ->> 'status' ELSE 'open' END, type, id, account_id
+           FROM events WHERE type LIKE 'setup_intent.%'",
+        "SELECT id, CASE WHEN status IN ('succeeded', 'canceled') THEN status ELSE 'open' END
+           FROM setup_intents",
+    ),
+    (
+        "cus",
+        "SELECT object ->> 'id',
+                CASE type WHEN 'customer.deleted' THEN 'deleted' ELSE object ->> 'email' END,
+                type, id, account_id
+           FROM events WHERE type LIKE 'customer.%'",
+        "SELECT id, CASE WHEN deleted_at IS NULL THEN email ELSE 'deleted' END FROM customers",
+    ),
+    (
+        "pm",
+        "SELECT object ->> 'id',
+                CASE type WHEN 'payment_method.detached' THEN 'detached' ELSE 'attached' END,
+                type, id, account_id
+           FROM events WHERE type LIKE 'payment_method.%'",
+        "SELECT id, CASE WHEN detached_at IS NULL THEN 'attached' ELSE 'detached' END
+           FROM payment_methods WHERE customer_id IS NOT NULL OR detached_at IS NOT NULL",
     ),
 ];
 

@@ -55,10 +55,12 @@ const LEFTOVERS: [(&str, &str); 6] = [
         "SELECT idempotency_key FROM operations WHERE completed_at IS NULL",
     ),
     (
-        "pending charges and refunds",
+        "pending charges and refunds, and intents that are processed",
         "SELECT 'ch ' || id FROM charges WHERE status = 'pending'
          UNION ALL
-         SELECT 're ' || id FROM refunds WHERE status = 'pending'",
+         SELECT 're ' || id FROM refunds WHERE status = 'pending'
+         UNION ALL
+         SELECT 'pi ' || id FROM payment_intents WHERE status = 'processing'",
     ),
     (
         "checkouts in progress",

@@ -1,4 +1,5 @@
-//! Charges, refunds, orders and checkouts, beside the requests that asked for them.
+//! Charges, refunds, orders, checkouts, intents and those who pay, beside the requests that asked
+//! for them.
 //!
 //! Promise: a row is judged by the request whose tag it carries, and by those that may have changed
 //! it.
@@ -18,7 +19,7 @@ use crate::{
 
 /// The rows with a tag that were written since then, or all of them: whose, the tag, the id, and
 /// the columns that a request decides. A charge has none before the processor has answered.
-const ROWS: [(&str, &str); 4] = [
+const ROWS: [(&str, &str); 8] = [
     (
         "ch",
         "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
@@ -26,14 +27,14 @@ const ROWS: [(&str, &str); 4] = [
                 'description', description, 'last4', card_last4, 'status', status,
                 'amount_captured', amount_captured)
            FROM charges
-          WHERE metadata ? 'torture' AND status <> 'pending'
+          WHERE metadata ? 'torture' AND status <> 'pending' AND payment_intent_id IS NULL
             AND ($1::timestamptz IS NULL OR created_at >= $1)",
     ),
     (
         "re",
         "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
-                'amount', amount, 'charge', charge_id, 'reason', reason,
-                'note', metadata ->> 'note')
+                'amount', amount, 'charge', charge_id, 'payment_intent', payment_intent_id,
+                'reason', reason, 'note', metadata ->> 'note')
            FROM refunds
           WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
     ),
@@ -51,6 +52,34 @@ const ROWS: [(&str, &str); 4] = [
                 'amount', amount, 'currency', currency, 'customer', customer, 'items', items,
                 'source', card_token)
            FROM checkouts
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "pi",
+        "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
+                'amount', amount, 'currency', currency, 'customer', customer_id,
+                'description', description,
+                'capture_method', nullif(capture_method, 'automatic_async'))
+           FROM payment_intents
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "seti",
+        "SELECT account_id, metadata ->> 'torture', id,
+                jsonb_build_object('customer', customer_id)
+           FROM setup_intents
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "cus",
+        "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object('email', email)
+           FROM customers
+          WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
+    ),
+    (
+        "pm",
+        "SELECT account_id, metadata ->> 'torture', id, '{}'::jsonb
+           FROM payment_methods
           WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
     ),
 ];
@@ -162,9 +191,15 @@ fn missing(key: &KeyHistory, accounts: &[Uuid], rows: &HashMap<String, Tagged>) 
         let Some(request) = key.variants.get(variant).filter(|one| one.is_tagged) else {
             continue;
         };
-        // A decline names its charge, unless that is one of an order.
+        // A decline names its charge, unless that is one of an order, or its intent.
         let shown = match stored.status {
             402 if request.verb == Verb::CreateCharge => stored.body.pointer("/error/charge"),
+            402 if request.verb == Verb::CreateIntent => {
+                stored.body.pointer("/error/payment_intent/id")
+            }
+            402 if request.verb == Verb::CreateSetup => {
+                stored.body.pointer("/error/setup_intent/id")
+            }
             200..300 => stored.body.get("id"),
             _ => continue,
         };
@@ -203,7 +238,9 @@ fn judge(history: &History, accounts: &[Uuid], prefix: &str, id: &str, row: &Tag
     for (column, allowed) in wanted {
         let is = row.columns.get(column).unwrap_or(&Value::Null);
         let is = match column {
-            "charge" => &charge_id(is),
+            "charge" => &public_id("ch", is),
+            "payment_intent" => &public_id("pi", is),
+            "customer" if matches!(prefix, "pi" | "seti") => &public_id("cus", is),
             _ => is,
         };
         if !allowed.contains(is) {
@@ -215,10 +252,10 @@ fn judge(history: &History, accounts: &[Uuid], prefix: &str, id: &str, row: &Tag
     }
 }
 
-/// A charge's id, as clients see it.
-fn charge_id(id: &Value) -> Value {
+/// An id as clients see it.
+fn public_id(prefix: &str, id: &Value) -> Value {
     let id = id.as_str().and_then(|id| Uuid::parse_str(id).ok());
-    id.map_or(Value::Null, |id| ids::public("ch", id).into())
+    id.map_or(Value::Null, |id| ids::public(prefix, id).into())
 }
 
 /// What each column of the row may be. `None`: the request asks for no such row.
@@ -252,6 +289,21 @@ fn wanted(
             same("reason"),
             notes(id, keys),
         ]),
+        ("re", Verb::RefundIntent) => Some(vec![
+            same("amount"),
+            same("payment_intent"),
+            notes(id, keys),
+        ]),
+        ("pi", Verb::CreateIntent) => Some(vec![
+            same("amount"),
+            currency,
+            customer,
+            same("capture_method"),
+            ("description", descriptions(id, keys)),
+        ]),
+        ("seti", Verb::CreateSetup) => Some(vec![customer]),
+        ("cus", Verb::CreateCustomer) => Some(vec![same("email")]),
+        ("pm", Verb::CreateMethod) => Some(Vec::new()),
         ("or", Verb::CreateOrder | Verb::CreateCheckout) => Some(vec![
             amount(),
             currency,
@@ -292,6 +344,20 @@ fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
     ("note", notes)
 }
 
+/// What updates may have made of an intent's description.
+fn descriptions(id: &str, keys: &[SharedKey]) -> Vec<Value> {
+    let mut all = vec![Value::Null];
+    for key in keys {
+        for change in &lock(key).variants {
+            let is_update = change.verb == Verb::UpdateIntent && change.expected == Expected::Any;
+            if is_update && change.about.as_deref() == Some(id) {
+                all.extend(change.parameters.get("description").cloned());
+            }
+        }
+    }
+    all
+}
+
 /// What the card decides of a charge, and what captures and updates may have made of it since.
 fn money_and_texts(
     request: &Request,
@@ -314,21 +380,11 @@ fn money_and_texts(
                 continue;
             }
             let parameter = |name: &str| change.parameters.get(name).cloned();
-            match change.verb {
-                Verb::CaptureCharge if is_authorized_only => {
-                    captured.push(parameter("amount").unwrap_or_else(|| asked("amount")));
-                }
-                Verb::UpdateCharge => described.extend(parameter("description")),
-                Verb::CreateCharge
-                | Verb::CaptureCharge
-                | Verb::CreateRefund
-                | Verb::UpdateRefund
-                | Verb::CreateOrder
-                | Verb::UpdateOrder
-                | Verb::PayOrder
-                | Verb::CancelOrder
-                | Verb::CreateCheckout
-                | Verb::SetInventory => {}
+            if change.verb == Verb::CaptureCharge && is_authorized_only {
+                captured.push(parameter("amount").unwrap_or_else(|| asked("amount")));
+            }
+            if change.verb == Verb::UpdateCharge {
+                described.extend(parameter("description"));
             }
         }
     }
