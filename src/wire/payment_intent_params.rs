@@ -6,14 +6,14 @@ use charge_once_strict_params::{
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
 use super::{
-    charges::{Email, StatementDescriptor},
+    charges::Email,
     error::{ApiError, ErrorCode},
     intent_parameters::{
         AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
         must_have_return_url, without_confirm,
     },
     metadata::MetadataParam,
-    parameter::{Amount, Description, ExpandPaymentIntent, IdOf},
+    parameter::{Amount, Description, ExpandPaymentIntent, IdOf, StatementDescriptor},
     payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
     people::{AddressParams, PersonName, Phone},
 };

@@ -12,6 +12,7 @@ use utoipa::{
 };
 
 use super::{
+    card::{ExpiryMonth, ExpiryYear},
     customers::AnyCustomerView,
     error::{ApiError, ErrorCode},
     list::Expandable,
