@@ -23,9 +23,10 @@ use crate::{
     domain::event::EventType,
     wire::{
         checkouts::ItemWithSkuParams,
-        customers::{InvoiceSettingsParams, Locale},
+        customers::{AnyCustomerView, InvoiceSettingsParams, Locale},
         error::Envelope,
         intent_parameters::AutomaticMethodsParams,
+        list::Expandable,
         metadata::MetadataParam,
         orders::ItemParams,
         parameter::{
@@ -34,10 +35,13 @@ use crate::{
             ExpandPaymentMethods, ExpandRefund, ExpandRefunds,
         },
         payment_intent_params::{CardOptionsParams, ParcelParams, PaymentMethodOptionsParams},
+        payment_intents::PaymentIntentView,
         payment_methods::{
             CardByTokenParams, CardChangeParams, MethodCard, PaymentMethodDataParams,
+            PaymentMethodView,
         },
         people::{AddressParams, BillingDetailsParams, ShippingParams},
+        setup_intents::SetupIntentView,
         source::{CardParams, SourceParam, TestToken},
         webhook_endpoints::EnabledEvent,
     },
@@ -102,12 +106,15 @@ use crate::{
     ),
     // Schemas of parameters don't come by themselves.
     components(schemas(
-        Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams, CardByTokenParams, CardChangeParams,
-        CardOptionsParams, CardParams, EnabledEvent, EventType, ExpandCharge, ExpandCharges, ExpandCustomer,
-        ExpandCustomers, ExpandOrder, ExpandOrders, ExpandPaymentIntent,
-        ExpandPaymentIntents, ExpandPaymentMethod, ExpandPaymentMethods, ExpandRefund, ExpandRefunds, InvoiceSettingsParams, ItemParams, ItemWithSkuParams, Locale,
-        MetadataParam, MethodCard, ParcelParams, PaymentMethodDataParams,
-        PaymentMethodOptionsParams, ShippingParams, SourceParam, TestToken,
+        Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams,
+        CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams, EnabledEvent,
+        EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
+        ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
+        ExpandPaymentMethods, ExpandRefund, ExpandRefunds, Expandable<AnyCustomerView>,
+        Expandable<PaymentIntentView>, Expandable<PaymentMethodView>, InvoiceSettingsParams,
+        ItemParams, ItemWithSkuParams, Locale, MetadataParam, MethodCard, ParcelParams,
+        PaymentIntentView, PaymentMethodDataParams, PaymentMethodOptionsParams,
+        SetupIntentView, ShippingParams, SourceParam, TestToken,
     )),
     tags(
         (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
