@@ -49,8 +49,9 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         "
         INSERT INTO operations
                (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
-                card_token, capture, expand, dialect, request_id, idempotency_key, processor)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                card_token, capture, expand, dialect, request_id, idempotency_key, api_version,
+                processor)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
                 (SELECT processor FROM charges WHERE account_id = $1 AND id = $4))
         ",
         operation.account.0,
@@ -68,6 +69,7 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         operation.dialect.as_str(),
         operation.request_id,
         operation.idempotency_key,
+        operation.api_version,
     )
     .execute(tx)
     .await?;
@@ -88,7 +90,8 @@ pub async fn find(
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
         RETURNING verb, charge_id, refund_id, order_id, checkout_id, amount, currency, card_token,
-                  capture, expand, dialect, request_id, idempotency_key, processor AS "processor!",
+                  capture, expand, dialect, api_version, request_id, idempotency_key,
+                  processor AS "processor!",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
@@ -139,6 +142,7 @@ pub async fn find(
         account: account_id,
         effect,
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
+        api_version: found.api_version,
         request_id: found.request_id,
         idempotency_key: found.idempotency_key,
         processor: found.processor,

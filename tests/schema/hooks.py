@@ -38,9 +38,11 @@ STATE = {
     "out_of_stock",
 }
 
-# Parameters whose value depends on what exists: a cursor must be an object of the list, only one cursor
-# may be given, and a client_order_id may belong to an order with other content.
-FITTING = {"starting_after", "ending_before", "client_order_id"}
+# Parameters whose value depends on what exists, or on another one: a cursor must be an object of the list, only
+# one cursor may be given, and a client_order_id may belong to an order with other content. A list is asked for one
+# type of event or for several, and for one second or for an interval.
+FITTING = {"starting_after", "ending_before", "client_order_id", "types", "created"}
+FITTING |= {f"created[{end}]" for end in ("gt", "gte", "lt", "lte")}
 
 # Parameters that refuse the id of a failed charge.
 OF_FAILED_CHARGES = {("/refunds", "charge"), ("/charges/{id}/capture", "id")}

@@ -112,7 +112,9 @@ async fn capture(
     let charge = store::charges::capture(tx, origin.account, charge, amount)
         .await?
         .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
-    let view = ChargeView::from(&charge);
-    origin.emit(tx, EventType::ChargeCaptured, &view).await?;
+    let before = ChargeView::from(&charge.before_capture());
+    origin
+        .emit_change(tx, EventType::ChargeCaptured, &before, &(&charge).into())
+        .await?;
     origin.charge(tx, OK, &charge, expand_refunds).await
 }

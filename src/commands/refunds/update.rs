@@ -44,8 +44,9 @@ impl Command for UpdateRefund {
             .map_err(ApiError::from)?;
         if refund != before {
             refund = store::refunds::update(tx, account, id, &refund).await?;
+            let views = (RefundView::from(&before), RefundView::from(&refund));
             self.origin
-                .emit(tx, EventType::RefundUpdated, &RefundView::from(&refund))
+                .emit_change(tx, EventType::RefundUpdated, &views.0, &views.1)
                 .await?;
         }
         self.origin.refund(tx, OK, &refund, update.expand).await

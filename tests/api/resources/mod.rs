@@ -2,6 +2,7 @@
 
 mod captures;
 mod charges;
+mod event_versions;
 mod events;
 mod expansions;
 mod inventory;
@@ -17,6 +18,7 @@ mod updates;
 mod webhook_endpoint_updates;
 mod webhook_endpoints;
 mod webhook_receivers;
+mod webhook_refusals;
 mod webhook_speed;
 mod webhook_turns;
 mod webhook_workers;
