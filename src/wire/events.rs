@@ -37,6 +37,9 @@ pub fn is_never_sent(name: &str) -> bool {
     EventType::parse(name).is_none() && is_known_type(name)
 }
 
+/// The longest name of a type of event that is looked at.
+pub const EVENT_TYPE_MAX_CHARS: usize = 100;
+
 /// Most types of events that a list may be asked for.
 const LISTED_TYPES_MAX: usize = 20;
 
@@ -62,9 +65,7 @@ impl TextKind for EventFilter {
         let of = |is_asked_for: &dyn Fn(&str) -> bool| {
             let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
             let happen = types.filter(|name| is_asked_for(name)).collect();
-            known_types()
-                .any(|name| is_asked_for(name))
-                .then_some(happen)
+            known_types().any(is_asked_for).then_some(happen)
         };
         match text.strip_suffix('*') {
             Some(group) if group.ends_with('.') => of(&|name| name.starts_with(group)),
@@ -109,9 +110,6 @@ impl Parameter for EventTypes {
         described(types.into(), about)
     }
 }
-
-/// The longest name of a type of event that is looked at.
-pub const EVENT_TYPE_MAX_CHARS: usize = 100;
 
 impl PartialSchema for EventType {
     fn schema() -> RefOr<Schema> {
