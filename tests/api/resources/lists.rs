@@ -155,7 +155,7 @@ async fn created_filters_go_by_the_second_that_is_shown() {
         ("created[gt]=1000", 5..6),
         ("created[gte]=1000", 2..6),
         ("created=1000", 2..5),
-        ("created=1001", 5..5),
+        ("created=1001", 5..6),
         ("created[lt]=1000", 0..2),
         ("created[lte]=1000", 0..5),
         ("created[gte]=1000&created[lte]=1000", 2..5),
