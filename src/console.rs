@@ -17,7 +17,7 @@ use actix_web::{
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
-    Refusal, Server, Story, routes,
+    Refusal, Server, Story, WebhookEndpoint, routes,
 };
 use charge_once_edge::read_body;
 use charge_once_pages::{self as pages, Cursor, Page};
@@ -48,11 +48,18 @@ use crate::{
         key_story::{self, KeyStory},
         setup_intents::SetupFilter,
     },
-    webhooks::{self, deliveries, events},
+    webhooks::{self, Slice, deliveries, endpoints, events},
     wire::{
-        charges::ChargeView, checkouts::CheckoutView, customers::AnyCustomerView,
-        events::key_of_client, orders::OrderView, payment_intents::PaymentIntentView,
-        payment_methods::PaymentMethodView, refunds::RefundView, setup_intents::SetupIntentView,
+        charges::ChargeView,
+        checkouts::CheckoutView,
+        customers::AnyCustomerView,
+        events::key_of_client,
+        orders::OrderView,
+        payment_intents::PaymentIntentView,
+        payment_methods::PaymentMethodView,
+        refunds::RefundView,
+        setup_intents::SetupIntentView,
+        webhook_endpoints::{ENDPOINTS_MAX, WebhookEndpointView},
     },
 };
 
@@ -251,6 +258,18 @@ impl Server for App {
                 ))
             });
             Ok(Some(reading.await?.into_iter().map(delivery).collect()))
+        })
+    }
+
+    fn webhook_endpoints(&self, account: Uuid) -> Answer<'_, Vec<WebhookEndpoint>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let reading = self.read(account, move |connection| {
+                let all = Slice::newest(ENDPOINTS_MAX);
+                Box::pin(async move { endpoints::list(connection, account.0, &all).await })
+            });
+            let found = reading.await?.unwrap_or_default();
+            Ok(found.iter().map(webhook_endpoint).collect())
         })
     }
 
@@ -469,6 +488,17 @@ fn happened(event: events::Happened) -> Happened {
         object_id: event.object_id,
         idempotency_key: key_of_client(event.idempotency_key),
         created_at: event.created_at,
+    }
+}
+
+fn webhook_endpoint(endpoint: &webhooks::Endpoint) -> WebhookEndpoint {
+    let view = WebhookEndpointView::from(endpoint);
+    WebhookEndpoint {
+        id: view.id,
+        url: view.url,
+        enabled_events: view.enabled_events,
+        never_sent: view.never_sent,
+        status: view.status,
     }
 }
 

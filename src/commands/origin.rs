@@ -20,7 +20,7 @@ use crate::{
     idempotency::{BeginOutcome, Failure, Rejection, Reply},
     store,
     webhooks::{self, NewEvent},
-    wire::dialect::Dialect,
+    wire::{api_version::API_VERSION_DEFAULT, dialect::Dialect},
 };
 
 /// The account and the request that a command runs for. Every command has one, and every event
@@ -31,6 +31,8 @@ pub struct Origin {
     pub account: AccountId,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
+    /// The version of Stripe's API that the request names; its events name the same one.
+    pub api_version: Option<String>,
     /// The `req_…` that executes.
     pub request_id: String,
     /// The key that it executes under; empty where a request needs none.
@@ -53,17 +55,50 @@ impl Origin {
         Ok(webhooks::emit(tx, &[event]).await?)
     }
 
+    /// Writes the event of a change, with what changed: `before` and `after` are the views of what
+    /// it happened to.
+    pub(super) async fn emit_change<T: Serialize>(
+        &self,
+        tx: &mut PgConnection,
+        event_type: EventType,
+        before: &T,
+        after: &T,
+    ) -> Result<(), Rejection> {
+        let changed = webhooks::previous_attributes(before, after).map_err(Failure::internal)?;
+        let event = NewEvent {
+            previous_attributes: Some(changed),
+            ..self.new_event(event_type, after)?
+        };
+        Ok(webhooks::emit(tx, &[event]).await?)
+    }
+
     /// An event that is to be written; `object` is the view of what it happened to.
     pub(super) fn event<T: Serialize>(
         &self,
         event_type: EventType,
         object: &T,
     ) -> Result<NewEvent, Rejection> {
+        debug_assert!(
+            !event_type.is_change(),
+            "emit_change tells what changed of {event_type:?}"
+        );
+        self.new_event(event_type, object)
+    }
+
+    fn new_event<T: Serialize>(
+        &self,
+        event_type: EventType,
+        object: &T,
+    ) -> Result<NewEvent, Rejection> {
+        // Written down, so that a later release with another default sends the same bytes again.
+        let api_version = self.api_version.as_deref().unwrap_or(API_VERSION_DEFAULT);
         Ok(NewEvent {
             account_id: self.account.0,
             id: Uuid::now_v7(),
             event_type: event_type.as_str(),
+            api_version: Some(api_version.to_owned()),
             object: serde_json::to_string(object).map_err(Failure::internal)?,
+            previous_attributes: None,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),
             traceparent: self.traceparent.clone(),
@@ -83,6 +118,7 @@ impl Origin {
             account: self.account,
             effect,
             dialect: self.dialect,
+            api_version: self.api_version.clone(),
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),
             processor: String::new(),

@@ -115,6 +115,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         let origin = Origin {
             account: operation.account,
             dialect: operation.dialect,
+            api_version: operation.api_version.clone(),
             request_id: operation.request_id.clone(),
             idempotency_key: operation.idempotency_key.clone(),
             traceparent: traces::traceparent(),

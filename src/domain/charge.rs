@@ -280,6 +280,26 @@ impl Charge {
         Ok(amount)
     }
 
+    /// What it was before its money was taken.
+    #[must_use]
+    pub fn before_capture(&self) -> Self {
+        Self {
+            captured: false,
+            amount_captured: 0,
+            ..self.clone()
+        }
+    }
+
+    /// What it was before a refund of `amount` minor units, which may have waited for a processor.
+    #[must_use]
+    pub fn before_refund(&self, amount: i64) -> Self {
+        Self {
+            released: false,
+            amount_refunded: self.amount_refunded - amount,
+            ..self.clone()
+        }
+    }
+
     /// How much is given back, in minor units, when a refund asks for `amount` or for what is left.
     /// What was only promised is released, all of it.
     pub fn refund(&self, amount: Option<i64>) -> Result<i64, ChargeRefusal> {

@@ -224,6 +224,8 @@ pub struct CheckoutRun {
     pub refund_waits: bool,
     /// The dialect of the reply.
     pub dialect: Dialect,
+    /// The version of the API that the request named, for its events.
+    pub api_version: Option<String>,
     /// The `req_…` that began it.
     pub request_id: String,
     /// The client's key.

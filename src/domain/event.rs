@@ -22,6 +22,12 @@ macro_rules! event_types {
                 match self { $(Self::$name => $text),+ }
             }
 
+            /// Whether its event tells what the object was before.
+            pub fn is_change(self) -> bool {
+                self.as_str().ends_with(".updated")
+                    || matches!(self, Self::ChargeCaptured | Self::ChargeRefunded)
+            }
+
             /// What happened, in a sentence.
             pub fn about(self) -> &'static str {
                 match self { $(Self::$name => $about),+ }

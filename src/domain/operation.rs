@@ -215,6 +215,8 @@ pub struct Operation {
     pub effect: Effect,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
+    /// The version of the API that the request named, for its events.
+    pub api_version: Option<String>,
     /// The `req_…` that began it.
     pub request_id: String,
     /// The client's key.

@@ -12,9 +12,13 @@ use super::{
     request::{Caller, no_query, path_id},
 };
 use crate::{
-    domain::{event::EventType, ids::EventId},
+    domain::ids::EventId,
     webhooks::events,
-    wire::{events::EventView, list::List},
+    wire::{
+        error::{ApiError, ErrorCode},
+        events::{EventFilter, EventTypes, EventView},
+        list::List,
+    },
 };
 
 errors! {
@@ -50,8 +54,11 @@ pub async fn retrieve(
 parameters! {
     /// Which events are listed.
     struct ListEventsQuery {
-        /// Only events of this type.
-        r#type: Option<EventType>,
+        /// Only events of this type, or of a group of types: `charge.*`. Stripe's other types are
+        /// known too, and none of them happens here.
+        r#type: Option<EventFilter>,
+        /// Only events of these types. Not together with type.
+        types: EventTypes,
     }
 }
 
@@ -78,13 +85,18 @@ pub async fn list(
 ) -> Result<HttpResponse, HttpError> {
     let (page, query) =
         list::query::<ListEventsQuery>(&request, |text| EventId::parse(text).map(|id| id.0))?;
+    if query.r#type.is_some() && query.types.is_some() {
+        let message = "Must not be combined with type.";
+        let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
+        return Err(refusal.with_param("types".to_owned()).into());
+    }
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
-                let event_type = query.r#type.map(EventType::as_str);
+                let types = query.r#type.or(query.types);
                 let slice = list::slice(&page);
-                let found = events::list(connection, account.0, &slice, event_type).await?;
+                let found = events::list(connection, account.0, &slice, types.as_deref()).await?;
                 Ok(found.map(|rows| page.cut(rows)))
             })
         })

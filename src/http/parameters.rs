@@ -12,7 +12,10 @@ use utoipa::{
     },
 };
 
-use crate::idempotency::KEY_MAX_BYTES;
+use crate::{
+    idempotency::KEY_MAX_BYTES,
+    wire::api_version::{API_VERSION_PATTERN, STRIPE_VERSION},
+};
 
 /// As [`MutatingHeaders`] names it.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -74,6 +77,17 @@ impl IntoParams for MutatingHeaders {
                  It is\nwritten like a key, and is no part of what makes two requests the same.",
                 Required::False,
                 nullable(key()),
+            ),
+            (
+                STRIPE_VERSION,
+                "The version of Stripe's API that your SDK is made for. The events of this request \
+                 name it.\nObjects look the same in each version.",
+                Required::False,
+                nullable(
+                    text()
+                        .pattern(Some(format!("^{API_VERSION_PATTERN}( *;.*)?$")))
+                        .into(),
+                ),
             ),
             (
                 "Prefer",

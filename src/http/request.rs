@@ -2,7 +2,8 @@
 //! needs.
 //!
 //! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
-//! type, size and time, idempotency key, workflow, card numbers. Nothing that fails here is stored.
+//! type, size and time, idempotency key, workflow, API version, card numbers. Nothing that fails here
+//! is stored.
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
@@ -40,6 +41,7 @@ use crate::{
     },
     telemetry::{requests::Observation, traces},
     wire::{
+        api_version::{MUST_BE_A_VERSION, STRIPE_VERSION, version_of_header},
         dialect::Dialect,
         error::{ApiError, ErrorCode},
         metadata::MAPS,
@@ -189,6 +191,7 @@ impl MutatingRequest {
             observation.has_key(account.id, &key);
         }
         let workflow = idempotency_workflow(request)?;
+        let api_version = api_version(headers)?;
         let mut params = body::decode(encoding, &bytes)?;
         params.not_offered(not_offered::parameters(resource(request)));
         // The path is stored with the key, for key look-ups; an id in it may be stored too.
@@ -207,6 +210,7 @@ impl MutatingRequest {
             origin: Origin {
                 account: account.id,
                 dialect,
+                api_version,
                 request_id: request_id.clone(),
                 idempotency_key: key.as_str().to_owned(),
                 traceparent: traces::traceparent(),
@@ -343,6 +347,19 @@ fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
     // Keys are stored, and shown by key look-ups.
     ensure_no_card_number(key.as_str())?;
     Ok(key)
+}
+
+/// The version that an SDK was made for. It is no part of what makes two requests the same: a retry
+/// may come from another process, with another release of the SDK.
+fn api_version(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(STRIPE_VERSION) else {
+        return Ok(None);
+    };
+    let version = value.to_str().ok().and_then(version_of_header);
+    version.map(Some).ok_or_else(|| {
+        let refusal = ApiError::new(ErrorCode::ParameterInvalid, MUST_BE_A_VERSION);
+        refusal.with_param(STRIPE_VERSION.to_owned())
+    })
 }
 
 /// At most one workflow, which would be stored and shown like the key.

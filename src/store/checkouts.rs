@@ -67,6 +67,7 @@ struct CheckoutRow {
     refused_refunds: i32,
     refund_waits: bool,
     dialect: String,
+    api_version: Option<String>,
     request_id: String,
     idempotency_key: String,
     created_at: DateTime<Utc>,
@@ -98,6 +99,7 @@ impl TryFrom<CheckoutRow> for CheckoutRun {
             refused_refunds: row.refused_refunds,
             refund_waits: row.refund_waits,
             dialect: Dialect::parse(&row.dialect).ok_or_else(|| unknown("dialect"))?,
+            api_version: row.api_version,
             request_id: row.request_id,
             idempotency_key: row.idempotency_key,
             checkout: Checkout {
@@ -128,7 +130,7 @@ macro_rules! checkout_rows {
                   card_exp_year, status, order_id, failure_code, failure_message, failure_param,
                   decline_code, refused_refunds,
                   coalesce(refund_refused_at > now() - interval '1 hour', false) AS "refund_waits!",
-                  dialect, request_id, idempotency_key, created_at,
+                  dialect, api_version, request_id, idempotency_key, created_at,
                   (SELECT json_agg(
                               json_build_object('name', name, 'state', state,
                                                 'resource', resource, 'attempts', attempts)
@@ -148,6 +150,8 @@ macro_rules! checkout_rows {
 pub struct AskedBy<'a> {
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
+    /// The version of the API that the request named, for its events.
+    pub api_version: Option<&'a str>,
     /// The `req_…` that began it.
     pub request_id: &'a str,
     /// The client's key.
@@ -166,8 +170,8 @@ pub async fn insert(
         "
         INSERT INTO checkouts
                (account_id, id, amount, currency, items, customer, metadata, card_token,
-                card_exp_month, card_exp_year, dialect, request_id, idempotency_key)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                card_exp_month, card_exp_year, dialect, request_id, idempotency_key, api_version)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
         ",
         account_id.0,
         id.0,
@@ -182,6 +186,7 @@ pub async fn insert(
         asked_by.dialect.as_str(),
         asked_by.request_id,
         asked_by.idempotency_key,
+        asked_by.api_version,
     )
     .execute(&mut *tx)
     .await?;

@@ -51,8 +51,8 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         INSERT INTO operations
                (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
                 card_token, capture, expand, expand_paths, dialect, request_id, idempotency_key,
-                payment_intent_id, processor)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $16, $13, $14, $15, $17,
+                payment_intent_id, api_version, processor)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $16, $13, $14, $15, $17, $18,
                 (SELECT processor FROM charges WHERE account_id = $1 AND id = $4))
         ",
         operation.account.0,
@@ -72,6 +72,7 @@ pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), 
         operation.idempotency_key,
         &effect.expand.0,
         effect.intent.map(|intent| intent.0),
+        operation.api_version,
     )
     .execute(tx)
     .await?;
@@ -92,7 +93,7 @@ pub async fn find(
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
         RETURNING verb, charge_id, refund_id, order_id, checkout_id, amount, currency, card_token,
-                  capture, expand, expand_paths, dialect, request_id, idempotency_key,
+                  capture, expand, expand_paths, dialect, api_version, request_id, idempotency_key,
                   payment_intent_id, processor AS "processor!",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
@@ -149,6 +150,7 @@ pub async fn find(
         account: account_id,
         effect,
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
+        api_version: found.api_version,
         request_id: found.request_id,
         idempotency_key: found.idempotency_key,
         processor: found.processor,

@@ -1,14 +1,16 @@
 //! Events as clients see them and as webhooks carry them.
 
+use std::collections::BTreeSet;
+
 use charge_once_strict_params::{
-    Field, ValueKind,
-    schema::{reference, text},
+    Error, Field, Parameter, TextKind,
+    schema::{described, list_of, text},
 };
-use serde::{Serialize, Serializer, ser::Error};
+use serde::{Serialize, Serializer, ser};
 use serde_json::value::RawValue;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{RefOr, Schema},
+    openapi::{ObjectBuilder, RefOr, Schema},
 };
 
 use crate::{
@@ -16,19 +18,96 @@ use crate::{
     webhooks::Event,
 };
 
-impl ValueKind for EventType {
-    type Value = Self;
+/// The types of Stripe's events, one a line: those that endpoints of its SDKs of 2023 to 2026 enable.
+const STRIPE_EVENT_TYPES: &str = include_str!("stripe_event_types.txt");
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, charge_once_strict_params::Error> {
-        let Some(text) = field.fields.text(field.name, usize::MAX)? else {
-            return Ok(None);
+/// The types of Stripe's events, and those of this program.
+pub fn known_types() -> impl Iterator<Item = &'static str> {
+    let own = EventType::ALL.iter().map(|event_type| event_type.as_str());
+    own.chain(STRIPE_EVENT_TYPES.lines())
+}
+
+/// Whether it is the name of an event that happens here, or of one that happens at Stripe only.
+pub fn is_known_type(name: &str) -> bool {
+    known_types().any(|known| known == name)
+}
+
+/// Whether it is the name of an event, and none that happens here.
+pub fn is_never_sent(name: &str) -> bool {
+    EventType::parse(name).is_none() && is_known_type(name)
+}
+
+/// The longest name of a type of event that is looked at.
+pub const EVENT_TYPE_MAX_CHARS: usize = 100;
+
+/// Most types of events that a list may be asked for.
+const LISTED_TYPES_MAX: usize = 20;
+
+/// A type of event, or all of a group: `charge.*`. The types that happen here.
+pub struct EventFilter;
+
+impl EventFilter {
+    /// The groups of the types that happen here.
+    fn groups() -> BTreeSet<String> {
+        let nouns = EventType::ALL.iter().filter_map(|event_type| {
+            let (noun, _) = event_type.as_str().split_once('.')?;
+            Some(format!("{noun}.*"))
+        });
+        nouns.collect()
+    }
+}
+
+impl TextKind for EventFilter {
+    type Value = Vec<&'static str>;
+    const MUST_BE: &'static str = "Must be a type of event, or a group of them such as charge.*.";
+
+    fn parse(text: &str) -> Option<Self::Value> {
+        let of = |is_asked_for: &dyn Fn(&str) -> bool| {
+            let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+            let happen = types.filter(|name| is_asked_for(name)).collect();
+            known_types().any(is_asked_for).then_some(happen)
         };
-        let known = Self::parse(&text).map(Some);
-        known.ok_or_else(|| field.invalid("Must be a type of event."))
+        match text.strip_suffix('*') {
+            Some(group) if group.ends_with('.') => of(&|name| name.starts_with(group)),
+            Some(_) => None,
+            None => of(&|name| name == text),
+        }
     }
 
-    fn schema() -> RefOr<Schema> {
-        reference::<Self>()
+    fn schema() -> ObjectBuilder {
+        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        let groups = Self::groups();
+        text().enum_values(Some(types.chain(groups.iter().map(String::as_str))))
+    }
+}
+
+/// Some types of events; those that happen here. `None`: all.
+pub struct EventTypes;
+
+impl Parameter for EventTypes {
+    type Value = Option<Vec<&'static str>>;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error> {
+        let named = field
+            .fields
+            .texts(field.name, 0..=LISTED_TYPES_MAX, EVENT_TYPE_MAX_CHARS)?;
+        if let Some(index) = named.iter().position(|name| !is_known_type(name)) {
+            let message = "Must be a type of event, such as charge.succeeded.";
+            return Err(field.fields.invalid_element(field.name, index, message));
+        }
+        let mut happen: Vec<_> = named
+            .iter()
+            .filter_map(|name| EventType::parse(name))
+            .collect();
+        happen.sort_by_key(|event_type| event_type.as_str());
+        happen.dedup();
+        let happen = happen.into_iter().map(EventType::as_str).collect();
+        Ok((!named.is_empty()).then_some(happen))
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        let types = list_of::<EventType>().max_items(Some(LISTED_TYPES_MAX));
+        described(types.into(), about)
     }
 }
 
@@ -51,9 +130,10 @@ pub struct EventView {
     /// Always `event`.
     #[schema(example = "event")]
     pub object: &'static str,
-    /// Always null: there is one version of this API.
-    #[schema(required = true, value_type = Option<String>)]
-    pub api_version: (),
+    /// The version of Stripe's API that the request named, or else the default; in a webhook, the one
+    /// that its endpoint has. Null of events before there were versions.
+    #[schema(required = true, example = "2026-10-28.endive")]
+    pub api_version: Option<String>,
     /// Unix seconds.
     #[schema(example = 1_795_000_000)]
     pub created: i64,
@@ -81,12 +161,25 @@ pub struct EventDataView {
     #[serde(serialize_with = "as_it_was_shown")]
     #[schema(value_type = Object)]
     pub object: String,
+    /// Of a change, the members that changed, with the values that they had; of members with members
+    /// of their own, such as metadata, only those that changed.
+    #[serde(
+        serialize_with = "as_it_was_told",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Object>)]
+    pub previous_attributes: Option<String>,
 }
 
 /// The JSON text itself, and not a string that holds it.
 fn as_it_was_shown<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    let json: &RawValue = serde_json::from_str(json).map_err(S::Error::custom)?;
+    let json: &RawValue = serde_json::from_str(json).map_err(ser::Error::custom)?;
     json.serialize(serializer)
+}
+
+/// The same, of JSON that may be absent.
+fn as_it_was_told<S: Serializer>(json: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    as_it_was_shown(json.as_deref().unwrap_or("null"), serializer)
 }
 
 /// The request that made an event happen.
@@ -114,10 +207,11 @@ impl From<Event> for EventView {
         Self {
             id: EventId(event.id).to_string(),
             object: "event",
-            api_version: (),
+            api_version: event.api_version,
             created: event.created_at.timestamp(),
             data: EventDataView {
                 object: event.object,
+                previous_attributes: event.previous_attributes,
             },
             livemode: false,
             pending_webhooks: event.pending_webhooks,
@@ -127,5 +221,47 @@ impl From<Event> for EventView {
             },
             event_type: event.event_type,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_a_type_or_a_group_of_types_and_gives_those_that_happen() {
+        let parse = EventFilter::parse;
+        assert_eq!(parse("charge.failed"), Some(vec!["charge.failed"]));
+        let refunds = parse("refund.*");
+        assert_eq!(
+            refunds,
+            Some(vec!["refund.created", "refund.failed", "refund.updated"])
+        );
+        // Stripe has them, and none happens here.
+        for never in ["invoice.paid", "invoice.*", "charge.dispute.*"] {
+            assert_eq!(parse(never), Some(Vec::new()), "{never}");
+        }
+        for wrong in [
+            "",
+            "*",
+            "charge",
+            "charge*",
+            "charge.",
+            "charge.s*",
+            "sheep.*",
+            "*.updated",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_types_of_stripe_are_in_order_and_each_is_there_once() {
+        assert!(
+            STRIPE_EVENT_TYPES
+                .lines()
+                .is_sorted_by(|one, next| one < next)
+        );
+        assert!(known_types().all(|name| name.len() <= EVENT_TYPE_MAX_CHARS));
     }
 }

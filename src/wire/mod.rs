@@ -6,6 +6,7 @@
 //! (`ChargeView::from(&charge)`). It knows the entities in `domain/`, and neither HTTP nor the
 //! database.
 
+pub mod api_version;
 pub mod card;
 pub mod charge_views;
 pub mod charges;

@@ -11,13 +11,14 @@ use utoipa::{
 };
 
 use super::{
+    api_version::ApiVersion,
     error::{ApiError, ErrorCode},
+    events::{EVENT_TYPE_MAX_CHARS, is_known_type, is_never_sent, known_types},
     metadata::MetadataParam,
     parameter::Description,
 };
 use crate::{
     domain::{
-        event::EventType,
         ids::WebhookEndpointId,
         metadata::{Metadata, MetadataChange},
     },
@@ -37,7 +38,6 @@ const ALLOW_PRIVATE: &str =
     " The server allows them with WEBHOOK_ALLOW_PRIVATE=true, for development.";
 
 const ENABLED_EVENTS_MAX: usize = 100;
-const EVENT_TYPE_MAX_CHARS: usize = 100;
 
 parameters! {
     /// The parameters of a new webhook endpoint.
@@ -47,9 +47,14 @@ parameters! {
         url: EndpointUrl,
         /// Types of events; `*` is all of them.
         enabled_events: EnabledEvents,
+        /// The version of Stripe's API that events name there, for good. Without it, they name the
+        /// version of the request that made them happen.
+        api_version: Option<ApiVersion>,
         /// For people.
         description: Option<Description>,
         metadata: MetadataParam,
+        /// Whether the headers of Standard Webhooks are sent too.
+        standard_webhooks: Option<bool>,
     }
     example {
         "url": "https://example.com/webhooks",
@@ -62,6 +67,8 @@ impl From<CreateWebhookEndpointParams> for NewEndpoint {
         Self {
             url: params.url,
             enabled_events: params.enabled_events,
+            api_version: params.api_version,
+            standard_webhooks: params.standard_webhooks.unwrap_or_default(),
             description: params.description,
             metadata: params.metadata,
         }
@@ -80,6 +87,8 @@ parameters! {
         metadata: MetadataChange,
         /// `true`: send nothing there for now. `false`: send new events again.
         disabled: Kept<bool>,
+        /// Whether the headers of Standard Webhooks are sent too.
+        standard_webhooks: Kept<bool>,
     }
     example {"disabled": true}
 }
@@ -121,7 +130,7 @@ impl ValueKind for EnabledEvents {
             field
                 .fields
                 .texts(field.name, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
-        let unknown = |event: &String| event != EVERY_EVENT && EventType::parse(event).is_none();
+        let unknown = |event: &String| event != EVERY_EVENT && !is_known_type(event);
         match events.iter().position(unknown) {
             None => Ok((!events.is_empty()).then_some(events)),
             Some(index) => {
@@ -144,7 +153,9 @@ pub struct EnabledEvent;
 
 impl PartialSchema for EnabledEvent {
     fn schema() -> RefOr<Schema> {
-        let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
+        let mut types: Vec<_> = known_types().collect();
+        types.sort_unstable();
+        types.dedup();
         text()
             .enum_values(Some([EVERY_EVENT].into_iter().chain(types)))
             .into()
@@ -170,9 +181,10 @@ pub struct WebhookEndpointView {
     /// Always `webhook_endpoint`.
     #[schema(example = "webhook_endpoint")]
     pub object: &'static str,
-    /// Always null: there is one version of this API.
-    #[schema(required = true, value_type = Option<String>)]
-    pub api_version: (),
+    /// The version of Stripe's API that events name there; null: that of the request that made them
+    /// happen.
+    #[schema(required = true, example = "2026-10-28.endive")]
+    pub api_version: Option<String>,
     /// Unix seconds.
     #[schema(example = 1_795_000_000)]
     pub created: i64,
@@ -188,10 +200,16 @@ pub struct WebhookEndpointView {
     /// Your own names.
     #[schema(value_type = BTreeMap<String, String>)]
     pub metadata: Metadata,
+    /// Those of the enabled events that happen at Stripe only, and are never sent here.
+    #[schema(example = json!([]))]
+    pub never_sent: Vec<String>,
     /// What signatures are made with. Only in the reply to its creation, and in replays of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "whsec_3kTq9v…")]
     pub secret: Option<String>,
+    /// Whether the headers of Standard Webhooks are sent too.
+    #[schema(example = false)]
+    pub standard_webhooks: bool,
     /// `enabled`, or `disabled`: nothing is sent there.
     #[schema(example = "enabled", pattern = "^(enabled|disabled)$")]
     pub status: &'static str,
@@ -231,13 +249,21 @@ impl From<&Endpoint> for WebhookEndpointView {
         Self {
             id: WebhookEndpointId(endpoint.id).to_string(),
             object: "webhook_endpoint",
-            api_version: (),
+            api_version: endpoint.api_version.clone(),
             created: endpoint.created_at.timestamp(),
             description: endpoint.description.clone(),
             enabled_events: endpoint.enabled_events.clone(),
             livemode: false,
             metadata: endpoint.metadata.clone(),
+            never_sent: {
+                let enabled = endpoint.enabled_events.iter();
+                enabled
+                    .filter(|name| is_never_sent(name))
+                    .cloned()
+                    .collect()
+            },
             secret: None,
+            standard_webhooks: endpoint.standard_webhooks,
             status: if endpoint.disabled {
                 "disabled"
             } else {
@@ -291,6 +317,10 @@ mod tests {
     fn enabled_events_are_known_types_or_a_star() {
         for (events, param) in [
             (json!(["charge.succeeded", "*"]), None),
+            (
+                json!(["invoice.paid", "customer.subscription.created"]),
+                None,
+            ),
             (json!([]), Some("enabled_events")),
             (json!("*"), Some("enabled_events")),
             (json!(["charge.stolen"]), Some("enabled_events[0]")),

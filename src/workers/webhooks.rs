@@ -7,7 +7,7 @@ use tracing::{Span, field::Empty};
 
 use crate::{
     config::Config,
-    domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
+    domain::ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
     telemetry::{
         metrics::Metrics,
         traces::{self, TARGET},
@@ -16,7 +16,8 @@ use crate::{
     wire::events::EventView,
 };
 
-/// The event as `GET /events/{id}` shows it.
+/// The event as `GET /events/{id}` shows it, but for the version, which is the endpoint's if it has
+/// one.
 pub fn body(event: &Event) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&EventView::from(event.clone()))
 }
@@ -27,6 +28,7 @@ pub fn sender_settings() -> Settings {
         user_agent: concat!("charge-once/", env!("CARGO_PKG_VERSION")),
         // The name that Stripe's libraries look for.
         signature_header: "stripe-signature",
+        standard_id: |event| EventId(event.id).to_string(),
         traceparent: traces::traceparent,
         ..Settings::default()
     }

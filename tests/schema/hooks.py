@@ -41,15 +41,19 @@ STATE = {
     "setup_intent_unexpected_state",
 }
 
-# Parameters whose value depends on what exists: a cursor must be an object of the list, only one cursor
-# may be given, a client_order_id may belong to an order with other content, and a customer's default
-# payment method must be theirs.
+# Parameters whose value depends on what exists, or on another one: a cursor must be an object of the list, only
+# one cursor may be given, a client_order_id may belong to an order with other content, and a customer's default
+# payment method must be theirs. A list is asked for one type of event or for several, and for one second or for
+# an interval.
 FITTING = {
     "starting_after",
     "ending_before",
     "client_order_id",
     "invoice_settings[default_payment_method]",
+    "types",
+    "created",
 }
+FITTING |= {f"created[{end}]" for end in ("gt", "gte", "lt", "lte")}
 
 # Parameters that refuse the id of a failed charge.
 OF_FAILED_CHARGES = {("/refunds", "charge"), ("/charges/{id}/capture", "id")}

@@ -30,8 +30,10 @@ pub struct ListQuery {
     pub payment_method: Option<String>,
     /// Your own id of an order.
     pub client_order_id: Option<String>,
-    /// `charge.succeeded`, …
+    /// `charge.succeeded`, …, or a group of types: `charge.*`
     pub event_type: Option<String>,
+    /// Several types of events, up to 20, in place of one.
+    pub event_types: Vec<String>,
 }
 
 impl ListQuery {
@@ -55,7 +57,11 @@ impl ListQuery {
         let given = pairs
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
-        with_query(path, given)
+        let types = self
+            .event_types
+            .iter()
+            .map(|name| ("types[]", name.clone()));
+        with_query(path, given.chain(types))
     }
 }
 

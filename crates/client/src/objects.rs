@@ -358,6 +358,8 @@ pub struct Event {
     /// `charge.succeeded`, …
     #[serde(rename = "type")]
     pub event_type: String,
+    /// The version of Stripe's API that its request named, or else the service's default.
+    pub api_version: Option<String>,
     /// What it happened to.
     pub data: EventData,
     /// What made it happen.
@@ -369,6 +371,8 @@ pub struct Event {
 pub struct EventData {
     /// The object as it was right after.
     pub object: serde_json::Value,
+    /// Of a change: the members that changed, with the values that they had.
+    pub previous_attributes: Option<serde_json::Value>,
 }
 
 /// The request that made an event happen.
@@ -391,8 +395,16 @@ pub struct WebhookEndpoint {
     pub description: Option<String>,
     /// `charge.succeeded`, …, or `*` for all.
     pub enabled_events: Vec<String>,
+    /// The version of Stripe's API that events name there; `None`: that of their request.
+    pub api_version: Option<String>,
     /// Your own names.
     pub metadata: Metadata,
+    /// Those of the enabled events that happen at Stripe only.
+    #[serde(default)]
+    pub never_sent: Vec<String>,
+    /// Whether the headers of Standard Webhooks are sent too.
+    #[serde(default)]
+    pub standard_webhooks: bool,
     /// What events are signed with: only in the answer to its creation.
     pub secret: Option<WebhookSecret>,
     /// `enabled` or `disabled`.

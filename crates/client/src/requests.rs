@@ -229,6 +229,12 @@ pub struct NewWebhookEndpoint {
     pub url: String,
     /// `charge.succeeded`, …, or `*` for all.
     pub enabled_events: Vec<String>,
+    /// The version of Stripe's API that events are to name there, for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Whether the headers of Standard Webhooks are sent too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_webhooks: Option<bool>,
     /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -255,6 +261,9 @@ pub struct WebhookEndpointUpdate {
     /// `true` sends nothing there for now, `false` sends new events again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// Whether the headers of Standard Webhooks are sent too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_webhooks: Option<bool>,
 }
 
 /// An address, as a customer or a payment method is given it. What is `None` is none.

@@ -4,7 +4,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
 
 use super::{
-    Delivery, Server,
+    Delivery, Server, WebhookEndpoint,
     error::ConsoleError,
     form::Form,
     layout::{self, Section, state, table, time},
@@ -26,6 +26,10 @@ pub(super) async fn show(
         .deliveries(visitor.account, before.as_deref(), PAGE_ROWS + 1)
         .await?
         .ok_or(ConsoleError::Unreadable("No delivery has such an id."))?;
+    let endpoints = match before {
+        None => server.webhook_endpoints(visitor.account).await?,
+        Some(_) => Vec::new(),
+    };
     let older = deliveries.len() > PAGE_ROWS;
     let shown = deliveries.get(..PAGE_ROWS).unwrap_or(&deliveries);
     let columns = [
@@ -41,6 +45,11 @@ pub(super) async fn show(
     let body = html! {
         h1 { "Webhook deliveries" }
         @if let Some(problem) = retried(&request) { p role="status" { (problem) } }
+        @if !endpoints.is_empty() {
+            (table("Webhook endpoints", &["Endpoint", "URL", "State", "Events"], &html! {
+                @for one in &endpoints { (endpoint(one)) }
+            }))
+        }
         @if shown.is_empty() {
             p {
                 "There is none. Make a webhook endpoint with " code { "POST /webhook_endpoints" }
@@ -84,6 +93,22 @@ fn retried(request: &HttpRequest) -> Option<&'static str> {
              deleted.",
         ),
         _ => None,
+    }
+}
+
+fn endpoint(endpoint: &WebhookEndpoint) -> Markup {
+    html! {
+        tr {
+            td { code { (endpoint.id) } }
+            td .wide { (endpoint.url) }
+            td { (state(endpoint.status)) }
+            td .wide {
+                (endpoint.enabled_events.join(", "))
+                @if !endpoint.never_sent.is_empty() {
+                    br; "Never sent here: " (endpoint.never_sent.join(", "))
+                }
+            }
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub use self::{
     playground::PlaygroundError,
     server::{
         Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object, Refusal,
-        Server, Story,
+        Server, Story, WebhookEndpoint,
     },
 };
 

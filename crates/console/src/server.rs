@@ -62,6 +62,9 @@ pub trait Server: Send + Sync {
         limit: usize,
     ) -> Answer<'a, Option<Vec<Delivery>>>;
 
+    /// Webhook endpoints of the account, the newest first.
+    fn webhook_endpoints(&self, account: Uuid) -> Answer<'_, Vec<WebhookEndpoint>>;
+
     /// Makes a delivery due. `None`: the account has no such delivery. `false`: it is left as it
     /// was.
     fn retry_delivery<'a>(&'a self, account: Uuid, id: &'a str) -> Answer<'a, Option<bool>>;
@@ -187,6 +190,21 @@ pub struct Object {
     pub json: Vec<u8>,
     /// What happened to it.
     pub events: Vec<Happened>,
+}
+
+/// Where events are sent.
+#[derive(Debug)]
+pub struct WebhookEndpoint {
+    /// `we_…`
+    pub id: String,
+    /// Where to.
+    pub url: String,
+    /// Which.
+    pub enabled_events: Vec<String>,
+    /// Those of them that are never sent.
+    pub never_sent: Vec<String>,
+    /// `enabled` or `disabled`.
+    pub status: &'static str,
 }
 
 /// The delivery of an event to a webhook endpoint.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use charge_once_client::Error;
-use charge_once_webhooks::{Secret, Sender, Settings, UrlRefusal, check_url};
+use charge_once_webhooks::{Message, Secret, Sender, Settings, UrlRefusal, check_url};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use hmac::{Hmac, KeyInit, Mac};
@@ -167,8 +167,14 @@ impl Receiver<'_> {
     /// Sends an event once, and says what the receiver answered.
     async fn forward(&self, event: NewEvent) -> Result<(), BoxError> {
         let body = event.text.get().as_bytes().to_vec();
-        let now = Utc::now().timestamp();
-        let attempt = self.sender.send(self.url, &self.secret, now, body).await;
+        let message = Message {
+            url: self.url,
+            secret: &self.secret,
+            at: Utc::now().timestamp(),
+            standard_id: None,
+            body,
+        };
+        let attempt = self.sender.send(message).await;
         let answer = match attempt.response_status {
             Some(_) => attempt.to_string(),
             None => format!("not delivered: {attempt}"),

@@ -122,8 +122,8 @@ impl<const DEFAULT: i64> Parameter for Limit<DEFAULT> {
 
 type Moment = Option<DateTime<Utc>>;
 
-/// `created[gt|gte|lt|lte]` in unix seconds, as a half-open interval. `created` is shown without
-/// its fraction, so "later than 5" begins at 6, not right after 5.
+/// `created[gt|gte|lt|lte]` in unix seconds, as a half-open interval, or `created` for one second.
+/// `created` is shown without its fraction, so "later than 5" begins at 6, not right after 5.
 pub struct Created;
 
 parameters! {
@@ -144,19 +144,24 @@ impl Parameter for Created {
     type Value = (Moment, Moment);
 
     fn read(field: &mut Field<'_, '_>) -> Result<(Moment, Moment), Error> {
-        let message = "Must be written as created[gt], [gte], [lt] or [lte].";
-        let wrong = field.invalid(message);
-        let mut fields = match field.fields.text_or_object(field.name)? {
-            None => return Ok((None, None)),
-            Some(TextOrFields::Text(_)) => return Err(wrong),
-            Some(TextOrFields::Fields(fields)) => fields,
+        let next = |second: i64| second + 1;
+        let moment = |second: Option<i64>| DateTime::from_timestamp(second?, 0);
+        if field
+            .fields
+            .given(field.name)
+            .is_some_and(|value| !value.is_object())
+        {
+            let second = field.fields.integer(field.name, 0..=TIME_MAX)?;
+            return Ok((moment(second), moment(second.map(next))));
+        }
+        let Some(TextOrFields::Fields(mut fields)) = field.fields.text_or_object(field.name)?
+        else {
+            return Ok((None, None));
         };
         let CreatedQuery { gt, gte, lt, lte } = CreatedQuery::read(&mut fields)?;
         fields.finish()?;
-        let next = |second: i64| second + 1;
         let from = gte.max(gt.map(next));
         let before = lt.into_iter().chain(lte.map(next)).min();
-        let moment = |second: Option<i64>| DateTime::from_timestamp(second?, 0);
         Ok((moment(from), moment(before)))
     }
 
@@ -169,7 +174,10 @@ impl Parameter for Created {
         for end in &mut ends {
             end.name = format!("{name}[{}]", end.name);
         }
-        ends
+        let about =
+            "Created in this second, in unix seconds. Not together with the ends of a time.";
+        let second = <Option<Integer<0, TIME_MAX>> as Parameter>::in_query(name, about.to_owned());
+        second.into_iter().chain(ends).collect()
     }
 }
 
@@ -196,6 +204,8 @@ mod tests {
         assert_eq!((all.created_from, all.created_before), (None, None));
         let some = page("created[gt]=5&created[gte]=3&created[lt]=9&created[lte]=9").unwrap();
         assert_eq!((some.created_from, some.created_before), (at(6), at(9)));
+        let one = page("created=5").unwrap();
+        assert_eq!((one.created_from, one.created_before), (at(5), at(6)));
         let id = Uuid::max();
         let last = page(&format!("limit=100&ending_before={id}")).unwrap();
         assert_eq!(
@@ -211,7 +221,9 @@ mod tests {
                 &format!("starting_after={id}&ending_before={id}"),
                 ENDING_BEFORE,
             ),
-            ("created=5", "created"),
+            ("created=x", "created"),
+            ("created=-1", "created"),
+            ("created=253402300800", "created"),
             ("created[ge]=5", "created[ge]"),
         ] {
             assert_eq!(page(query), Err(Some(param.to_owned())), "{query}");

@@ -32,6 +32,19 @@ impl Pauses {
         let least = self.min.saturating_mul(factor).min(self.max / 2);
         Some(least..=least * 2)
     }
+
+    /// The pause before the next attempt of a delivery that is `age` old, where the plan is a pause
+    /// of `planned`, and the receiver has asked for one of `asked`. It gets no shorter than planned,
+    /// and no longer than the longest of the plan, and the attempt is not put off beyond the plan's
+    /// end.
+    pub fn as_asked(&self, planned: Duration, asked: Option<Duration>, age: Duration) -> Duration {
+        let all = (1..ATTEMPTS_MAX).filter_map(|attempts| self.after(attempts));
+        let left = all
+            .map(|range| *range.end())
+            .sum::<Duration>()
+            .saturating_sub(age);
+        planned.max(asked.unwrap_or_default().min(self.max).min(left))
+    }
 }
 
 /// One attempt that ended, as the column `attempts` holds it.
@@ -49,6 +62,10 @@ pub struct Attempt {
     /// account must not learn which names the network of the sender knows.
     #[serde(skip)]
     pub is_refused: bool,
+    /// How long the endpoint asks to be left alone, with 429 or 503 and `Retry-After`. Not stored:
+    /// the time of the next attempt is.
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
 }
 
 impl Attempt {
@@ -60,7 +77,13 @@ impl Attempt {
             error: Some(format!("not sent: {why}")),
             duration_ms: 0,
             is_refused: false,
+            retry_after: None,
         }
+    }
+
+    /// Whether the endpoint says that it is gone for good: 410.
+    pub fn is_gone(&self) -> bool {
+        self.response_status == Some(410)
     }
 
     /// Only a 2xx is a receipt.
@@ -153,6 +176,29 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_may_put_an_attempt_off_but_not_beyond_the_plan() {
+        let seconds = Duration::from_secs;
+        let day = 24 * 3600;
+        for (planned, asked, age, pause) in [
+            (7, None, 0, 7),
+            (7, Some(3), 0, 7),
+            (7, Some(60), 0, 60),
+            // The longest pause of the plan is eight hours.
+            (7, Some(3 * day), 0, 8 * 3600),
+            (7, Some(u64::MAX), 0, 8 * 3600),
+            // The plan ends after 350,000 seconds or so: four days.
+            (7, Some(8 * 3600), 5 * day, 7),
+            (20_000, Some(8 * 3600), 5 * day, 20_000),
+        ] {
+            let asked = asked.map(seconds);
+            let is = DEFAULT.as_asked(seconds(planned), asked, seconds(age));
+            assert_eq!(is, seconds(pause), "{planned} {asked:?} {age}");
+        }
+        let whole = DEFAULT.as_asked(Duration::ZERO, Some(Duration::MAX), seconds(4 * day));
+        assert!(whole < seconds(8 * 3600) && !whole.is_zero(), "{whole:?}");
+    }
+
+    #[test]
     fn only_an_answer_of_two_hundred_and_something_is_a_receipt() {
         let answered = |response_status| Attempt {
             at: 0,
@@ -160,6 +206,7 @@ mod tests {
             error: None,
             duration_ms: 0,
             is_refused: false,
+            retry_after: None,
         };
         for status in [200, 201, 204, 299] {
             assert!(answered(Some(status)).succeeded(), "{status}");

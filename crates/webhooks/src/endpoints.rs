@@ -18,6 +18,11 @@ pub struct NewEndpoint {
     pub url: String,
     /// [`EVERY_EVENT`], or types of events: 1 to 100.
     pub enabled_events: Vec<String>,
+    /// The version of the API that events are written in for it; `None`: that of the event. It never
+    /// changes, or attempts would send other bytes.
+    pub api_version: Option<String>,
+    /// Whether the headers of Standard Webhooks are sent too.
+    pub standard_webhooks: bool,
     /// For people.
     pub description: Option<String>,
     /// The account's own names.
@@ -33,6 +38,10 @@ pub struct Endpoint {
     pub url: String,
     /// [`EVERY_EVENT`], or types of events.
     pub enabled_events: Vec<String>,
+    /// The version of the API that events are written in for it; `None`: that of the event.
+    pub api_version: Option<String>,
+    /// Whether the headers of Standard Webhooks are sent too.
+    pub standard_webhooks: bool,
     /// For people.
     pub description: Option<String>,
     /// The account's own names.
@@ -45,11 +54,13 @@ pub struct Endpoint {
 
 struct EndpointRow {
     id: Uuid,
+    api_version: Option<String>,
     created_at: DateTime<Utc>,
     description: Option<String>,
     disabled: bool,
     enabled_events: Vec<String>,
     metadata: Json<Metadata>,
+    standard_webhooks: bool,
     url: String,
 }
 
@@ -62,6 +73,8 @@ impl From<EndpointRow> for Endpoint {
             id: row.id,
             url: row.url,
             enabled_events: row.enabled_events,
+            api_version: row.api_version,
+            standard_webhooks: row.standard_webhooks,
             description: row.description,
             metadata: row.metadata.0,
             disabled: row.disabled,
@@ -78,8 +91,8 @@ macro_rules! endpoint_rows {
             EndpointRow,
             $before
                 + r#"
-                  id, created_at, description, disabled, enabled_events,
-                  metadata AS "metadata: Json<Metadata>", url
+                  id, api_version, created_at, description, disabled, enabled_events,
+                  metadata AS "metadata: Json<Metadata>", standard_webhooks, url
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -113,8 +126,9 @@ pub async fn insert(
     endpoint_rows!(
         "
         INSERT INTO webhook_endpoints
-               (account_id, id, url, enabled_events, description, metadata, secret)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)
+               (account_id, id, url, enabled_events, description, metadata, secret, api_version,
+                standard_webhooks)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         RETURNING",
         "",
         account_id,
@@ -124,6 +138,8 @@ pub async fn insert(
         new.description,
         Json(&new.metadata) as _,
         secret.reveal(),
+        new.api_version,
+        new.standard_webhooks,
     )
     .fetch_one(tx)
     .await
@@ -178,7 +194,8 @@ pub async fn update(
     endpoint_rows!(
         "
         UPDATE webhook_endpoints
-           SET url = $3, enabled_events = $4, description = $5, metadata = $6, disabled = $7
+           SET url = $3, enabled_events = $4, description = $5, metadata = $6, disabled = $7,
+               standard_webhooks = $8
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
@@ -189,6 +206,7 @@ pub async fn update(
         endpoint.description,
         Json(&endpoint.metadata) as _,
         endpoint.disabled,
+        endpoint.standard_webhooks,
     )
     .fetch_one(tx)
     .await

@@ -15,8 +15,14 @@ pub struct Event {
     /// What happened. Text, because a newer release may have written a type that this one doesn't
     /// know.
     pub event_type: String,
+    /// The version of the API that it is written in. In a webhook, that of the endpoint comes first.
+    pub api_version: Option<String>,
     /// The object right after the change, in the very text that was written: JSON.
     pub object: String,
+    /// Of a change: what the object was before, as [`previous_attributes`] tells it.
+    ///
+    /// [`previous_attributes`]: crate::previous_attributes
+    pub previous_attributes: Option<String>,
     /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says
     /// the same.
     pub pending_webhooks: i64,
@@ -37,8 +43,14 @@ pub struct NewEvent {
     pub id: Uuid,
     /// What happened: a noun and a verb, as in `booking.created`.
     pub event_type: &'static str,
+    /// The version of the API that it is written in, if there are several.
+    pub api_version: Option<String>,
     /// What it happened to, as clients see it: JSON.
     pub object: String,
+    /// Of a change: what the object was before, as [`previous_attributes`] tells it.
+    ///
+    /// [`previous_attributes`]: crate::previous_attributes
+    pub previous_attributes: Option<String>,
     /// The request that made it happen.
     pub request_id: String,
     /// The idempotency key of that request; empty where a request needs none.
@@ -63,11 +75,14 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
         r#"
         WITH event AS (
             INSERT INTO events
-                   (account_id, id, type, object, request_id, idempotency_key, traceparent)
-            SELECT account_id, id, type, object::json, request_id, idempotency_key, traceparent
+                   (account_id, id, type, object, request_id, idempotency_key, traceparent,
+                    api_version, previous_attributes)
+            SELECT account_id, id, type, object::json, request_id, idempotency_key, traceparent,
+                   api_version, previous_attributes::json
               FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                          $7::text[])
-                   AS new (account_id, id, type, object, request_id, idempotency_key, traceparent)
+                          $7::text[], $8::text[], $9::text[])
+                   AS new (account_id, id, type, object, request_id, idempotency_key, traceparent,
+                           api_version, previous_attributes)
             RETURNING account_id, id, type, created_at
         ), delivery AS (
             INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
@@ -90,6 +105,8 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
         column!(request_id.as_str()) as _,
         column!(idempotency_key.as_str()) as _,
         column!(traceparent.as_deref()) as _,
+        column!(api_version.as_deref()) as _,
+        column!(previous_attributes.as_deref()) as _,
     )
     .fetch_all(tx)
     .await?;
@@ -104,7 +121,9 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
 struct EventRow {
     id: Uuid,
     event_type: String,
+    api_version: Option<String>,
     object: Json<Box<RawValue>>,
+    previous_attributes: Option<Json<Box<RawValue>>>,
     request_id: String,
     idempotency_key: String,
     created_at: DateTime<Utc>,
@@ -116,7 +135,9 @@ impl From<EventRow> for Event {
         Self {
             id: row.id,
             event_type: row.event_type,
-            object: row.object.0.get().to_owned(),
+            api_version: row.api_version,
+            object: text(&row.object),
+            previous_attributes: row.previous_attributes.as_ref().map(text),
             pending_webhooks: row.pending_webhooks,
             request_id: row.request_id,
             idempotency_key: row.idempotency_key,
@@ -125,14 +146,22 @@ impl From<EventRow> for Event {
     }
 }
 
+/// JSON as it is stored.
+pub(crate) fn text(json: &Json<Box<RawValue>>) -> String {
+    json.0.get().to_owned()
+}
+
 /// `query_as!` with the columns of [`EventRow`] before the rest of a statement.
 macro_rules! event_rows {
     ($after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
             EventRow,
             r#"
-            SELECT id, type AS event_type, object AS "object: Json<Box<RawValue>>", request_id,
-                   idempotency_key, created_at,
+            SELECT events.id AS "id!", events.type AS "event_type!", api_version,
+                   object AS "object!: Json<Box<RawValue>>",
+                   previous_attributes AS "previous_attributes: Json<Box<RawValue>>",
+                   request_id AS "request_id!", idempotency_key AS "idempotency_key!",
+                   created_at AS "created_at!",
                    (SELECT count(*)
                       FROM webhook_deliveries AS delivery
                       JOIN webhook_endpoints AS endpoint
@@ -164,13 +193,13 @@ pub async fn find(
     .map(|row| row.map(Event::from))
 }
 
-/// The account's events, of one type or of all; `None` if the cursor names none of the account's
+/// The account's events, of these types or of all; `None` if the cursor names none of the account's
 /// events. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: Uuid,
     slice: &Slice,
-    event_type: Option<&str>,
+    event_types: Option<&[&str]>,
 ) -> Result<Option<Vec<Event>>, sqlx::Error> {
     if let Some(cursor) = slice.cursor
         && find(&mut *connection, account_id, cursor).await?.is_none()
@@ -180,8 +209,8 @@ pub async fn list(
     // Statements that differ in their order and filter: each walks an index of its own and stops.
     // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
     // the primary key through everything that doesn't match.
-    macro_rules! rows {
-        ($order:tt, $filter:tt) => {
+    macro_rules! of_all_types {
+        ($order:tt) => {
             event_rows!(
                 "
                   FROM events
@@ -190,9 +219,40 @@ pub async fn list(
                    AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
+                 ORDER BY id "
+                    + $order
+                    + " LIMIT $6",
+                account_id,
+                slice.below,
+                slice.above,
+                slice.created_from,
+                slice.created_before,
+                slice.rows,
+            )
+            .fetch_all(connection)
+            .await?
+        };
+    }
+    // For each type the rows of a whole page, along the index, and then the first of them all. With
+    // type = ANY (…) PostgreSQL would read and sort all events of these types.
+    macro_rules! of_types {
+        ($order:tt, $types:expr) => {
+            event_rows!(
+                "
+                  FROM unnest($6::text[]) AS wanted (type)
+                 CROSS JOIN LATERAL (
+                       SELECT *
+                         FROM events AS one
+                        WHERE account_id = $1
+                          AND one.type = wanted.type
+                          AND id < $2
+                          AND id > $3
+                          AND ($4::timestamptz IS NULL OR created_at >= $4)
+                          AND ($5::timestamptz IS NULL OR created_at < $5)
+                        ORDER BY id "
+                    + $order
+                    + " LIMIT $7) AS events
+                 ORDER BY events.id "
                     + $order
                     + " LIMIT $7",
                 account_id,
@@ -200,16 +260,19 @@ pub async fn list(
                 slice.above,
                 slice.created_from,
                 slice.created_before,
-                event_type,
+                $types as _,
                 slice.rows,
             )
             .fetch_all(connection)
             .await?
         };
     }
-    let rows = match event_type {
-        None => in_order_of!(slice, rows, "AND $6::text IS NULL"),
-        Some(_) => in_order_of!(slice, rows, "AND type = $6"),
+    let rows = match event_types {
+        None => in_order_of!(slice, of_all_types),
+        Some(types) => match slice.newest_first {
+            true => of_types!("DESC", types),
+            false => of_types!("ASC", types),
+        },
     };
     Ok(Some(rows.into_iter().map(Event::from).collect()))
 }

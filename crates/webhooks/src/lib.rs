@@ -6,6 +6,7 @@
 // make attempts.
 
 mod attempt;
+mod changes;
 pub mod deliveries;
 pub mod endpoints;
 pub mod events;
@@ -28,6 +29,7 @@ use sqlx::{
 };
 
 pub use attempt::{ATTEMPTS_MAX, Attempt, DeliveryStatus, Pauses};
+pub use changes::previous_attributes;
 pub use deliveries::Delivery;
 pub use endpoints::{EVERY_EVENT, Endpoint, NewEndpoint};
 pub use events::{Event, NewEvent, delete_events, emit, old_events};
@@ -38,7 +40,7 @@ pub use queue::{
     retry_now,
 };
 pub use secret::Secret;
-pub use sender::{Sender, TlsError};
+pub use sender::{Message, Sender, TlsError};
 pub use settings::Settings;
 pub use slice::Slice;
 pub use turns::SENDS_MAX;

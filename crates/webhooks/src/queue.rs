@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use crate::{Attempt, DeliveryStatus, Event, Secret};
+use crate::{Attempt, DeliveryStatus, Event, Secret, events::text};
 
 /// An endpoint that has something ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +176,8 @@ pub struct Claimed {
     pub at: DateTime<Utc>,
     /// How many attempts have ended.
     pub attempts: i32,
-    /// What it carries, as it was when it was written, so that every attempt sends the same bytes.
+    /// What it carries, as it was when it was written, in the version of the API that its endpoint
+    /// has: every attempt sends the same bytes.
     pub event: Event,
     /// The trace in which the event was written.
     pub traceparent: Option<String>,
@@ -184,6 +185,8 @@ pub struct Claimed {
     pub url: String,
     /// What to sign with.
     pub secret: Secret,
+    /// Whether the headers of Standard Webhooks are sent too.
+    pub standard_webhooks: bool,
 }
 
 impl Claimed {
@@ -217,7 +220,8 @@ pub async fn claim(
               FROM unnest($3::uuid[], $4::uuid[], $5::bigint[])
                    WITH ORDINALITY AS turn (account_id, endpoint_id, places, number)
         ), found AS MATERIALIZED (
-            SELECT oldest.*, turn.number, endpoint.url, endpoint.secret, endpoint.disabled
+            SELECT oldest.*, turn.number, endpoint.url, endpoint.secret, endpoint.disabled,
+                   endpoint.standard_webhooks, endpoint.api_version
               FROM turn
               JOIN webhook_endpoints AS endpoint
                 ON endpoint.account_id = turn.account_id AND endpoint.id = turn.endpoint_id
@@ -247,9 +251,12 @@ pub async fn claim(
         )
         SELECT found.account_id AS "account_id!", found.id AS "id!",
                endpoint_id AS "endpoint_id!", is_due AS "is_due!", disabled,
-               attempts AS "attempts!", url, secret AS "secret!", now() AS "at!",
+               attempts AS "attempts!", url, secret AS "secret!", standard_webhooks, now() AS "at!",
                event.id AS "event_id!", event.type AS "event_type!",
-               event.object AS "object!: Json<Box<RawValue>>", event.request_id AS "request_id!",
+               coalesce(found.api_version, event.api_version) AS api_version,
+               event.object AS "object!: Json<Box<RawValue>>",
+               event.previous_attributes AS "previous_attributes: Json<Box<RawValue>>",
+               event.request_id AS "request_id!",
                event.idempotency_key AS "idempotency_key!", event.created_at AS "created_at!",
                event.traceparent AS "traceparent?",
                (SELECT count(*)
@@ -287,7 +294,9 @@ pub async fn claim(
             event: Event {
                 id: row.event_id,
                 event_type: row.event_type,
-                object: row.object.0.get().to_owned(),
+                api_version: row.api_version,
+                object: text(&row.object),
+                previous_attributes: row.previous_attributes.as_ref().map(text),
                 pending_webhooks: row.event_deliveries,
                 request_id: row.request_id,
                 idempotency_key: row.idempotency_key,
@@ -296,6 +305,7 @@ pub async fn claim(
             traceparent: row.traceparent,
             url: row.url,
             secret: Secret::of(row.secret),
+            standard_webhooks: row.standard_webhooks,
         })
         .collect())
 }
@@ -307,6 +317,8 @@ pub(crate) struct Ended {
     pub(crate) account_id: Uuid,
     /// Which it is.
     pub(crate) id: Uuid,
+    /// The endpoint, with the URL that the attempt went to.
+    pub(crate) endpoint: (Uuid, String),
     /// The claim that the attempt was made under.
     pub(crate) claim: Uuid,
     /// How it ended.
@@ -361,6 +373,44 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64
     .execute(tx)
     .await?;
     Ok(finished.rows_affected())
+}
+
+/// Disables the endpoints that are gone, by the word of these attempts. One whose URL has changed
+/// meanwhile stays as it is. Locks their rows, in the order of their keys, and waits for them.
+pub(crate) async fn disable_gone(
+    tx: &mut PgConnection,
+    ended: &[Ended],
+) -> Result<(), sqlx::Error> {
+    let gone: Vec<_> = ended.iter().filter(|one| one.attempt.is_gone()).collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let accounts: Vec<_> = gone.iter().map(|one| one.account_id).collect();
+    let endpoints: Vec<_> = gone.iter().map(|one| one.endpoint.0).collect();
+    let urls: Vec<_> = gone.iter().map(|one| one.endpoint.1.clone()).collect();
+    sqlx::query!(
+        "
+        WITH locked AS MATERIALIZED (
+            SELECT endpoint.account_id, endpoint.id
+              FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS gone (account_id, id, url)
+              JOIN webhook_endpoints AS endpoint
+                ON endpoint.account_id = gone.account_id AND endpoint.id = gone.id
+             WHERE endpoint.url = gone.url
+             ORDER BY endpoint.account_id, endpoint.id
+               FOR NO KEY UPDATE OF endpoint
+        )
+        UPDATE webhook_endpoints AS endpoint
+           SET disabled = true
+          FROM locked
+         WHERE endpoint.account_id = locked.account_id AND endpoint.id = locked.id
+        ",
+        &accounts,
+        &endpoints,
+        &urls,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// Makes at most `limit` deliveries ready whose next attempt is due, or whose claim has expired,

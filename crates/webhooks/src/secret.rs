@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use hmac::{Hmac, KeyInit, Mac};
 use rand::distr::{Alphanumeric, SampleString};
 use sha2::Sha256;
 
-/// Random characters in a secret: 32 of 62 letters and digits are 190 bits.
+/// Random characters in a secret: 32 of 62 letters and digits are 190 bits. As Base64, which
+/// Standard Webhooks read, they are 24 bytes, the least that it allows.
 const RANDOM_CHARS: usize = 32;
 
 /// What is signed with. It shows itself only where [`Secret::reveal`] is called, so that no log
@@ -52,9 +54,38 @@ pub(crate) fn signature(secret: &Secret, t: i64, body: &[u8]) -> String {
     format!("t={t},v1={}", hex::encode(mac.finalize().into_bytes()))
 }
 
+/// The value of `webhook-signature`: the signature of a body that is sent at `t` with `id`, as
+/// Standard Webhooks computes it. `None`: the secret is not Base64, so no receiver could have its
+/// key.
+pub(crate) fn standard_signature(secret: &Secret, id: &str, t: i64, body: &[u8]) -> Option<String> {
+    let key = BASE64
+        .decode(secret.reveal().strip_prefix(Secret::PREFIX)?)
+        .ok()?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).ok()?;
+    mac.update(format!("{id}.{t}.").as_bytes());
+    mac.update(body);
+    Some(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_standard_signature_is_the_one_that_the_library_computes() {
+        // standardwebhooks of PyPI: Webhook(secret).sign("evt_1", 1795000000 as a datetime, body).
+        let secret = Secret::of("whsec_MfKQ9r8GKYqTwjUPD8ILPZIo2LaLaSw0".to_owned());
+        let sign =
+            |secret| standard_signature(secret, "evt_1", 1_795_000_000, br#"{"id":"evt_1"}"#);
+        assert_eq!(
+            sign(&secret).as_deref(),
+            Some("v1,Md6JpzGn1Dx9i1m/iMNEEsOurXxaOi6mNPbkLyckuhU=")
+        );
+        assert_eq!(sign(&Secret::of("whsec_not Base64".to_owned())), None);
+        for _ in 0..100 {
+            assert!(sign(&Secret::random()).is_some());
+        }
+    }
 
     #[test]
     fn a_secret_does_not_show_itself() {

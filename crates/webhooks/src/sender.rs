@@ -12,17 +12,19 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant, SystemTime},
     vec,
 };
 
+use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, Either, select};
 use http_body_util::Full;
 use hyper::{
     Request, Uri,
     body::Bytes,
     client::conn::http1,
-    header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT},
+    header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER, USER_AGENT},
+    http::request::Builder,
 };
 use hyper_util::{
     client::legacy::connect::{HttpConnector, dns::Name},
@@ -37,7 +39,10 @@ use tokio_rustls::{
 use tower_service::Service;
 use url::Url;
 
-use crate::{Attempt, Secret, Settings, is_public, literal_address, secret::signature};
+use crate::{
+    Attempt, Secret, Settings, is_public, literal_address,
+    secret::{signature, standard_signature},
+};
 
 /// Bytes that are read before the final status: of a TLS handshake, of informational replies, of
 /// which HTTP allows any number, and of the head of the reply.
@@ -86,6 +91,49 @@ impl From<&'static str> for Failed {
 #[error("more than {READ_MAX} bytes before the final status")]
 struct TooLong;
 
+/// What one attempt sends.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Where to.
+    pub url: &'a str,
+    /// What it is signed with.
+    pub secret: &'a Secret,
+    /// When it is signed, in unix seconds.
+    pub at: i64,
+    /// The `webhook-id`, if the headers of Standard Webhooks are sent too.
+    pub standard_id: Option<&'a str>,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+/// What matters of a reply.
+struct Answer {
+    status: u16,
+    retry_after: Option<Duration>,
+}
+
+impl Answer {
+    /// With `Retry-After`, as seconds or as a date, where the status gives it a meaning.
+    fn of(status: u16, headers: &HeaderMap) -> Self {
+        let asked = headers
+            .get(RETRY_AFTER)
+            .filter(|_| matches!(status, 429 | 503));
+        let asked = asked.and_then(|value| value.to_str().ok());
+        let until = |date: &str| {
+            let date = DateTime::parse_from_rfc2822(date).ok()?;
+            let now = DateTime::<Utc>::from(SystemTime::now());
+            (date.with_timezone(&Utc) - now).to_std().ok()
+        };
+        Self {
+            status,
+            retry_after: asked.and_then(|text| {
+                let seconds = text.parse().map(Duration::from_secs);
+                seconds.ok().or_else(|| until(text))
+            }),
+        }
+    }
+}
+
 /// Sends attempts. Cheap to share.
 #[derive(Clone)]
 pub struct Sender {
@@ -115,31 +163,32 @@ impl Sender {
         })
     }
 
-    /// Sends `body`, which is JSON, to `url`, signed at `t`, in unix seconds.
-    pub async fn send(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Attempt {
-        let began = Instant::now();
-        let posted = tokio::time::timeout(self.settings.timeout, self.post(url, secret, t, body));
+    /// Sends a message once.
+    pub async fn send(&self, message: Message<'_>) -> Attempt {
+        let (began, at) = (Instant::now(), message.at);
+        let posted = tokio::time::timeout(self.settings.timeout, self.post(message));
         let posted = posted.await.unwrap_or(Err(Failed::Otherwise("timed out")));
         let is_refused = matches!(posted, Err(Failed::NotPublic));
-        let (response_status, error) = match posted {
-            Ok(status) if (300..400).contains(&status) => {
-                (Some(status), Some("redirects are not followed"))
+        let (answer, error) = match posted {
+            Ok(answer) if (300..400).contains(&answer.status) => {
+                (Some(answer), Some("redirects are not followed"))
             }
-            Ok(status) => (Some(status), None),
+            Ok(answer) => (Some(answer), None),
             Err(failed) => (None, Some(failed.told())),
         };
         Attempt {
-            at: t,
-            response_status,
+            at,
+            response_status: answer.as_ref().map(|answer| answer.status),
             error: error.map(str::to_owned),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             is_refused,
+            retry_after: answer.and_then(|answer| answer.retry_after),
         }
     }
 
-    async fn post(&self, url: &str, secret: &Secret, t: i64, body: Vec<u8>) -> Result<u16, Failed> {
+    async fn post(&self, message: Message<'_>) -> Result<Answer, Failed> {
         const UNREADABLE: &str = "the URL can't be read";
-        let url = Url::parse(url).map_err(|_| UNREADABLE)?;
+        let url = Url::parse(message.url).map_err(|_| UNREADABLE)?;
         // An address is never resolved, and the setting may have changed since the endpoint was
         // made.
         if !self.settings.allow_private
@@ -155,18 +204,12 @@ impl Sender {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
-        let mut request = Request::post(target)
+        let request = Request::post(target)
             .header(HOST, authority)
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, self.settings.user_agent)
-            .header(self.settings.signature_header, signature(secret, t, &body))
             .header(CONNECTION, "close");
-        if let Some(traceparent) = (self.settings.traceparent)() {
-            request = request.header("traceparent", traceparent);
-        }
-        let request = request
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|_| UNREADABLE)?;
+        let request = self.signed(request, message).map_err(|_| UNREADABLE)?;
         let mut connector = self.connector.clone();
         let connected = async {
             poll_fn(|context| connector.poll_ready(context)).await?;
@@ -181,13 +224,41 @@ impl Sender {
             left: READ_MAX,
         };
         if url.scheme() != "https" {
-            return Ok(status_of(stream, request).await?);
+            return Ok(answer_to(stream, request).await?);
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| UNREADABLE)?;
         let stream = self.tls.connect(name, stream).await;
         let stream = stream.map_err(|error| explain_connecting(&error))?;
-        Ok(status_of(stream, request).await?)
+        Ok(answer_to(stream, request).await?)
+    }
+
+    /// The request with its signatures, the trace and the body.
+    fn signed(
+        &self,
+        mut request: Builder,
+        message: Message<'_>,
+    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let Message {
+            secret,
+            at,
+            standard_id,
+            body,
+            url: _,
+        } = message;
+        request = request.header(self.settings.signature_header, signature(secret, at, &body));
+        if let Some(id) = standard_id
+            && let Some(signature) = standard_signature(secret, id, at, &body)
+        {
+            request = request
+                .header("webhook-id", id)
+                .header("webhook-timestamp", at)
+                .header("webhook-signature", signature);
+        }
+        if let Some(traceparent) = (self.settings.traceparent)() {
+            request = request.header("traceparent", traceparent);
+        }
+        request.body(Full::new(Bytes::from(body)))
     }
 }
 
@@ -211,12 +282,11 @@ fn causes<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// Sends the request, and reads the reply up to its status. The rest is dropped unread: only the
-/// status matters.
-async fn status_of(
+/// Sends the request, and reads the head of the reply. The rest is dropped unread.
+async fn answer_to(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     request: Request<Full<Bytes>>,
-) -> Result<u16, &'static str> {
+) -> Result<Answer, &'static str> {
     let (mut requests, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| explain_exchange(&error))?;
@@ -226,10 +296,8 @@ async fn status_of(
         Either::Left((response, _)) => response,
         Either::Right((_, response)) => response.await,
     };
-    Ok(response
-        .map_err(|error| explain_exchange(&error))?
-        .status()
-        .as_u16())
+    let response = response.map_err(|error| explain_exchange(&error))?;
+    Ok(Answer::of(response.status().as_u16(), response.headers()))
 }
 
 /// Why there is no connection, as the account may see it. The libraries' messages would reveal the

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Pauses;
+use crate::{Event, Pauses};
 
 /// How webhooks are sent.
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +20,10 @@ pub struct Settings {
     pub database_deadline: Duration,
     /// The value of `User-Agent`.
     pub user_agent: &'static str,
-    /// The header that holds the signature, in lower case.
+    /// The header that holds the signature `t=…,v1=…`, in lower case.
     pub signature_header: &'static str,
+    /// The `webhook-id` of an event, for endpoints with the headers of Standard Webhooks.
+    pub standard_id: fn(&Event) -> String,
     /// The value of `traceparent` for what is sent in the current span, if there is a trace.
     pub traceparent: fn() -> Option<String>,
 }
@@ -38,7 +40,8 @@ impl Default for Settings {
             poll_interval: Duration::from_secs(1),
             database_deadline: Duration::from_secs(5),
             user_agent: "webhooks",
-            signature_header: "webhook-signature",
+            signature_header: "stripe-signature",
+            standard_id: |event| event.id.to_string(),
             traceparent: || None,
         }
     }

@@ -19,8 +19,8 @@ use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use crate::{
-    Attempt, Claimed, Event, Observer, Sender, Settings, TlsError, Turn, observer::Unobserved,
-    queue::Ended, turns::Turns,
+    Attempt, Claimed, Event, Message, Observer, Sender, Settings, TlsError, Turn,
+    observer::Unobserved, queue::Ended, turns::Turns,
 };
 
 /// What is sent for an event. Every attempt must send the same bytes.
@@ -37,6 +37,9 @@ const ENDPOINTS_AT_ONCE: i32 = 1000;
 /// share of a core that doesn't grow with the number of commits, and an event still waits less than
 /// a person notices.
 const WAKE_PAUSE: Duration = Duration::from_millis(25);
+
+/// What an account sees of an attempt that was answered with 410.
+const GONE: &str = "the receiver is gone: nothing more is sent to this URL";
 
 /// Delivers webhooks. Cheap to clone.
 #[derive(Clone)]
@@ -340,11 +343,15 @@ impl Delivering {
                 let (why, again) = match claimed.is_disabled {
                     true => ("the endpoint is disabled", None),
                     // A release that can write it may come.
-                    false => ("the event can't be written", self.worker.pause(&claimed)),
+                    false => (
+                        "the event can't be written",
+                        self.worker.pause(&claimed, None),
+                    ),
                 };
                 self.ended.push(Ended {
                     account_id: claimed.account_id,
                     id: claimed.id,
+                    endpoint: (claimed.endpoint_id, claimed.url),
                     claim,
                     attempt: Attempt::not_sent(claimed.at.timestamp(), why),
                     again,
@@ -385,6 +392,7 @@ impl Delivering {
             Ended {
                 account_id: delivery.account_id,
                 id: delivery.id,
+                endpoint: (delivery.endpoint_id, delivery.url),
                 claim,
                 attempt,
                 again,
@@ -412,9 +420,23 @@ impl Delivering {
 impl Worker {
     /// Sends, and decides whether it is sent again, and after which pause.
     async fn attempt(&self, delivery: &Claimed, body: Vec<u8>) -> (Attempt, Option<Duration>) {
-        let (url, secret, at) = (&delivery.url, &delivery.secret, delivery.at.timestamp());
-        let attempt = self.sender.send(url, secret, at, body).await;
-        let again = self.pause(delivery).filter(|_| !attempt.succeeded());
+        let standard_id = delivery
+            .standard_webhooks
+            .then(|| (self.settings.standard_id)(&delivery.event));
+        let message = Message {
+            url: &delivery.url,
+            secret: &delivery.secret,
+            at: delivery.at.timestamp(),
+            standard_id: standard_id.as_deref(),
+            body,
+        };
+        let mut attempt = self.sender.send(message).await;
+        if attempt.is_gone() {
+            attempt.error = Some(GONE.to_owned());
+        }
+        let ends = attempt.succeeded() || attempt.is_gone();
+        let again = self.pause(delivery, attempt.retry_after);
+        let again = again.filter(|_| !ends);
         let span = Span::current();
         if let Some(status) = attempt.response_status {
             span.record("http.response.status_code", status);
@@ -426,11 +448,14 @@ impl Worker {
         (attempt, again)
     }
 
-    /// The pause after an attempt that fails; `None` where that is the last.
-    fn pause(&self, delivery: &Claimed) -> Option<Duration> {
+    /// The pause after an attempt that fails, where the receiver may have asked for one; `None`
+    /// where that is the last.
+    fn pause(&self, delivery: &Claimed, asked: Option<Duration>) -> Option<Duration> {
         let attempts = usize::try_from(delivery.attempts).unwrap_or_default() + 1;
-        let pause = self.settings.pauses.after(attempts);
-        pause.map(rand::random_range)
+        let pauses = self.settings.pauses;
+        let planned = rand::random_range(pauses.after(attempts)?);
+        let age = (delivery.at - delivery.event.created_at).to_std();
+        Some(pauses.as_asked(planned, asked, age.unwrap_or_default()))
     }
 }
 

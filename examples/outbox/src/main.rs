@@ -91,6 +91,8 @@ async fn create_endpoint(
     let new = NewEndpoint {
         url: receiver.url,
         enabled_events: vec![EVERY_EVENT.to_owned()],
+        api_version: None,
+        standard_webhooks: false,
         description: None,
         metadata: BTreeMap::new(),
     };
@@ -127,7 +129,9 @@ async fn commit(pool: &PgPool, seat: i32) -> Result<(), sqlx::Error> {
         account_id: TENANT,
         id: Uuid::now_v7(),
         event_type: "booking.created",
+        api_version: None,
         object: json!({"seat": seat}).to_string(),
+        previous_attributes: None,
         request_id: String::new(),
         idempotency_key: String::new(),
         traceparent: None,

@@ -121,7 +121,10 @@ async fn capture(
     let charge = store::charges::capture(tx, origin.account, charge, amount)
         .await?
         .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
+    let before = ChargeView::from(&charge.before_capture());
     let view = ChargeView::from(&charge);
-    origin.emit(tx, EventType::ChargeCaptured, &view).await?;
+    origin
+        .emit_change(tx, EventType::ChargeCaptured, &before, &view)
+        .await?;
     origin.show(tx, OK, view.id, &charge, expand).await
 }

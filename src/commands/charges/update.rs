@@ -49,8 +49,9 @@ impl Command for UpdateCharge {
             .map_err(ApiError::from)?;
         if charge != before {
             charge = store::charges::update(tx, account, id, &charge).await?;
+            let views = (ChargeView::from(&before), ChargeView::from(&charge));
             self.origin
-                .emit(tx, EventType::ChargeUpdated, &ChargeView::from(&charge))
+                .emit_change(tx, EventType::ChargeUpdated, &views.0, &views.1)
                 .await?;
         }
         let id = charge.id.to_string();

@@ -47,12 +47,14 @@ impl Begin for CreateCheckout {
         let Origin {
             account,
             dialect,
+            api_version,
             request_id,
             idempotency_key,
             traceparent: _,
         } = &self.origin;
         let asked_by = AskedBy {
             dialect: *dialect,
+            api_version: api_version.as_deref(),
             request_id,
             idempotency_key,
         };
@@ -121,6 +123,7 @@ impl Origin {
         Self {
             account: run.account,
             dialect: run.dialect,
+            api_version: run.api_version.clone(),
             request_id: run.request_id.clone(),
             idempotency_key: run.idempotency_key.clone(),
             traceparent: traces::traceparent(),

@@ -47,8 +47,9 @@ impl Command for UpdateOrder {
             .map_err(ApiError::from)?;
         if order != before {
             order = store::orders::update(tx, account, id, &order).await?;
+            let views = (OrderView::from(&before), OrderView::from(&order));
             self.origin
-                .emit(tx, EventType::OrderUpdated, &OrderView::from(&order))
+                .emit_change(tx, EventType::OrderUpdated, &views.0, &views.1)
                 .await?;
         }
         let id = order.id.to_string();

@@ -206,12 +206,13 @@ pub(in crate::commands) async fn report(
         .await?
         .ok_or_else(|| Failure::internal("a refunded charge is gone"))
         .map_err(Rejection::Failed)?;
-    let (refund_view, charge_view) = (RefundView::from(refund), ChargeView::from(&charge));
+    let refund_view = RefundView::from(refund);
     origin
         .emit(tx, EventType::RefundCreated, &refund_view)
         .await?;
+    let before = ChargeView::from(&charge.before_refund(refund.amount.minor_units));
     origin
-        .emit(tx, EventType::ChargeRefunded, &charge_view)
+        .emit_change(tx, EventType::ChargeRefunded, &before, &(&charge).into())
         .await?;
     if charge.is_refunded()
         && let Some(order) = store::orders::refund(tx, origin.account, charge.id).await?

@@ -47,8 +47,9 @@ impl Command for UpdateRefund {
             .map_err(ApiError::from)?;
         if refund != before {
             refund = store::refunds::update(tx, account, id, &refund).await?;
+            let views = (RefundView::from(&before), RefundView::from(&refund));
             self.origin
-                .emit(tx, EventType::RefundUpdated, &RefundView::from(&refund))
+                .emit_change(tx, EventType::RefundUpdated, &views.0, &views.1)
                 .await?;
         }
         let id = refund.id.to_string();

@@ -1,7 +1,7 @@
 //! `POST /webhook_endpoints/{id}`: change where events are sent, which, and whether any.
 //!
 //! Locks    the endpoint, but not against events that are being written
-//! Writes   url, enabled_events, description, metadata, disabled
+//! Writes   url, enabled_events, description, metadata, disabled, standard_webhooks
 //! Emits    nothing
 //! Refuses  parameters that are unknown or wrong; a URL that can't be sent to
 
@@ -48,6 +48,8 @@ impl Command for UpdateWebhookEndpoint {
             .apply(endpoint.metadata)
             .map_err(ApiError::from)?;
         endpoint.disabled = update.disabled.unwrap_or(endpoint.disabled);
+        let standard_webhooks = update.standard_webhooks;
+        endpoint.standard_webhooks = standard_webhooks.unwrap_or(endpoint.standard_webhooks);
         if endpoint != before {
             endpoint = endpoints::update(tx, account, &endpoint).await?;
         }

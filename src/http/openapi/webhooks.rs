@@ -26,6 +26,21 @@ impl Modify for WebhooksSection {
     }
 }
 
+/// What an endpoint with `standard_webhooks` gets besides.
+const STANDARD_HEADERS: [(&str, &str); 3] = [
+    ("webhook-id", "With `standard_webhooks`: the event's id."),
+    (
+        "webhook-timestamp",
+        "With `standard_webhooks`: the attempt's time in Unix seconds.",
+    ),
+    (
+        "webhook-signature",
+        "With `standard_webhooks`: `v1,…`, the HMAC-SHA256, in Base64, of `webhook-id`, a dot, \
+         `webhook-timestamp`, a dot and the body, with the bytes that the secret has behind `whsec_` \
+         in Base64 as the key.",
+    ),
+];
+
 /// What a webhook endpoint receives, and what it should answer.
 fn delivery(event_type: EventType) -> Operation {
     let name = event_type.as_str();
@@ -48,13 +63,23 @@ fn delivery(event_type: EventType) -> Operation {
         .description(Some(format!("The event. `data.object` is the {noun}.")))
         .required(Some(Required::True))
         .content("application/json", event.build());
-    OperationBuilder::new()
+    let mut operation = OperationBuilder::new()
         .tag("Webhooks")
         .operation_id(Some(format!("receive {name}").replace([' ', '.'], "_")))
         .summary(Some(event_type.about()))
         // The receiver knows the sender by the signature, not by an API key.
         .securities(Some([]))
-        .parameter(signature)
+        .parameter(signature);
+    for (name, about) in STANDARD_HEADERS {
+        let header = ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(about))
+            .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
+        operation = operation.parameter(header);
+    }
+    operation
         .request_body(Some(body.build()))
         .response("2XX", Response::new("The event is acknowledged."))
         .response(

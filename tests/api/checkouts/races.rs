@@ -407,6 +407,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
         origin: Origin {
             account: AccountId(account),
             dialect: Dialect::Ietf,
+            api_version: None,
             request_id: "req_1".to_owned(),
             idempotency_key: "key-1".to_owned(),
             traceparent: None,

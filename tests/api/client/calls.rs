@@ -428,6 +428,8 @@ async fn call_customers(client: &Client) {
 async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
     let new_endpoint = NewWebhookEndpoint {
         description: Some("The warehouse".to_owned()),
+        api_version: Some("2024-04-10".to_owned()),
+        standard_webhooks: Some(false),
         metadata: [("channel".to_owned(), "web".to_owned())].into(),
         ..an_endpoint()
     };
@@ -446,6 +448,7 @@ async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
         description: Some(String::new()),
         metadata: [("channel".to_owned(), String::new())].into(),
         disabled: Some(true),
+        standard_webhooks: Some(true),
     };
     let enabled = WebhookEndpointUpdate {
         enabled_events: Some(endpoint.enabled_events.clone()),
@@ -463,6 +466,8 @@ async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
         );
     }
     assert_eq!(updated.url, "https://example.invalid/moved");
+    assert_eq!(updated.api_version.as_deref(), Some("2024-04-10"));
+    assert!(updated.standard_webhooks && updated.never_sent.is_empty());
     assert_eq!((&updated.description, updated.metadata.len()), (&None, 0));
     updated
 }

@@ -7,6 +7,27 @@ use crate::support::{
     webhooks::{Endpoint, delete, quick_but},
 };
 
+#[tokio::test]
+async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let url = "https://example.com/hook";
+    let body = serde_json::json!({"url": url, "enabled_events": ["invoice.paid", "order.paid"]});
+    let endpoint = Endpoint::with(&server.client, &body).await;
+    endpoint.disable(&server.client, true).await;
+    let visit = Visit::begin(&server).await;
+    let page = visit.page("/console/deliveries").await;
+    for part in [
+        &*endpoint.id,
+        url,
+        ">disabled<",
+        "invoice.paid, order.paid",
+        "Never sent here: invoice.paid",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!page.contains(&endpoint.secret) && !page.contains("whsec_"));
+}
+
 /// Failed attempts wait for hours, and the worker doesn't look by itself.
 const SLOW: &[(&str, &str)] = &[
     CONSOLE,

@@ -181,7 +181,7 @@ reader request_log_migrations: SELECT
 reader setup_intents: SELECT
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
-disabled canceled_at)
+disabled canceled_at api_version standard_webhooks)
 reader webhooks_migrations: SELECT
 sweeper _sqlx_migrations: SELECT
 sweeper accounts: SELECT (id closed_at)

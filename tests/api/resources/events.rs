@@ -86,7 +86,7 @@ async fn an_event_shows_the_object_as_it_was_and_the_request_that_changed_it() {
         .await;
     let first = events(client).await[0].clone();
     let expected = json!({
-        "id": first["id"], "object": "event", "api_version": null, "created": first["created"],
+        "id": first["id"], "object": "event", "api_version": "2026-10-28.endive", "created": first["created"],
         "data": {"object": created.json()}, "livemode": false, "pending_webhooks": 0,
         "request": {"id": created.header("request-id"), "idempotency_key": "key-1"},
         "type": "charge.succeeded",
@@ -182,6 +182,19 @@ async fn events_are_listed_by_type_and_only_to_their_account() {
     for (query, param) in [
         (format!("starting_after={newest}"), "starting_after"),
         ("type=charge.eaten".to_owned(), "type"),
+        ("type=charge".to_owned(), "type"),
+        ("type=*".to_owned(), "type"),
+        ("type=sheep.*".to_owned(), "type"),
+        (
+            "types[]=charge.failed&types[]=charge.*".to_owned(),
+            "types[1]",
+        ),
+        ("types=charge.failed".to_owned(), "types"),
+        (vec!["types[]=charge.failed"; 21].join("&"), "types"),
+        (
+            "type=charge.failed&types[]=charge.failed".to_owned(),
+            "types",
+        ),
         ("limit=0".to_owned(), "limit"),
     ] {
         assert_eq!(
@@ -189,4 +202,60 @@ async fn events_are_listed_by_type_and_only_to_their_account() {
             (400, "parameter_invalid".into(), Some(param.into()))
         );
     }
+}
+
+#[tokio::test]
+async fn events_are_listed_by_a_group_of_types_and_by_several() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let charge = client.charge("key-1").await.id();
+    let order = open_order(client).await;
+    let pay = format!("/orders/{order}/pay");
+    client
+        .post_new(&pay, &json!({"source": "tok_chargeDeclined"}))
+        .await;
+    client
+        .post_new("/refunds", &json!({"charge": charge}))
+        .await;
+    let all = [
+        "charge.succeeded",
+        "order.created",
+        "charge.failed",
+        "refund.created",
+        "charge.refunded",
+    ];
+    assert_eq!(types(&events(client).await), all);
+    let listed = async |query: &str| {
+        let list = client.get(&format!("/v1/events?{query}")).await.json();
+        let mut listed = list["data"].as_array().unwrap().clone();
+        listed.reverse();
+        (listed, list["has_more"] == true)
+    };
+    let charges = ["charge.succeeded", "charge.failed", "charge.refunded"];
+    for (query, expected) in [
+        ("type=charge.*", charges.as_slice()),
+        ("type=order.*", &["order.created"]),
+        ("type=checkout.*", &[]),
+        ("types[]=order.created&types[]=charge.failed", &all[1..3]),
+        ("types[0]=order.created&types[1]=order.created", &all[1..2]),
+        // What happens at Stripe only.
+        ("type=invoice.paid", &[]),
+        ("type=customer.*", &[]),
+        ("types[]=invoice.paid", &[]),
+        ("types[]=invoice.paid&types[]=refund.created", &all[3..4]),
+    ] {
+        let (listed, has_more) = listed(query).await;
+        assert_eq!(types(&listed), expected, "{query}");
+        assert!(!has_more);
+    }
+    // In pages, newest first, across the types.
+    let (newest, has_more) = listed("type=charge.*&limit=2").await;
+    assert_eq!((types(&newest), has_more), (charges[1..].to_vec(), true));
+    let cursor = newest[0]["id"].as_str().unwrap();
+    let (oldest, has_more) =
+        listed(&format!("type=charge.*&limit=2&starting_after={cursor}")).await;
+    assert_eq!((types(&oldest), has_more), (charges[..1].to_vec(), false));
+    let cursor = oldest[0]["id"].as_str().unwrap();
+    let newer = listed(&format!("type=charge.*&limit=1&ending_before={cursor}")).await;
+    assert_eq!((types(&newer.0), newer.1), (charges[1..2].to_vec(), true));
 }

@@ -154,6 +154,8 @@ async fn created_filters_go_by_the_second_that_is_shown() {
     let cases = [
         ("created[gt]=1000", 5..6),
         ("created[gte]=1000", 2..6),
+        ("created=1000", 2..5),
+        ("created=1001", 5..6),
         ("created[lt]=1000", 0..2),
         ("created[lte]=1000", 0..5),
         ("created[gte]=1000&created[lte]=1000", 2..5),
@@ -267,7 +269,12 @@ async fn wrong_questions_are_refused_with_the_parameter() {
             "parameter_invalid",
             "ending_before",
         ),
-        ("created=1".to_owned(), "parameter_invalid", "created"),
+        ("created=x".to_owned(), "parameter_invalid", "created"),
+        (
+            "created[gt]=1&created=1".to_owned(),
+            "parameter_invalid",
+            "created",
+        ),
         (
             "created[gt]=yesterday".to_owned(),
             "parameter_invalid",

@@ -51,7 +51,8 @@ async fn an_endpoint_is_created_retrieved_and_listed_as_stripe_shows_it() {
     let expected = json!({
         "id": id, "object": "webhook_endpoint", "api_version": null, "created": created_at,
         "description": "Bookkeeping", "enabled_events": ["charge.succeeded", "*"],
-        "livemode": false, "metadata": {"team": "finance"}, "status": "enabled",
+        "livemode": false, "metadata": {"team": "finance"}, "never_sent": [],
+        "standard_webhooks": false, "status": "enabled",
         "url": "https://example.com/webhooks",
     });
     assert_eq!(shown, expected);

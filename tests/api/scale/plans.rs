@@ -150,6 +150,7 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         // JSON too.
         ("text", _) => "'1'".to_owned(),
         ("text[]", "status") => "ARRAY['succeeded']".to_owned(),
+        ("text[]", "type") => "ARRAY['charge.updated', 'charge.captured']".to_owned(),
         ("text[]", "sku") => format!("ARRAY['sku-{row}']"),
         ("text[]", _) => format!("ARRAY['key-{row}']"),
         ("timestamptz", _) => format!("at({row})"),

@@ -23,6 +23,7 @@ const fn after(status: u16, duration_ms: i64) -> Attempt {
         error: None,
         duration_ms,
         is_refused: false,
+        retry_after: None,
     }
 }
 

@@ -95,6 +95,7 @@ pub(super) async fn mark_and_claim(
         if late > 0 {
             tracing::warn!(late, "attempts ended after their claims; others count");
         }
+        queue::disable_gone(&mut tx, ended).await?;
     }
     let mut claimed = Vec::new();
     if !turns.is_empty() {
