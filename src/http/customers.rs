@@ -116,7 +116,7 @@ pub async fn delete(
 ) -> Result<HttpResponse, HttpError> {
     no_query(&request)?;
     let id = customer_id(&request)?;
-    let origin = caller.origin_without_key(&request);
+    let origin = caller.origin_without_key(&request)?;
     let deleted = app
         .write(caller.account, move |tx| {
             Box::pin(async move { delete_customer(&origin, tx, id).await })

@@ -68,18 +68,17 @@ impl Caller {
             dialect: self.dialect,
         }
     }
-}
 
-impl Caller {
     /// The origin of what a request without an idempotency key does: a DELETE.
-    pub fn origin_without_key(self, request: &HttpRequest) -> Origin {
-        Origin {
+    pub fn origin_without_key(self, request: &HttpRequest) -> Result<Origin, HttpError> {
+        Ok(Origin {
             account: self.account,
             dialect: self.dialect,
+            api_version: api_version(request.headers())?,
             request_id: request_id(request),
             idempotency_key: String::new(),
             traceparent: traces::traceparent(),
-        }
+        })
     }
 }
 

@@ -54,8 +54,10 @@ impl Command for CreateCustomer {
             }
             customer.default_payment_method = attached;
             customer = store::customers::update(tx, account, customer).await?;
-            let view = CustomerView::from(&customer);
-            origin.emit(tx, EventType::CustomerUpdated, &view).await?;
+            let with_default = CustomerView::from(&customer);
+            origin
+                .emit_change(tx, EventType::CustomerUpdated, &view, &with_default)
+                .await?;
         }
         origin
             .show(tx, CREATED, id.to_string(), &customer, &expand)

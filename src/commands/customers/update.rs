@@ -76,9 +76,12 @@ impl Command for UpdateCustomer {
             .apply(customer.details.metadata)
             .map_err(ApiError::from)?;
         if customer != before {
+            let was = CustomerView::from(&before);
             customer = store::customers::update(tx, account, customer).await?;
             let view = CustomerView::from(&customer);
-            origin.emit(tx, EventType::CustomerUpdated, &view).await?;
+            origin
+                .emit_change(tx, EventType::CustomerUpdated, &was, &view)
+                .await?;
         }
         origin
             .show(tx, OK, id.to_string(), &customer, &update.expand)

@@ -28,7 +28,7 @@ use crate::{
         payment_intent::{IntentCaptureRefusal, PaymentIntent},
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
-    store, webhooks,
+    store,
     wire::{
         charges::ChargeView,
         error::{ApiError, ErrorCode},
@@ -157,10 +157,12 @@ async fn capture(
     let intent = intent.captured(amount);
     let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
     let view = PaymentIntentView::from(&intent);
-    let events = [
-        origin.event(EventType::ChargeCaptured, &ChargeView::from(&charge))?,
-        origin.event(EventType::PaymentIntentSucceeded, &view)?,
-    ];
-    webhooks::emit(tx, &events).await?;
+    let before = ChargeView::from(&charge.before_capture());
+    origin
+        .emit_change(tx, EventType::ChargeCaptured, &before, &(&charge).into())
+        .await?;
+    origin
+        .emit(tx, EventType::PaymentIntentSucceeded, &view)
+        .await?;
     origin.show(tx, OK, view.id, &intent, expand).await
 }

@@ -47,10 +47,11 @@ impl Command for UpdatePaymentMethod {
             .apply(method.metadata)
             .map_err(ApiError::from)?;
         if method != before {
+            let was = PaymentMethodView::from(&before);
             method = store::payment_methods::update(tx, account, method).await?;
             let view = PaymentMethodView::from(&method);
             origin
-                .emit(tx, EventType::PaymentMethodUpdated, &view)
+                .emit_change(tx, EventType::PaymentMethodUpdated, &was, &view)
                 .await?;
         }
         let id = method.id.to_string();

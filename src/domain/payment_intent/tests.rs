@@ -258,7 +258,7 @@ fn a_capture_takes_at_most_what_is_promised() {
 enum Act {
     SetMethod,
     Confirm {
-        url: &'static str,
+        token: &'static str,
         declines: bool,
         off_session: bool,
     },

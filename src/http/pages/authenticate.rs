@@ -266,6 +266,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
     let origin = Origin {
         account: asked.account,
         dialect: Dialect::Ietf,
+        api_version: None,
         request_id: work.request_id.clone(),
         idempotency_key: work.key.as_str().to_owned(),
         traceparent: traces::traceparent(),

@@ -27,7 +27,8 @@ async fn the_story_of_a_payment_leads_to_its_intent_its_charge_and_its_customer_
     let client = &server.client;
     let ann = json!({"email": "ann@shop.test", "payment_method": "pm_card_visa"});
     let customer = client.post("/customers", "key-1", &ann).await.id();
-    let methods = client.get(&format!("/customers/{customer}/payment_methods"));
+    let path = format!("/customers/{customer}/payment_methods");
+    let methods = client.get(&path);
     let method = methods.await.json()["data"][0]["id"]
         .as_str()
         .unwrap()
