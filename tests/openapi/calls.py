@@ -128,6 +128,19 @@ def call_all():
     call("listOrders")
     call("cancelOrder", call("createOrder", body={"client_order_id": RUN}).id)
 
+    intent = call("createPaymentIntent", body={"capture_method": "manual"})
+    call("updatePaymentIntent", intent.id)
+    declining = {"payment_method": "pm_card_chargeDeclined"}
+    call("confirmPaymentIntent", intent.id, body=declining, status=(402,))
+    assert call("confirmPaymentIntent", intent.id).status == "requires_capture", intent
+    call("capturePaymentIntent", intent.id)
+    call("cancelPaymentIntent", intent.id, status=(400,))
+    call("cancelPaymentIntent", call("createPaymentIntent").id)
+    call("createRefund", body={"charge": None, "payment_intent": intent.id})
+    whole = call("retrievePaymentIntent", intent.id, expand=[models.ExpandPaymentIntent.LATEST_CHARGE])
+    assert isinstance(whole.latest_charge, models.Charge), whole
+    call("listPaymentIntents")
+
     setup = call("createSetupIntent")
     assert setup.status == "succeeded", setup
     call("createSetupIntent", body={"payment_method": "pm_card_chargeDeclined"}, status=(402,))

@@ -36,6 +36,7 @@ STATE = {
     "order_already_paid",
     "order_canceled",
     "out_of_stock",
+    "payment_intent_unexpected_state",
     "payment_method_unexpected_state",
     "setup_intent_unexpected_state",
 }
@@ -70,12 +71,16 @@ schemathesis.openapi.format("uri", strategies.just(NOWHERE))
 # amount allows any amount to be captured or refunded.
 CHARGE = {"amount": 99_999_999, "currency": "eur"}
 ORDER = {"currency": "eur", "items": [{"quantity": 1, "unit_amount": 100}]}
+INTENT = {**CHARGE, "payment_method": "pm_card_visa", "payment_method_types": ["card"]}
 METHOD = {"type": "card", "card": {"token": "tok_visa"}}
 ONCE = {
     "/charges/{id}/capture": ("charges", {**CHARGE, "capture": False}),
     "/refunds": ("charges", CHARGE),
     "/orders/{id}/pay": ("orders", ORDER),
     "/orders/{id}/cancel": ("orders", ORDER),
+    "/payment_intents/{id}/confirm": ("payment_intents", INTENT),
+    "/payment_intents/{id}/capture": ("payment_intents", {**INTENT, "capture_method": "manual", "confirm": True}),
+    "/payment_intents/{id}/cancel": ("payment_intents", CHARGE),
     "/payment_methods/{id}/attach": ("payment_methods", METHOD),
 }
 

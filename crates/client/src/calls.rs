@@ -19,15 +19,16 @@ use super::{
     error::Error,
     lists::{ListQuery, Page, with_query},
     objects::{
-        Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentMethod, Refund,
-        SetupIntent, WebhookDelivery, WebhookEndpoint,
+        Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentIntent,
+        PaymentMethod, Refund, SetupIntent, WebhookDelivery, WebhookEndpoint,
     },
     operation::{Method, Operation},
     requests::{
-        Capture, ChargeUpdate, CustomerUpdate, MetadataUpdate, NewCharge, NewCheckout, NewCustomer,
-        NewOrder, NewPaymentMethod, NewRefund, NewSetupIntent, NewWebhookEndpoint, Payment,
-        PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate,
-        WebhookEndpointUpdate,
+        Cancellation, Capture, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
+        MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewOrder, NewPaymentIntent,
+        NewPaymentMethod, NewRefund, NewSetupIntent, NewWebhookEndpoint, Payment,
+        PaymentIntentUpdate, PaymentMethodUpdate, SetupCancellation, SetupConfirmation,
+        SetupIntentUpdate, WebhookEndpointUpdate,
     },
     sending::{Message, Reply, send},
 };
@@ -301,6 +302,63 @@ impl Client {
     /// Lists levels of inventory, in the order of their skus, which are its cursors.
     pub async fn list_inventory(&self, query: &ListQuery) -> Result<Page<Inventory>, Error> {
         self.read(query.after("/inventory")).await
+    }
+
+    /// Begins a payment. A decline of a card that is charged at once is an error; the intent stays.
+    pub fn create_payment_intent(
+        &self,
+        intent: &NewPaymentIntent,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change("/payment_intents".to_owned(), intent)
+    }
+
+    /// Reads a payment intent.
+    pub async fn retrieve_payment_intent(&self, id: &str) -> Result<PaymentIntent, Error> {
+        self.read(below("/payment_intents", id, "")?).await
+    }
+
+    /// Changes what is to be paid, or what is written on a payment intent.
+    pub fn update_payment_intent(
+        &self,
+        id: &str,
+        update: &PaymentIntentUpdate,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "")?, update)
+    }
+
+    /// Charges the card, or says where its holder authenticates.
+    pub fn confirm_payment_intent(
+        &self,
+        id: &str,
+        confirmation: &Confirmation,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "/confirm")?, confirmation)
+    }
+
+    /// Takes what was promised; the rest is released.
+    pub fn capture_payment_intent(
+        &self,
+        id: &str,
+        capture: &IntentCapture,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "/capture")?, capture)
+    }
+
+    /// Closes a payment intent for good; what was promised is released.
+    pub fn cancel_payment_intent(
+        &self,
+        id: &str,
+        cancellation: &Cancellation,
+    ) -> Result<Request<PaymentIntent>, Error> {
+        self.change(below("/payment_intents", id, "/cancel")?, cancellation)
+    }
+
+    /// Lists payment intents; filter `customer`.
+    pub async fn list_payment_intents(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<PaymentIntent>, Error> {
+        self.read(query.after("/payment_intents")).await
     }
 
     /// Begins to make a card ready for later payments. A card whose holder must authenticate leaves

@@ -24,6 +24,8 @@ pub struct ListQuery {
     pub order: Option<String>,
     /// `ch_…`
     pub charge: Option<String>,
+    /// `pi_…`
+    pub payment_intent: Option<String>,
     /// `pm_…`
     pub payment_method: Option<String>,
     /// Your own id of an order.
@@ -45,6 +47,7 @@ impl ListQuery {
             ("email", self.email.clone()),
             ("order", self.order.clone()),
             ("charge", self.charge.clone()),
+            ("payment_intent", self.payment_intent.clone()),
             ("payment_method", self.payment_method.clone()),
             ("client_order_id", self.client_order_id.clone()),
             ("type", self.event_type.clone()),

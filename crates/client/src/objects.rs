@@ -62,6 +62,9 @@ pub struct Refund {
     pub currency: String,
     /// Your own names.
     pub metadata: Metadata,
+    /// The intent of its charge.
+    #[serde(default)]
+    pub payment_intent: Option<String>,
     /// Why.
     pub reason: Option<String>,
     /// `succeeded`, …
@@ -250,6 +253,44 @@ pub struct CheckoutStep {
     pub resource: Option<String>,
     /// How often a process began to run it.
     pub attempts: i64,
+}
+
+/// One payment, through as many cards as it takes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PaymentIntent {
+    /// `pi_…`
+    pub id: String,
+    /// Minor units.
+    pub amount: i64,
+    /// Minor units that are promised and not taken.
+    pub amount_capturable: i64,
+    /// Minor units taken.
+    pub amount_received: i64,
+    /// Why it was canceled.
+    pub cancellation_reason: Option<String>,
+    /// `automatic_async`, `automatic` or `manual`.
+    pub capture_method: String,
+    /// What a shop's pages know it by.
+    pub client_secret: String,
+    /// Unix seconds.
+    pub created: i64,
+    /// ISO 4217, lower case.
+    pub currency: String,
+    /// Who pays.
+    pub customer: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// The newest charge, a failed one included.
+    pub latest_charge: Option<String>,
+    /// Your own names.
+    pub metadata: Metadata,
+    /// What the card's holder has to do.
+    pub next_action: Option<NextAction>,
+    /// What is charged.
+    pub payment_method: Option<String>,
+    /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `processing`,
+    /// `requires_capture`, `succeeded` or `canceled`.
+    pub status: String,
 }
 
 /// A card that is made ready for later payments.

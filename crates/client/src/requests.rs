@@ -84,8 +84,12 @@ pub struct Capture {
 /// A new refund.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct NewRefund {
-    /// `ch_…`
+    /// `ch_…`; empty if the intent is named.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub charge: String,
+    /// `pi_…`, whose charge is given back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_intent: Option<String>,
     /// Minor units; `None` for what remains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<i64>,
@@ -437,4 +441,101 @@ pub struct CardUpdate {
     pub exp_month: i64,
     /// Four digits.
     pub exp_year: i64,
+}
+
+/// A new payment intent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewPaymentIntent {
+    /// Minor units.
+    pub amount: i64,
+    /// ISO 4217.
+    pub currency: String,
+    /// `automatic_async`, which is the service's default, `automatic` or `manual`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_method: Option<String>,
+    /// Whether it is confirmed at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<bool>,
+    /// Who pays: `cus_…`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// With `confirm`: the card's holder isn't there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_session: Option<bool>,
+    /// `pm_…`, or a test card such as `pm_card_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+    /// Where the card's holder returns to, with `confirm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_url: Option<String>,
+    /// `off_session` or `on_session`: the customer keeps the method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup_future_usage: Option<String>,
+}
+
+impl NewPaymentIntent {
+    /// One that waits for a method.
+    pub fn new(amount: i64, currency: impl Into<String>) -> Self {
+        Self {
+            amount,
+            currency: currency.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// A change to a payment intent: what is `None` stays, what is empty is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PaymentIntentUpdate {
+    /// Minor units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount: Option<i64>,
+    /// Who pays: `cus_…`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Your own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// `pm_…`, or a test card such as `pm_card_visa`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+}
+
+/// How a payment intent is confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Confirmation {
+    /// The card's holder isn't there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_session: Option<bool>,
+    /// `pm_…`, or a test card such as `pm_card_visa`; `None` for what the intent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+    /// Where the card's holder returns to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_url: Option<String>,
+}
+
+/// How much of a payment intent is captured.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct IntentCapture {
+    /// Minor units; `None` for all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount_to_capture: Option<i64>,
+}
+
+/// Why a payment intent is canceled.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Cancellation {
+    /// `duplicate`, `fraudulent`, `requested_by_customer` or `abandoned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancellation_reason: Option<String>,
 }

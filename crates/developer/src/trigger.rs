@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use charge_once_client::{
-    Capture, Charge, ChargeUpdate, Client, CustomerUpdate, Error, Event, ListQuery, MetadataUpdate,
-    NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder, NewRefund, NewSetupIntent, Order,
-    Payment, PaymentMethodUpdate, Refund, SetupCancellation, SetupConfirmation,
+    Cancellation, Capture, Charge, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
+    Event, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder,
+    NewPaymentIntent, NewRefund, NewSetupIntent, Order, Payment, PaymentMethodUpdate, Refund,
+    SetupCancellation, SetupConfirmation,
 };
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
@@ -97,6 +98,18 @@ pub(crate) enum EventType {
     PaymentMethodUpdated,
     #[value(name = "payment_method.detached")]
     PaymentMethodDetached,
+    #[value(name = "payment_intent.created")]
+    PaymentIntentCreated,
+    #[value(name = "payment_intent.requires_action")]
+    PaymentIntentRequiresAction,
+    #[value(name = "payment_intent.amount_capturable_updated")]
+    PaymentIntentAmountCapturableUpdated,
+    #[value(name = "payment_intent.succeeded")]
+    PaymentIntentSucceeded,
+    #[value(name = "payment_intent.payment_failed")]
+    PaymentIntentPaymentFailed,
+    #[value(name = "payment_intent.canceled")]
+    PaymentIntentCanceled,
     #[value(name = "setup_intent.created")]
     SetupIntentCreated,
     #[value(name = "setup_intent.requires_action")]
@@ -191,17 +204,7 @@ impl Maker {
             }
             EventType::RefundFailed => self.refused_refund().await,
             EventType::CustomerCreated => self.customer().await,
-            EventType::CustomerUpdated => {
-                let customer = self.customer().await?;
-                let update = CustomerUpdate {
-                    description: Some(format!("{DESCRIPTION}, and updated")),
-                    ..CustomerUpdate::default()
-                };
-                let update = self.client.update_customer(&customer, &update)?;
-                update.send().await?;
-                say(&format!("updated {customer}"));
-                Ok(customer)
-            }
+            EventType::CustomerUpdated => self.updated_customer().await,
             EventType::CustomerDeleted => {
                 let customer = self.customer().await?;
                 self.client.delete_customer(&customer).await?;
@@ -209,37 +212,30 @@ impl Maker {
                 Ok(customer)
             }
             EventType::PaymentMethodAttached => self.attached_method().await,
-            EventType::PaymentMethodUpdated => {
-                let method = self.attached_method().await?;
-                let update = PaymentMethodUpdate {
-                    metadata: metadata_update().metadata,
-                    ..PaymentMethodUpdate::default()
-                };
-                let update = self.client.update_payment_method(&method, &update)?;
-                update.send().await?;
-                say(&format!("updated {method}"));
-                Ok(method)
-            }
+            EventType::PaymentMethodUpdated => self.updated_method().await,
             EventType::PaymentMethodDetached => {
                 let method = self.attached_method().await?;
                 self.client.detach_payment_method(&method)?.send().await?;
                 say(&format!("detached {method}"));
                 Ok(method)
             }
+            EventType::PaymentIntentCreated => self.intent("automatic").await,
+            EventType::PaymentIntentRequiresAction => {
+                self.confirmed_intent("automatic", HOLDERS_CARD).await
+            }
+            EventType::PaymentIntentAmountCapturableUpdated => {
+                self.confirmed_intent("manual", CARD).await
+            }
+            EventType::PaymentIntentSucceeded => self.confirmed_intent("automatic", CARD).await,
+            EventType::PaymentIntentPaymentFailed => {
+                self.confirmed_intent("automatic", DECLINED_METHOD).await
+            }
+            EventType::PaymentIntentCanceled => self.canceled_intent().await,
             EventType::SetupIntentCreated => self.setup().await,
             EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
             EventType::SetupIntentSucceeded => self.confirmed_setup(CARD).await,
             EventType::SetupIntentSetupFailed => self.declined_setup().await,
-            EventType::SetupIntentCanceled => {
-                let setup = self.setup().await?;
-                let reason = SetupCancellation::default();
-                self.client
-                    .cancel_setup_intent(&setup, &reason)?
-                    .send()
-                    .await?;
-                say(&format!("canceled {setup}"));
-                Ok(setup)
-            }
+            EventType::SetupIntentCanceled => self.canceled_setup().await,
             EventType::OrderCreated => self.order().await.map(|order| order.id),
             EventType::OrderUpdated => {
                 let order = self.order().await?.id;
@@ -372,6 +368,78 @@ impl Maker {
         let method = attach.send().await?.id;
         say(&format!("attached {method}"));
         Ok(method)
+    }
+
+    async fn updated_customer(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        let update = CustomerUpdate {
+            description: Some(format!("{DESCRIPTION}, and updated")),
+            ..CustomerUpdate::default()
+        };
+        let update = self.client.update_customer(&customer, &update)?;
+        update.send().await?;
+        say(&format!("updated {customer}"));
+        Ok(customer)
+    }
+
+    async fn updated_method(&self) -> Result<String, Error> {
+        let method = self.attached_method().await?;
+        let update = PaymentMethodUpdate {
+            metadata: metadata_update().metadata,
+            ..PaymentMethodUpdate::default()
+        };
+        let update = self.client.update_payment_method(&method, &update)?;
+        update.send().await?;
+        say(&format!("updated {method}"));
+        Ok(method)
+    }
+
+    async fn canceled_setup(&self) -> Result<String, Error> {
+        let setup = self.setup().await?;
+        let reason = SetupCancellation::default();
+        self.client
+            .cancel_setup_intent(&setup, &reason)?
+            .send()
+            .await?;
+        say(&format!("canceled {setup}"));
+        Ok(setup)
+    }
+
+    async fn canceled_intent(&self) -> Result<String, Error> {
+        let intent = self.intent("automatic").await?;
+        let reason = Cancellation::default();
+        let cancel = self.client.cancel_payment_intent(&intent, &reason)?;
+        cancel.send().await?;
+        say(&format!("canceled {intent}"));
+        Ok(intent)
+    }
+
+    async fn intent(&self, capture_method: &str) -> Result<String, Error> {
+        let intent = NewPaymentIntent {
+            capture_method: Some(capture_method.to_owned()),
+            description: Some(DESCRIPTION.to_owned()),
+            ..NewPaymentIntent::new(AMOUNT, CURRENCY)
+        };
+        let intent = self.client.create_payment_intent(&intent)?.send().await?.id;
+        say(&format!("began {intent}"));
+        Ok(intent)
+    }
+
+    async fn confirmed_intent(&self, capture_method: &str, method: &str) -> Result<String, Error> {
+        let intent = self.intent(capture_method).await?;
+        let confirmation = Confirmation {
+            payment_method: Some(method.to_owned()),
+            return_url: Some(RETURN_URL.to_owned()),
+            ..Confirmation::default()
+        };
+        let confirm = self.client.confirm_payment_intent(&intent, &confirmation)?;
+        let outcome = match confirm.send().await {
+            Ok(confirmed) => confirmed.status,
+            Err(Error::Declined(_)) if method == DECLINED_METHOD => "declined".to_owned(),
+            Err(error) => return Err(error),
+        };
+        say(&format!("confirmed {intent}: {outcome}"));
+        Ok(intent)
     }
 
     async fn setup(&self) -> Result<String, Error> {

@@ -2,11 +2,12 @@
 
 use charge_once::http::openapi;
 use charge_once_client::{
-    Capture, CardUpdate, ChargeUpdate, Client, CustomerUpdate, Error, ListQuery, MetadataUpdate,
-    NewAddress, NewBillingDetails, NewCharge, NewCheckout, NewCustomer, NewInvoiceSettings,
-    NewOrder, NewPaymentMethod, NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint,
-    Payment, PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate,
-    WebhookEndpoint, WebhookEndpointUpdate,
+    Cancellation, Capture, CardUpdate, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
+    IntentCapture, ListQuery, MetadataUpdate, NewAddress, NewBillingDetails, NewCharge,
+    NewCheckout, NewCustomer, NewInvoiceSettings, NewOrder, NewPaymentIntent, NewPaymentMethod,
+    NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint, Payment, PaymentIntentUpdate,
+    PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate, WebhookEndpoint,
+    WebhookEndpointUpdate,
 };
 use tempfile::TempDir;
 
@@ -226,6 +227,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
         amount: Some(500),
         reason: Some("duplicate".to_owned()),
         metadata: metadata("phone"),
+        ..NewRefund::default()
     };
     let refund = client
         .create_refund(&new_refund)
@@ -299,6 +301,7 @@ async fn every_call_of_the_api_has_a_typed_function() {
     assert_eq!(canceled.status, "canceled");
 
     call_checkouts(&client).await;
+    call_payment_intents(&client).await;
     call_setup_intents(&client).await;
 
     let query = ListQuery {
@@ -462,6 +465,68 @@ async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
     assert_eq!(updated.url, "https://example.invalid/moved");
     assert_eq!((&updated.description, updated.metadata.len()), (&None, 0));
     updated
+}
+
+async fn call_payment_intents(client: &Client) {
+    let new_intent = NewPaymentIntent {
+        capture_method: Some("manual".to_owned()),
+        ..NewPaymentIntent::new(2000, "usd")
+    };
+    let intent = client.create_payment_intent(&new_intent).unwrap();
+    let intent = intent.send().await.unwrap();
+    assert_eq!(intent.status, "requires_payment_method");
+    let update = PaymentIntentUpdate {
+        amount: Some(2150),
+        ..PaymentIntentUpdate::default()
+    };
+    let update = client.update_payment_intent(&intent.id, &update).unwrap();
+    assert_eq!(update.send().await.unwrap().amount, 2150);
+    let confirmation = |card: &str| Confirmation {
+        payment_method: Some(card.to_owned()),
+        return_url: Some("https://example.com/return".to_owned()),
+        ..Confirmation::default()
+    };
+    let declining = confirmation("pm_card_chargeDeclined");
+    let declined = client.confirm_payment_intent(&intent.id, &declining);
+    assert!(matches!(
+        declined.unwrap().send().await,
+        Err(Error::Declined(_))
+    ));
+    let visa = confirmation("pm_card_visa");
+    let confirmed = client.confirm_payment_intent(&intent.id, &visa).unwrap();
+    assert_eq!(confirmed.send().await.unwrap().amount_capturable, 2150);
+    let part = IntentCapture {
+        amount_to_capture: Some(2000),
+    };
+    let captured = client.capture_payment_intent(&intent.id, &part).unwrap();
+    let captured = captured.send().await.unwrap();
+    assert_eq!(captured.amount_received, 2000);
+    let retrieved = client.retrieve_payment_intent(&intent.id).await;
+    assert_eq!(retrieved.unwrap(), captured);
+    let refund = NewRefund {
+        payment_intent: Some(intent.id.clone()),
+        ..NewRefund::default()
+    };
+    let refund = client.create_refund(&refund).unwrap().send().await.unwrap();
+    assert_eq!(refund.payment_intent.as_ref(), Some(&intent.id));
+    let query = ListQuery {
+        payment_intent: refund.payment_intent.clone(),
+        ..ListQuery::default()
+    };
+    assert_eq!(client.list_refunds(&query).await.unwrap().data, [refund]);
+    assert_eq!(client.list_charges(&query).await.unwrap().data.len(), 2);
+
+    let other = NewPaymentIntent::new(500, "eur");
+    let other = client.create_payment_intent(&other).unwrap().send().await;
+    let reason = Cancellation {
+        cancellation_reason: Some("duplicate".to_owned()),
+    };
+    let cancel = client.cancel_payment_intent(&other.unwrap().id, &reason);
+    let canceled = cancel.unwrap().send().await.unwrap();
+    assert_eq!(canceled.cancellation_reason, reason.cancellation_reason);
+    let all = ListQuery::default();
+    let listed = client.list_payment_intents(&all).await.unwrap().data;
+    assert_eq!(listed, [canceled, captured]);
 }
 
 async fn call_setup_intents(client: &Client) {

@@ -184,6 +184,7 @@ async fn the_objects_have_exactly_the_documented_members() {
     let customer = client.post("/customers", "key-6", &json!({})).await;
     let of_customer = format!("/customers/{}", customer.id());
     let method = json!({"type": "card", "card": {"token": "tok_visa"}});
+    let intent = json!({"amount": 2000, "currency": "usd"});
     let setup = json!({"payment_method": "pm_card_visa"});
     let newest_event = || async { client.get("/events?limit=1").await.json()["data"][0].take() };
     let objects = [
@@ -204,8 +205,15 @@ async fn the_objects_have_exactly_the_documented_members() {
                 .json(),
         ),
         (
+            "PaymentIntent",
+            client
+                .post("/payment_intents", "key-8", &intent)
+                .await
+                .json(),
+        ),
+        (
             "SetupIntent",
-            client.post("/setup_intents", "key-6", &setup).await.json(),
+            client.post("/setup_intents", "key-9", &setup).await.json(),
         ),
         ("Event", newest_event().await),
         ("WebhookEndpoint", endpoint.json()),

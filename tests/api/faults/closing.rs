@@ -11,6 +11,7 @@ use crate::support::{
     accounts::client_of_test_account,
     checkouts::{checkout, checkout_with, stock},
     harness::{Client, FAULTS, TestDatabase, TestServer, config, eventually},
+    intents::paid_with,
     resources::open_order,
 };
 
@@ -24,6 +25,7 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM checkouts UNION ALL SELECT account_id FROM checkout_steps
         UNION ALL SELECT account_id FROM charges UNION ALL SELECT account_id FROM orders
         UNION ALL SELECT account_id FROM customers UNION ALL SELECT account_id FROM payment_methods
+        UNION ALL SELECT account_id FROM payment_intents
         UNION ALL SELECT account_id FROM setup_intents
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log) AS rows
       JOIN accounts ON accounts.id = rows.account_id
@@ -81,6 +83,10 @@ async fn fill(client: &Client, database: &TestDatabase) {
     let path = format!("/customers/{customer}");
     let updated = client.post_new(&path, &default);
     assert_eq!(updated.await.status, 200);
+    // An intent and its charges, one of them declined, name each other.
+    for card in ["pm_card_chargeDeclined", "pm_card_visa"] {
+        paid_with(client, card, json!({"capture_method": "manual"})).await;
+    }
     let setup = json!({"payment_method": "pm_card_visa"});
     assert_eq!(client.post_new("/setup_intents", &setup).await.status, 201);
     // What only a processor across a network, a person, and the console make.

@@ -15,7 +15,7 @@ pub const ROWS: i64 = 200_000;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 18] = [
+pub const GROWING: [&str; 19] = [
     "accounts",
     "idempotency_keys",
     "charges",
@@ -33,6 +33,7 @@ pub const GROWING: [&str; 18] = [
     "manual_resolutions",
     "customers",
     "payment_methods",
+    "payment_intents",
     "setup_intents",
 ];
 
@@ -54,7 +55,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 19] = [
+const FILLED: [&str; 20] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -159,6 +160,13 @@ const FILLED: [&str; 19] = [
             billing_details, metadata, created_at)
      SELECT account, id, id_of((n - 1) / 10 * 10 + 1), 'tok_visa', 'visa', '4242', 12, 2099, 'x', false,
             'unspecified', '{}', '{}', made_at
+       FROM numbers",
+    // None has a charge.
+    "INSERT INTO payment_intents (account_id, id, amount, capture_method, client_secret,
+            confirmation_method, created_at, currency, customer_id, metadata, payment_method_id,
+            request_three_d_secure, status)
+     SELECT account, id, 2000, 'automatic', 'pi_' || n, 'automatic', made_at, 'usd', id, '{}', id,
+            'automatic', 'requires_confirmation'
        FROM numbers",
     "INSERT INTO setup_intents (account_id, id, client_secret, customer_id, metadata,
             payment_method_id, status, usage, created_at)

@@ -76,6 +76,15 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
             let customer = json!({"customer": customer});
             client.post(attach, &key(), &customer).await.id()
         }
+        (true, "payment_intents") => {
+            let manual = path.ends_with("/capture");
+            let intent = json!({
+                "amount": 2000, "currency": "usd", "payment_method_types": ["card"],
+                "payment_method": "pm_card_visa", "confirm": manual,
+                "capture_method": if manual { "manual" } else { "automatic" },
+            });
+            client.post("/payment_intents", &key(), &intent).await.id()
+        }
         (true, "setup_intents") => {
             let setup = json!({"payment_method": "pm_card_visa"});
             client.post("/setup_intents", &key(), &setup).await.id()
