@@ -31,7 +31,8 @@ use crate::{
         parameter::{
             ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
             ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
-            ExpandPaymentMethods, ExpandRefund, ExpandRefunds,
+            ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
+            ExpandSetupIntents,
         },
         payment_intent_params::{CardOptionsParams, ParcelParams, PaymentMethodOptionsParams},
         payment_methods::{
@@ -104,7 +105,9 @@ use crate::{
         Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams, CardByTokenParams, CardChangeParams,
         CardOptionsParams, CardParams, EnabledEvent, EventType, ExpandCharge, ExpandCharges, ExpandCustomer,
         ExpandCustomers, ExpandOrder, ExpandOrders, ExpandPaymentIntent,
-        ExpandPaymentIntents, ExpandPaymentMethod, ExpandPaymentMethods, ExpandRefund, ExpandRefunds, InvoiceSettingsParams, ItemParams, ItemWithSkuParams, Locale,
+        ExpandPaymentIntents, ExpandPaymentMethod, ExpandPaymentMethods, ExpandRefund,
+        ExpandRefunds, ExpandSetupIntent, ExpandSetupIntents, InvoiceSettingsParams, ItemParams,
+        ItemWithSkuParams, Locale,
         MetadataParam, MethodCard, ParcelParams, PaymentMethodDataParams,
         PaymentMethodOptionsParams, ShippingParams, SourceParam, TestToken,
     )),
