@@ -204,17 +204,7 @@ impl Maker {
             }
             EventType::RefundFailed => self.refused_refund().await,
             EventType::CustomerCreated => self.customer().await,
-            EventType::CustomerUpdated => {
-                let customer = self.customer().await?;
-                let update = CustomerUpdate {
-                    description: Some(format!("{DESCRIPTION}, and updated")),
-                    ..CustomerUpdate::default()
-                };
-                let update = self.client.update_customer(&customer, &update)?;
-                update.send().await?;
-                say(&format!("updated {customer}"));
-                Ok(customer)
-            }
+            EventType::CustomerUpdated => self.updated_customer().await,
             EventType::CustomerDeleted => {
                 let customer = self.customer().await?;
                 self.client.delete_customer(&customer).await?;
@@ -222,17 +212,7 @@ impl Maker {
                 Ok(customer)
             }
             EventType::PaymentMethodAttached => self.attached_method().await,
-            EventType::PaymentMethodUpdated => {
-                let method = self.attached_method().await?;
-                let update = PaymentMethodUpdate {
-                    metadata: metadata_update().metadata,
-                    ..PaymentMethodUpdate::default()
-                };
-                let update = self.client.update_payment_method(&method, &update)?;
-                update.send().await?;
-                say(&format!("updated {method}"));
-                Ok(method)
-            }
+            EventType::PaymentMethodUpdated => self.updated_method().await,
             EventType::PaymentMethodDetached => {
                 let method = self.attached_method().await?;
                 self.client.detach_payment_method(&method)?.send().await?;
@@ -250,28 +230,12 @@ impl Maker {
             EventType::PaymentIntentPaymentFailed => {
                 self.confirmed_intent("automatic", DECLINED_METHOD).await
             }
-            EventType::PaymentIntentCanceled => {
-                let intent = self.intent("automatic").await?;
-                let reason = Cancellation::default();
-                let cancel = self.client.cancel_payment_intent(&intent, &reason)?;
-                cancel.send().await?;
-                say(&format!("canceled {intent}"));
-                Ok(intent)
-            }
+            EventType::PaymentIntentCanceled => self.canceled_intent().await,
             EventType::SetupIntentCreated => self.setup().await,
             EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
             EventType::SetupIntentSucceeded => self.confirmed_setup(CARD).await,
             EventType::SetupIntentSetupFailed => self.declined_setup().await,
-            EventType::SetupIntentCanceled => {
-                let setup = self.setup().await?;
-                let reason = SetupCancellation::default();
-                self.client
-                    .cancel_setup_intent(&setup, &reason)?
-                    .send()
-                    .await?;
-                say(&format!("canceled {setup}"));
-                Ok(setup)
-            }
+            EventType::SetupIntentCanceled => self.canceled_setup().await,
             EventType::OrderCreated => self.order().await.map(|order| order.id),
             EventType::OrderUpdated => {
                 let order = self.order().await?.id;
@@ -404,6 +368,50 @@ impl Maker {
         let method = attach.send().await?.id;
         say(&format!("attached {method}"));
         Ok(method)
+    }
+
+    async fn updated_customer(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        let update = CustomerUpdate {
+            description: Some(format!("{DESCRIPTION}, and updated")),
+            ..CustomerUpdate::default()
+        };
+        let update = self.client.update_customer(&customer, &update)?;
+        update.send().await?;
+        say(&format!("updated {customer}"));
+        Ok(customer)
+    }
+
+    async fn updated_method(&self) -> Result<String, Error> {
+        let method = self.attached_method().await?;
+        let update = PaymentMethodUpdate {
+            metadata: metadata_update().metadata,
+            ..PaymentMethodUpdate::default()
+        };
+        let update = self.client.update_payment_method(&method, &update)?;
+        update.send().await?;
+        say(&format!("updated {method}"));
+        Ok(method)
+    }
+
+    async fn canceled_setup(&self) -> Result<String, Error> {
+        let setup = self.setup().await?;
+        let reason = SetupCancellation::default();
+        self.client
+            .cancel_setup_intent(&setup, &reason)?
+            .send()
+            .await?;
+        say(&format!("canceled {setup}"));
+        Ok(setup)
+    }
+
+    async fn canceled_intent(&self) -> Result<String, Error> {
+        let intent = self.intent("automatic").await?;
+        let reason = Cancellation::default();
+        let cancel = self.client.cancel_payment_intent(&intent, &reason)?;
+        cancel.send().await?;
+        say(&format!("canceled {intent}"));
+        Ok(intent)
     }
 
     async fn intent(&self, capture_method: &str) -> Result<String, Error> {
