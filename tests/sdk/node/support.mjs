@@ -35,6 +35,41 @@ export const order = (parameters = {}) => ({
   ...parameters,
 });
 
+/** The parameters of an intent that is confirmed at once with this card. */
+export const payment = (payment_method, parameters = {}) => ({
+  amount: 2000,
+  currency: 'usd',
+  payment_method,
+  confirm: true,
+  return_url: RETURN_URL,
+  ...parameters,
+});
+
+/** Where customers land after their bank has asked them. */
+export const RETURN_URL = 'https://shop.example/done?order=6735';
+
+/** Answers for the customer's bank, and gives back where the customer lands. */
+export async function authenticate({ next_action }, outcome) {
+  assert.equal(next_action.type, 'redirect_to_url');
+  const { url, return_url } = next_action.redirect_to_url;
+  const reply = await fetch(url, {
+    method: 'POST',
+    redirect: 'manual',
+    body: new URLSearchParams({ outcome }),
+  });
+  assert.equal(reply.status, 303, await reply.text());
+  const landed = new URL(reply.headers.get('location'));
+  assert.ok(landed.href.startsWith(return_url), landed.href);
+  return landed.searchParams;
+}
+
+/** The error that a call throws. */
+export const refusal = (call) =>
+  call.then(
+    () => assert.fail('nothing was thrown'),
+    (error) => error,
+  );
+
 /** The charges that really are there, asked for without the network in between. */
 export async function chargesOf({ customer }) {
   return (await client().charges.list({ customer })).data;

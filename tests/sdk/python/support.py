@@ -7,6 +7,9 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 import uuid
 
 import stripe
@@ -43,6 +46,41 @@ def order(**parameters):
         "customer": unique("customer"),
         **parameters,
     }
+
+
+# Where customers land after their bank has asked them.
+RETURN_URL = "https://shop.example/done?order=6735"
+
+
+def payment(payment_method, **parameters):
+    """The parameters of an intent that is confirmed at once with this card."""
+    return {
+        "amount": 2000,
+        "currency": "usd",
+        "payment_method": payment_method,
+        "confirm": True,
+        "return_url": RETURN_URL,
+        **parameters,
+    }
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+
+def authenticate(intent, outcome):
+    """Answers for the customer's bank, and gives back what the shop is told when the customer lands."""
+    redirect = intent.next_action.redirect_to_url
+    body = urllib.parse.urlencode({"outcome": outcome}).encode()
+    try:
+        urllib.request.build_opener(_Stay).open(redirect.url, body)
+    except urllib.error.HTTPError as reply:
+        with reply:
+            assert reply.code == 303, (reply.code, reply.read())
+            landed = reply.headers["location"]
+    assert landed.startswith(redirect.return_url), landed
+    return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(landed).query))
 
 
 def charges_of(parameters):
