@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Encoding, Expandables, Expansion,
+    Encoding,
     error::{Error, Reason},
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
@@ -329,21 +329,23 @@ impl<'a> Fields<'a> {
         members.iter().map(read_one).collect()
     }
 
-    /// What `expand` asks for, of the references that this endpoint can show as whole objects.
-    pub(crate) fn expansion<E: Expandables>(&mut self) -> Result<Expansion, Error> {
-        let names = self.texts("expand", 0..=EXPAND_MAX, EXPANDABLE_MAX_CHARS)?;
-        let path = |name: &String| {
-            let path = name.strip_prefix(E::PREFIX)?;
-            E::PATHS.contains(&path).then(|| path.to_owned())
+    /// Which of the references at `paths` the parameter `expand` asks for. Each begins with
+    /// `prefix` in the request.
+    pub fn expands(&mut self, prefix: &str, paths: &[&str]) -> Result<Vec<String>, Error> {
+        let mut names = self.texts("expand", 0..=EXPAND_MAX, EXPANDABLE_MAX_CHARS)?;
+        let is_known = |name: &String| {
+            let path = name.strip_prefix(prefix);
+            path.is_some_and(|path| paths.contains(&path))
         };
-        let paths: Vec<_> = names.iter().map(path).collect();
-        if let Some(index) = paths.iter().position(Option::is_none) {
-            let known = E::PATHS.iter().map(|path| format!("{}{path}", E::PREFIX));
-            let known: Vec<_> = known.collect();
+        if let Some(index) = names.iter().position(|name| !is_known(name)) {
+            let known: Vec<_> = paths.iter().map(|path| format!("{prefix}{path}")).collect();
             let message = format!("Only {} can be expanded here.", known.join(", "));
             return Err(self.invalid_element("expand", index, message));
         }
-        Ok(Expansion(paths.into_iter().flatten().collect()))
+        for name in &mut names {
+            name.drain(..prefix.len());
+        }
+        Ok(names)
     }
 
     /// Refuses the first member that was not read. Call it after the last field.

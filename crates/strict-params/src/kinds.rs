@@ -320,7 +320,7 @@ impl<E: Expandables> Parameter for Expand<E> {
     const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Expansion, Error> {
-        field.fields.expansion::<E>()
+        field.fields.expands(E::PREFIX, E::PATHS).map(Expansion)
     }
 
     fn schema(about: String) -> RefOr<Schema> {

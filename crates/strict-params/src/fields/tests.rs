@@ -4,11 +4,6 @@ use serde_json::json;
 
 use super::*;
 use crate::Params;
-use crate::expandable;
-
-expandable! {
-    ExpandCharge, ExpandCharges = ["charge"]: "Shows the whole charge.";
-}
 
 /// Reads one parameter of each kind, and drops its value.
 fn read(encoding: Encoding, tree: &Value) -> Result<(), Error> {
@@ -27,7 +22,7 @@ fn read(encoding: Encoding, tree: &Value) -> Result<(), Error> {
             item.text("id", 3)?.ok_or_else(|| item.missing("id"))
         })?;
     }
-    fields.expansion::<ExpandCharge>()?;
+    fields.expands("", &["charge"])?;
     fields.finish()
 }
 

@@ -50,6 +50,13 @@ parameters! {
     example {"height": 2}
 }
 
+parameters! {
+    /// How shelves are listed.
+    struct ListShelves {
+        expand: Expand<ExpandOwners>,
+    }
+}
+
 fn parse(body: Value) -> Result<UpdateShelf, (Reason, Option<String>)> {
     let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
     UpdateShelf::parse(&params).map_err(|error| (error.reason, error.param))
@@ -110,6 +117,19 @@ fn an_update_keeps_unsets_or_sets() {
     assert_eq!(owner.0, ["home"]);
     let home = owner.under("home").unwrap();
     assert!(home.is_empty() && home.under("home").is_none());
+}
+
+#[test]
+fn a_list_names_what_it_expands_behind_data() {
+    let list = |path: &str| {
+        let body = json!({"expand": [path]});
+        let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
+        ListShelves::parse(&params).map(|list| list.expand.0)
+    };
+    assert_eq!(list("data.owner.home").unwrap(), ["owner.home"]);
+    let refused = list("owner").unwrap_err();
+    assert_eq!(refused.param.as_deref(), Some("expand[0]"));
+    assert!(refused.message.contains("data.owner, data.owner.home"));
 }
 
 #[test]
