@@ -28,11 +28,10 @@ use crate::{
         intent_parameters::wrong_client_secret,
         list::List,
         parameter::{ExpandPaymentIntent, ExpandPaymentIntents},
-        payment_intent_params::{
+        payment_intents::{
             CancelPaymentIntentParams, CapturePaymentIntentParams, ConfirmPaymentIntentParams,
-            CreatePaymentIntentParams, UpdatePaymentIntentParams,
+            CreatePaymentIntentParams, PaymentIntentView, UpdatePaymentIntentParams,
         },
-        payment_intents::PaymentIntentView,
     },
 };
 

@@ -30,11 +30,10 @@ use crate::{
         intent_parameters::wrong_client_secret,
         list::List,
         parameter::{ExpandSetupIntent, ExpandSetupIntents},
-        setup_intent_params::{
+        setup_intents::{
             CancelSetupIntentParams, ConfirmSetupIntentParams, CreateSetupIntentParams,
-            UpdateSetupIntentParams,
+            SetupIntentView, UpdateSetupIntentParams,
         },
-        setup_intents::SetupIntentView,
     },
 };
 

@@ -6,7 +6,7 @@ use charge_once_strict_params::{
 };
 use utoipa::openapi::ObjectBuilder;
 
-pub use super::charge_views::ChargeView;
+pub use super::views::charges::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
     metadata::MetadataParam,

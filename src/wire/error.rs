@@ -9,8 +9,11 @@ use serde_json::value::RawValue;
 use strict_params::Reason;
 
 use super::{
-    not_offered, payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
-    setup_intents::SetupIntentView,
+    not_offered,
+    views::{
+        payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
+        setup_intents::SetupIntentView,
+    },
 };
 use crate::domain::{
     ids::ID_CHARS,

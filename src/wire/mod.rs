@@ -8,7 +8,6 @@
 
 pub mod api_version;
 pub mod card;
-pub mod charge_views;
 pub mod charges;
 pub mod checkouts;
 pub mod customers;
@@ -23,14 +22,13 @@ pub mod names;
 pub mod not_offered;
 pub mod orders;
 pub mod parameter;
-pub mod payment_intent_params;
 pub mod payment_intents;
 pub mod payment_methods;
 pub mod people;
 pub mod refunds;
-pub mod setup_intent_params;
 pub mod setup_intents;
 pub mod source;
 pub mod test_accounts;
+pub mod views;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;

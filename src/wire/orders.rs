@@ -13,7 +13,7 @@ use utoipa::{
 };
 
 use super::{
-    charge_views::ChargeView,
+    charges::ChargeView,
     error::{ApiError, ErrorCode},
     list::Expandable,
     metadata::MetadataParam,

@@ -1,303 +1,418 @@
 //! Payment intents as clients send and see them.
 
-use serde::Serialize;
-use serde_json::value::RawValue;
+use charge_once_strict_params::{
+    Change, Error, Expand, Field, Kept, Nested, Text, ValueKind, parameters, schema::text,
+};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
+pub use super::views::payment_intents::PaymentIntentView;
 use super::{
-    charge_views::ChargeView, customers::AnyCustomerView, list::Expandable,
-    payment_methods::PaymentMethodView, people::ShippingView,
+    charges::Email,
+    error::{ApiError, ErrorCode},
+    intent_parameters::{
+        AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
+        must_have_return_url, without_confirm,
+    },
+    metadata::MetadataParam,
+    parameter::{Amount, Description, ExpandPaymentIntent, IdOf, StatementDescriptor},
+    payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
+    people::{AddressParams, PersonName, Phone},
 };
 use crate::domain::{
-    metadata::Metadata,
+    customer::Shipping,
+    ids::{CustomerId, PaymentMethodId},
+    metadata::MetadataChange,
+    money::{Currency, Money},
     payment_intent::{
-        AllowRedirects, CancellationReason, FutureUsage, HolderPage, PaymentIntent, ThreeDSecure,
+        CancellationReason, CaptureMethod, Confirmation, ConfirmationMethod, FutureUsage,
+        IntentChange, IntentTerms, ThreeDSecure,
     },
 };
 
-/// A payment intent, as clients see it. The members and their order are Stripe's.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-#[schema(as = PaymentIntent)]
-pub struct PaymentIntentView {
-    /// `pi_…`
-    #[schema(example = "pi_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `payment_intent`.
-    #[schema(example = "payment_intent")]
-    pub object: &'static str,
-    /// Minor units.
-    #[schema(example = 2000)]
-    pub amount: i64,
-    /// Minor units that are promised and not taken.
-    #[schema(example = 0)]
-    pub amount_capturable: i64,
-    /// Always an empty tip.
-    pub amount_details: AmountDetails,
-    /// Minor units taken.
-    #[schema(example = 2000)]
-    pub amount_received: i64,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub application: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub application_fee_amount: (),
-    /// How methods are chosen; null where the request named their types.
-    #[schema(required = true)]
-    pub automatic_payment_methods: Option<AutomaticPaymentMethods>,
-    /// Unix seconds.
-    #[schema(required = true)]
-    pub canceled_at: Option<i64>,
-    /// `duplicate`, `fraudulent`, `requested_by_customer`, `abandoned` or null.
-    #[schema(required = true)]
-    pub cancellation_reason: Option<&'static str>,
-    /// `automatic_async`, `automatic` or `manual`.
-    #[schema(example = "automatic_async")]
-    pub capture_method: &'static str,
-    /// What a shop's pages know it by.
-    pub client_secret: String,
-    /// `automatic` or `manual`.
-    #[schema(example = "automatic")]
-    pub confirmation_method: &'static str,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// ISO 4217, lower case.
-    #[schema(example = "usd")]
-    pub currency: String,
-    /// Who pays; whole with `expand[]=customer`.
-    #[schema(required = true, no_recursion)]
-    pub customer: Option<Expandable<AnyCustomerView>>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub customer_account: (),
-    /// For people.
-    #[schema(required = true)]
-    pub description: Option<String>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub excluded_payment_method_types: (),
-    /// Why the last attempt failed, with the method that failed.
-    #[schema(required = true, value_type = Option<Object>)]
-    pub last_payment_error: Option<Box<RawValue>>,
-    /// The newest charge; whole with `expand[]=latest_charge`.
-    #[schema(required = true, no_recursion)]
-    pub latest_charge: Option<Expandable<ChargeView>>,
-    /// Always false: no real card is ever charged.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Your own names.
-    #[schema(value_type = BTreeMap<String, String>)]
-    pub metadata: Metadata,
-    /// What the card's holder has to do.
-    #[schema(required = true)]
-    pub next_action: Option<NextAction>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub on_behalf_of: (),
-    /// What is charged; whole with `expand[]=payment_method`.
-    #[schema(required = true, no_recursion)]
-    pub payment_method: Option<Expandable<PaymentMethodView>>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub payment_method_configuration_details: (),
+parameters! {
+    /// The parameters of a new payment intent.
+    pub struct CreatePaymentIntentParams as "CreatePaymentIntent" {
+        /// Minor units.
+        amount: Amount,
+        currency: Currency,
+        /// How methods are chosen. Default: automatically, redirects included.
+        automatic_payment_methods: Option<Nested<AutomaticMethodsParams>>,
+        /// When the money is taken: automatic_async or automatic, which is at once; or manual, by a
+        /// capture. Default: automatic_async.
+        capture_method: Option<CaptureMethod>,
+        /// Whether to confirm it at once. Default: false.
+        confirm: Option<bool>,
+        /// What follows an authentication: automatic, the charge; or manual, another confirmation.
+        /// Default: automatic.
+        confirmation_method: Option<ConfirmationMethod>,
+        /// Who pays: cus_…
+        customer: Option<IdOf<CustomerId>>,
+        /// For people.
+        description: Option<Description>,
+        /// With confirm: answer 402 where the card's holder would have to authenticate.
+        error_on_requires_action: Option<bool>,
+        metadata: MetadataParam,
+        /// With confirm: the card's holder isn't there.
+        off_session: Option<bool>,
+        /// What is charged: pm_…
+        payment_method: Option<MethodReference>,
+        /// What is charged, made on the way.
+        payment_method_data: Option<PaymentMethodData>,
+        /// How it is charged.
+        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
+        payment_method_types: Option<MethodTypes>,
+        /// Where the receipt goes.
+        receipt_email: Option<Email>,
+        /// With confirm: where the card's holder returns to after an authentication.
+        return_url: Option<ReturnUrl>,
+        /// What the method is used for afterwards: off_session or on_session. With a customer, it is
+        /// attached to them.
+        setup_future_usage: Option<FutureUsage>,
+        /// Where the goods go.
+        shipping: Option<Nested<ParcelParams>>,
+        statement_descriptor: Option<NoStatementDescriptor>,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Option<StatementDescriptor>,
+        use_stripe_sdk: UseStripeSdk,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}}
+}
+
+parameters! {
+    /// What may change of a payment intent.
+    pub struct UpdatePaymentIntentParams as "UpdatePaymentIntent" {
+        /// Minor units.
+        amount: Kept<Amount>,
+        currency: Kept<Currency>,
+        /// When the money is taken: automatic_async, automatic or manual.
+        capture_method: Kept<CaptureMethod>,
+        /// Who pays: cus_…
+        customer: Change<IdOf<CustomerId>>,
+        /// For people.
+        description: Change<Description>,
+        metadata: MetadataChange,
+        /// What is charged: pm_…
+        payment_method: Option<MethodReference>,
+        /// What is charged, made on the way.
+        payment_method_data: Option<PaymentMethodData>,
+        payment_method_types: Option<MethodTypes>,
+        /// Where the receipt goes.
+        receipt_email: Change<Email>,
+        /// What the method is used for afterwards: off_session or on_session.
+        setup_future_usage: Change<FutureUsage>,
+        /// Where the goods go.
+        shipping: Change<Nested<ParcelParams>>,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Change<StatementDescriptor>,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"amount": 2150}
+}
+
+parameters! {
+    /// How a payment intent is confirmed.
+    pub struct ConfirmPaymentIntentParams as "ConfirmPaymentIntent" {
+        /// When the money is taken: automatic_async, automatic or manual.
+        capture_method: Option<CaptureMethod>,
+        /// Answer 402 where the card's holder would have to authenticate.
+        error_on_requires_action: Option<bool>,
+        /// The card's holder isn't there.
+        off_session: Option<bool>,
+        /// What is charged: pm_… Default: what the intent has.
+        payment_method: Option<MethodReference>,
+        /// What is charged, made on the way.
+        payment_method_data: Option<PaymentMethodData>,
+        /// How it is charged.
+        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
+        /// Where the receipt goes.
+        receipt_email: Option<Email>,
+        /// Where the card's holder returns to after an authentication. Required where methods are
+        /// chosen automatically, redirects included.
+        return_url: Option<ReturnUrl>,
+        /// What the method is used for afterwards: off_session or on_session.
+        setup_future_usage: Option<FutureUsage>,
+        /// Where the goods go.
+        shipping: Option<Nested<ParcelParams>>,
+        use_stripe_sdk: UseStripeSdk,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"payment_method": "pm_card_visa", "return_url": "https://example.com/done"}
+}
+
+parameters! {
+    /// How much of a payment intent is captured.
+    pub struct CapturePaymentIntentParams as "CapturePaymentIntent" {
+        /// Minor units. Default: all of it. What is not taken is released.
+        amount_to_capture: Option<Amount>,
+        final_capture: Option<FinalCapture>,
+        metadata: MetadataChange,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Option<StatementDescriptor>,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"amount_to_capture": 1500}
+}
+
+parameters! {
+    /// Why a payment intent is canceled.
+    pub struct CancelPaymentIntentParams as "CancelPaymentIntent" {
+        /// duplicate, fraudulent, requested_by_customer or abandoned.
+        cancellation_reason: Option<CancellationReason>,
+        expand: Expand<ExpandPaymentIntent>,
+    }
+    example {"cancellation_reason": "abandoned"}
+}
+
+parameters! {
+    /// How methods are charged.
+    pub struct PaymentMethodOptionsParams as "PaymentMethodOptionsInput" {
+        /// How cards are.
+        card: Option<Nested<CardOptionsParams>>,
+    }
+}
+
+parameters! {
     /// How cards are charged.
-    pub payment_method_options: PaymentMethodOptions,
-    /// Always `card` alone.
-    pub payment_method_types: [&'static str; 1],
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub processing: (),
-    /// Where the receipt goes.
-    #[schema(required = true)]
-    pub receipt_email: Option<String>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub review: (),
-    /// `off_session`, `on_session` or null.
-    #[schema(required = true)]
-    pub setup_future_usage: Option<&'static str>,
-    /// Where the goods go.
-    #[schema(required = true)]
-    pub shipping: Option<ShippingView>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub source: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub statement_descriptor: (),
-    /// Behind the seller's name on the card statement.
-    #[schema(required = true)]
-    pub statement_descriptor_suffix: Option<String>,
-    /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `processing`,
-    /// `requires_capture`, `succeeded` or `canceled`.
-    #[schema(example = "succeeded")]
-    pub status: &'static str,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub transfer_data: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub transfer_group: (),
+    pub struct CardOptionsParams as "CardOptionsInput" {
+        /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
+        /// them. Default: automatic.
+        request_three_d_secure: Option<ThreeDSecure>,
+    }
 }
 
-/// Parts of an amount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct AmountDetails {
-    /// Always empty.
-    pub tip: super::charge_views::Empty,
+parameters! {
+    /// Where goods go, to whom, and with whom.
+    pub struct ParcelParams as "ParcelInput" {
+        /// Where they go.
+        address: Nested<AddressParams>,
+        /// Who brings them.
+        carrier: Option<PersonName>,
+        /// Who gets them.
+        name: Option<PersonName>,
+        /// For the carrier.
+        phone: Option<Phone>,
+        /// The carrier's number of the parcel.
+        tracking_number: Option<Text<500>>,
+    }
 }
 
-/// How methods are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct AutomaticPaymentMethods {
-    /// `always` or `never`.
-    #[schema(example = "always")]
-    pub allow_redirects: &'static str,
-    /// Always true.
-    #[schema(example = true)]
-    pub enabled: bool,
-}
-
-impl From<AllowRedirects> for AutomaticPaymentMethods {
-    fn from(redirects: AllowRedirects) -> Self {
+impl From<ParcelParams> for Shipping {
+    fn from(params: ParcelParams) -> Self {
         Self {
-            allow_redirects: redirects.as_str(),
-            enabled: true,
+            address: params.address.into(),
+            carrier: params.carrier,
+            name: params.name,
+            phone: params.phone,
+            tracking_number: params.tracking_number,
         }
     }
 }
 
-/// What the card's holder has to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct NextAction {
-    /// The page to open.
-    pub redirect_to_url: RedirectToUrl,
-    /// Always `redirect_to_url`.
-    #[serde(rename = "type")]
-    #[schema(example = "redirect_to_url")]
-    pub action_type: &'static str,
+/// What a method is charged like, if a request says so.
+fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDSecure> {
+    options?.card?.request_three_d_secure
 }
 
-/// A page that the card's holder opens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct RedirectToUrl {
-    /// Where the page sends the holder afterwards.
-    #[schema(required = true)]
-    pub return_url: Option<String>,
-    /// The page.
-    pub url: String,
-}
+impl CreatePaymentIntentParams {
+    /// Whether its terms are all that there is to it: it names nothing that exists, makes nothing
+    /// else, and asks no card.
+    pub fn stands_alone(&self) -> bool {
+        self.confirm != Some(true)
+            && self.customer.is_none()
+            && self.payment_method.is_none()
+            && self.payment_method_data.is_none()
+    }
 
-impl From<&HolderPage> for NextAction {
-    fn from(page: &HolderPage) -> Self {
-        Self {
-            redirect_to_url: RedirectToUrl {
-                return_url: page.return_url.clone(),
-                url: page.url.clone(),
+    /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs to
+    /// a confirmation without one.
+    pub fn confirmation(&self) -> Result<Option<Confirmation>, ApiError> {
+        if self.confirm == Some(true) {
+            return Ok(Some(Confirmation {
+                off_session: self.off_session.unwrap_or(false),
+                error_on_requires_action: self.error_on_requires_action.unwrap_or(false),
+            }));
+        }
+        let given = [
+            ("off_session", self.off_session.is_some()),
+            (
+                "error_on_requires_action",
+                self.error_on_requires_action.is_some(),
+            ),
+            ("return_url", self.return_url.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(None),
+            Some((param, _)) => Err(without_confirm(param)),
+        }
+    }
+
+    /// The method that it gives.
+    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    }
+
+    /// What is to be paid, by `customer` and with `method`. Refuses two ways to choose methods.
+    pub fn terms(
+        self,
+        customer: Option<CustomerId>,
+        method: Option<PaymentMethodId>,
+    ) -> Result<IntentTerms, ApiError> {
+        let automatic_payment_methods =
+            chosen_methods(self.automatic_payment_methods, self.payment_method_types)?;
+        Ok(IntentTerms {
+            amount: Money {
+                minor_units: self.amount,
+                currency: self.currency,
             },
-            action_type: "redirect_to_url",
+            automatic_payment_methods,
+            capture_method: self.capture_method.unwrap_or_default(),
+            confirmation_method: self.confirmation_method.unwrap_or_default(),
+            customer,
+            description: self.description,
+            metadata: self.metadata,
+            payment_method: method,
+            receipt_email: self.receipt_email,
+            request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
+            setup_future_usage: self.setup_future_usage,
+            shipping: self.shipping.map(Shipping::from),
+            statement_descriptor_suffix: self.statement_descriptor_suffix,
+        })
+    }
+}
+
+impl UpdatePaymentIntentParams {
+    /// Whether it changes what would be charged; a method that it gives does so too.
+    pub fn touches_the_payment(&self) -> bool {
+        self.amount.is_some()
+            || self.currency.is_some()
+            || self.capture_method.is_some()
+            || self.customer != Change::Keep
+            || self.payment_method_types.is_some()
+            || self.setup_future_usage != Change::Keep
+    }
+
+    /// The method that it gives.
+    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    }
+
+    /// What it changes, but for metadata and types of methods.
+    pub fn change(
+        self,
+        customer: Change<CustomerId>,
+        method: Option<PaymentMethodId>,
+    ) -> IntentChange {
+        IntentChange {
+            amount: self.amount,
+            currency: self.currency,
+            capture_method: self.capture_method,
+            customer,
+            description: self.description,
+            payment_method: method.map_or(Change::Keep, Change::Set),
+            receipt_email: self.receipt_email,
+            setup_future_usage: self.setup_future_usage,
+            shipping: self.shipping.map(Shipping::from),
+            statement_descriptor_suffix: self.statement_descriptor_suffix,
         }
     }
 }
 
-/// How methods are charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct PaymentMethodOptions {
-    /// How cards are.
-    pub card: CardOptions,
-}
+impl ConfirmPaymentIntentParams {
+    /// What it allows.
+    pub fn confirmation(&self) -> Confirmation {
+        Confirmation {
+            off_session: self.off_session.unwrap_or(false),
+            error_on_requires_action: self.error_on_requires_action.unwrap_or(false),
+        }
+    }
 
-/// How cards are charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct CardOptions {
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub installments: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub mandate_options: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub network: (),
-    /// `automatic`, `any` or `challenge`.
-    #[schema(example = "automatic")]
-    pub request_three_d_secure: &'static str,
-}
+    /// The method that it gives.
+    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    }
 
-impl PaymentMethodOptions {
-    /// With what a client says about authentication.
-    pub fn asking(three_d_secure: ThreeDSecure) -> Self {
-        Self {
-            card: CardOptions {
-                installments: (),
-                mandate_options: (),
-                network: (),
-                request_three_d_secure: three_d_secure.as_str(),
-            },
+    /// Which cards' holders authenticate, if it says so.
+    pub fn three_d_secure(&mut self) -> Option<ThreeDSecure> {
+        three_d_secure(self.payment_method_options.take())
+    }
+
+    /// What it changes.
+    pub fn change(self) -> IntentChange {
+        fn set<T>(given: Option<T>) -> Change<T> {
+            given.map_or(Change::Keep, Change::Set)
+        }
+        IntentChange {
+            amount: None,
+            currency: None,
+            capture_method: self.capture_method,
+            customer: Change::Keep,
+            description: Change::Keep,
+            payment_method: Change::Keep,
+            receipt_email: set(self.receipt_email),
+            setup_future_usage: set(self.setup_future_usage),
+            shipping: set(self.shipping.map(Shipping::from)),
+            statement_descriptor_suffix: Change::Keep,
         }
     }
 }
 
-/// Ids are in the place of the objects that it refers to.
-impl From<&PaymentIntent> for PaymentIntentView {
-    fn from(intent: &PaymentIntent) -> Self {
-        let terms = &intent.terms;
-        let error = intent.last_payment_error.clone();
-        Self {
-            id: intent.id.to_string(),
-            object: "payment_intent",
-            amount: terms.amount.minor_units,
-            amount_capturable: intent.amount_capturable,
-            amount_details: AmountDetails {
-                tip: super::charge_views::Empty {},
-            },
-            amount_received: intent.amount_received,
-            application: (),
-            application_fee_amount: (),
-            automatic_payment_methods: terms.automatic_payment_methods.map(Into::into),
-            canceled_at: intent.canceled_at.map(|at| at.timestamp()),
-            // While a processor is asked to release the money, the intent isn't canceled yet.
-            cancellation_reason: intent
-                .canceled_at
-                .and(intent.cancellation_reason)
-                .map(CancellationReason::as_str),
-            capture_method: terms.capture_method.as_str(),
-            client_secret: intent.client_secret.clone(),
-            confirmation_method: terms.confirmation_method.as_str(),
-            created: intent.created_at.timestamp(),
-            currency: terms.amount.currency.to_string(),
-            customer: terms
-                .customer
-                .map(|customer| Expandable::Id(customer.to_string())),
-            customer_account: (),
-            description: terms.description.clone(),
-            excluded_payment_method_types: (),
-            // The command made it of a view, so it is JSON.
-            last_payment_error: error.and_then(|error| RawValue::from_string(error).ok()),
-            latest_charge: intent
-                .latest_charge
-                .map(|charge| Expandable::Id(charge.to_string())),
-            livemode: false,
-            metadata: terms.metadata.clone(),
-            next_action: intent.holder_page.as_ref().map(NextAction::from),
-            on_behalf_of: (),
-            payment_method: terms
-                .payment_method
-                .map(|method| Expandable::Id(method.to_string())),
-            payment_method_configuration_details: (),
-            payment_method_options: PaymentMethodOptions::asking(terms.request_three_d_secure),
-            payment_method_types: ["card"],
-            processing: (),
-            receipt_email: terms.receipt_email.clone(),
-            review: (),
-            setup_future_usage: terms.setup_future_usage.map(FutureUsage::as_str),
-            shipping: terms.shipping.as_ref().map(ShippingView::from),
-            source: (),
-            statement_descriptor: (),
-            statement_descriptor_suffix: terms.statement_descriptor_suffix.clone(),
-            status: intent.status.as_str(),
-            transfer_data: (),
-            transfer_group: (),
+/// Refuses a confirmation that could send the holder away and not back, and one that is to set up
+/// payments without the holder while the holder isn't there.
+pub fn must_be_possible(
+    confirmation: Confirmation,
+    terms: &IntentTerms,
+    return_url: Option<&str>,
+) -> Result<(), ApiError> {
+    if confirmation.off_session && terms.setup_future_usage.is_some() {
+        let message = "A payment without the card's holder can't set up future ones: off_session=true and \
+                       setup_future_usage exclude each other.";
+        let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+        return Err(error.with_param("setup_future_usage".to_owned()));
+    }
+    must_have_return_url(terms.automatic_payment_methods, return_url)
+}
+
+/// Stripe refuses it for cards.
+pub struct NoStatementDescriptor;
+
+impl ValueKind for NoStatementDescriptor {
+    type Value = ();
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
+        match field.fields.text(field.name, usize::MAX)? {
+            None => Ok(None),
+            Some(_) => Err(field.invalid("Cards take a statement_descriptor_suffix instead.")),
         }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        let none = text().max_length(Some(0));
+        none.description(Some("Cards take a statement_descriptor_suffix instead."))
+            .into()
+    }
+}
+
+/// What a capture leaves is released at once.
+pub struct FinalCapture;
+
+impl ValueKind for FinalCapture {
+    type Value = ();
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
+        match field.fields.boolean(field.name)? {
+            Some(false) => {
+                Err(field.invalid("An intent is captured once here: what isn't taken is released."))
+            }
+            given => Ok(given.map(|_| ())),
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::Boolean)
+            .enum_values(Some([true]))
+            .description(Some("What isn't taken is released."))
+            .into()
     }
 }

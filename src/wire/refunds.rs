@@ -2,7 +2,7 @@
 
 use charge_once_strict_params::{Expand, parameters};
 
-pub use super::charge_views::RefundView;
+pub use super::views::charges::RefundView;
 use super::{
     metadata::MetadataParam,
     parameter::{Amount, ExpandRefund, IdOf},

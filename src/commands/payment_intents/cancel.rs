@@ -33,7 +33,7 @@ use crate::{
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
-    wire::{payment_intent_params::CancelPaymentIntentParams, payment_intents::PaymentIntentView},
+    wire::payment_intents::{CancelPaymentIntentParams, PaymentIntentView},
 };
 
 /// Cancels an intent.

@@ -32,8 +32,7 @@ use crate::{
     wire::{
         charges::ChargeView,
         error::{ApiError, ErrorCode},
-        payment_intent_params::CapturePaymentIntentParams,
-        payment_intents::PaymentIntentView,
+        payment_intents::{CapturePaymentIntentParams, PaymentIntentView},
     },
 };
 

@@ -31,7 +31,7 @@ use crate::commands::{
 use crate::{
     domain::operation::Verb,
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    wire::payment_intent_params::{ConfirmPaymentIntentParams, must_be_possible},
+    wire::payment_intents::{ConfirmPaymentIntentParams, must_be_possible},
 };
 
 /// Confirms an intent.

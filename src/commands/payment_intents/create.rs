@@ -38,8 +38,7 @@ use crate::{
     store,
     wire::{
         error::{ApiError, ErrorCode},
-        payment_intent_params::{CreatePaymentIntentParams, must_be_possible},
-        payment_intents::PaymentIntentView,
+        payment_intents::{CreatePaymentIntentParams, PaymentIntentView, must_be_possible},
         payment_methods::refused,
     },
 };

@@ -27,7 +27,7 @@ use crate::{
     store,
     wire::{
         error::ApiError,
-        payment_intent_params::UpdatePaymentIntentParams,
+        payment_intents::UpdatePaymentIntentParams,
         payment_methods::{GivenMethod, refused},
     },
 };

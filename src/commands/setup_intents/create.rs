@@ -34,8 +34,7 @@ use crate::{
     wire::{
         intent_parameters::{chosen_methods, nothing_to_confirm, without_confirm},
         payment_methods::{GivenMethod, refused},
-        setup_intent_params::CreateSetupIntentParams,
-        setup_intents::SetupIntentView,
+        setup_intents::{CreateSetupIntentParams, SetupIntentView},
     },
 };
 

@@ -23,9 +23,7 @@ use crate::{
     },
     idempotency::{Command, Rejection, Reply},
     store,
-    wire::{
-        error::ApiError, payment_methods::refused, setup_intent_params::UpdateSetupIntentParams,
-    },
+    wire::{error::ApiError, payment_methods::refused, setup_intents::UpdateSetupIntentParams},
 };
 
 /// Updates a setup intent.

@@ -35,8 +35,9 @@ use crate::{
             ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
             ExpandSetupIntents,
         },
-        payment_intent_params::{CardOptionsParams, ParcelParams, PaymentMethodOptionsParams},
-        payment_intents::PaymentIntentView,
+        payment_intents::{
+            CardOptionsParams, ParcelParams, PaymentIntentView, PaymentMethodOptionsParams,
+        },
         payment_methods::{
             CardByTokenParams, CardChangeParams, MethodCard, PaymentMethodDataParams,
             PaymentMethodView,

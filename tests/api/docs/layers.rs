@@ -399,6 +399,16 @@ fn expand(base: &Path, path: &str, named: &mut Vec<PathBuf>) {
     }
 }
 
+/// The views of payments show each other whole, so their files are one module.
+fn one_module(module: PathBuf) -> PathBuf {
+    let views = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire/views");
+    if module.starts_with(&views) {
+        views
+    } else {
+        module
+    }
+}
+
 #[test]
 fn no_files_of_a_folder_name_each_other_in_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -413,9 +423,18 @@ fn no_files_of_a_folder_name_each_other_in_a_circle() {
                     false => file.with_extension(""),
                 };
                 let others = named.into_iter().filter(|other| other.starts_with(&folder));
-                (module, others.collect())
+                (
+                    one_module(module),
+                    others.map(one_module).collect::<Vec<_>>(),
+                )
             })
-            .collect();
+            .fold(
+                BTreeMap::new(),
+                |mut graph: BTreeMap<_, Vec<_>>, (module, others)| {
+                    graph.entry(module).or_default().extend(others);
+                    graph
+                },
+            );
         let edges: usize = graph.values().map(Vec::len).sum();
         assert!(edges > 5, "{}: {edges}", folder.display());
         // What names nothing that is left can't be part of a circle.

@@ -1,22 +1,19 @@
 //! The views of charges and refunds.
-//!
-//! They share a file because a charge can list its refunds, and a refund can show its whole charge:
-//! neither view stands without the other.
 
 use serde::Serialize;
 
 use super::{
-    customers::AnyCustomerView,
-    list::{Expandable, List},
-    payment_intents::PaymentIntentView,
-    payment_methods::CardChecks,
+    customers::AnyCustomerView, payment_intents::PaymentIntentView, payment_methods::CardChecks,
     people::BillingDetailsView,
 };
-use crate::domain::{
-    charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge},
-    ids::CardId,
-    metadata::Metadata,
-    refund::{Refund, RefundReason},
+use crate::{
+    domain::{
+        charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge},
+        ids::CardId,
+        metadata::Metadata,
+        refund::{Refund, RefundReason},
+    },
+    wire::list::{Expandable, List},
 };
 
 /// A charge, as clients see it. The members and their order are Stripe's.
