@@ -278,7 +278,7 @@ async fn an_intent_that_is_declined_when_it_is_created_exists() {
         again.assert_replays(&declined);
     }
     let known = client.get("/idempotency-keys/key-1").await.json();
-    assert_eq!(known["resource_id"], id, "{known}");
+    assert_eq!(known["resource"], id, "{known}");
     let rows = "SELECT count(*) FROM payment_intents";
     assert_eq!(server.database.count(rows).await, 1);
     assert_eq!(server.database.charges().await, 1);
