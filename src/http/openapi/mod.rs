@@ -31,7 +31,8 @@ use crate::{
         parameter::{
             ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
             ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
-            ExpandPaymentMethods, ExpandRefund, ExpandRefunds,
+            ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
+            ExpandSetupIntents,
         },
         payment_intent_params::{CardOptionsParams, ParcelParams, PaymentMethodOptionsParams},
         payment_methods::{

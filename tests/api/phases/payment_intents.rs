@@ -1,5 +1,5 @@
 //! Payment intents where the card processor is across a network: an intent is processing while an
-//! answer is out, and whoever gets the answer ends it.
+//! answer is out, and the process that gets the answer ends it.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_ret
     assert_eq!(pending["status"], "pending");
     assert_eq!(events(&client).await, ["payment_intent.created"]);
 
-    // Nobody else decides meanwhile, and nothing is stored; but what doesn't touch the money may change.
+    // No other request decides meanwhile, and nothing is stored; but what doesn't touch the money may change.
     let records = world.database.records().await;
     let refund = json!({"payment_intent": id});
     for (path, body) in [

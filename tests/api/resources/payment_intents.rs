@@ -526,6 +526,26 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
 }
 
 #[tokio::test]
+async fn a_holder_returns_to_the_shop_which_is_told_of_the_intent() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let back = json!({"return_url": "https://example.com/done?cart=1"});
+    let waiting = paid_with(client, "pm_card_authenticationRequired", back).await;
+    let page = &waiting.json()["next_action"]["redirect_to_url"];
+    assert_eq!(page["return_url"], "https://example.com/done?cart=1");
+    let landed = press(&page_of(&waiting), "complete").await;
+    let secret = waiting.json()["client_secret"].clone();
+    let told = format!(
+        "https://example.com/done?cart=1&payment_intent={}&payment_intent_client_secret={}\
+         &redirect_status=succeeded",
+        waiting.id(),
+        secret.as_str().unwrap()
+    );
+    assert_eq!(landed.status, 303);
+    assert_eq!(landed.header("location"), Some(told.as_str()));
+}
+
+#[tokio::test]
 async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
     let server = TestServer::start().await;
     let client = &server.client;
