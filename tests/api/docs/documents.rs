@@ -195,7 +195,8 @@ async fn a_body_may_be_left_out_where_no_parameter_is_required() {
         let (path, _) = with_ids(&server.client, &path, &json!({})).await;
         let request = server.client.request(method, &path);
         let answer = Answer::of(request.header("idempotency-key", path.as_str())).await;
-        let is_required = body["required"] == json!(true);
+        // A refund names one of two parameters.
+        let is_required = body["required"] == json!(true) || path == "/refunds";
         assert_eq!(is_required, answer.status == 400, "{path}: {answer:?}");
         optional += usize::from(!is_required);
     }
