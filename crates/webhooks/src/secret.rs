@@ -75,8 +75,9 @@ mod tests {
     fn a_standard_signature_is_the_one_that_the_library_computes() {
         // standardwebhooks of PyPI: Webhook(secret).sign("evt_1", 1795000000 as a datetime, body).
         let secret = Secret::of("whsec_MfKQ9r8GKYqTwjUPD8ILPZIo2LaLaSw0".to_owned());
-        let sign =
-            |secret| standard_signature(secret, "evt_1", 1_795_000_000, br#"{"id":"evt_1"}"#);
+        let sign = |secret: &Secret| {
+            standard_signature(secret, "evt_1", 1_795_000_000, br#"{"id":"evt_1"}"#)
+        };
         assert_eq!(
             sign(&secret).as_deref(),
             Some("v1,Md6JpzGn1Dx9i1m/iMNEEsOurXxaOi6mNPbkLyckuhU=")
