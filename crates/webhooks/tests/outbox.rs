@@ -251,11 +251,11 @@ async fn a_slice_of_a_list_ends_at_its_limits_and_needs_its_cursor(pool: PgPool)
         .map(|one| one.event_id)
         .collect();
     assert_eq!(carried, [event_id]);
-    let booked: &[_] = &["a.b", "booking.created"];
+    let (unknown, booked): (&[_], &[_]) = (&["a.b"], &["a.b", "booking.created"]);
     for (types, count) in [
         (None, 1),
         (Some(booked), 1),
-        (Some(&booked[..1]), 0),
+        (Some(unknown), 0),
         (Some(&[]), 0),
     ] {
         let listed = events::list(&mut connection, ACCOUNT, &all, types).await;

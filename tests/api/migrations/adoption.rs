@@ -84,12 +84,60 @@ async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
         .unwrap();
 }
 
+/// Takes back what migrations after the baseline have made in a database, but for those of the first
+/// `kept` sets, so that what is left is what release 0.2 had, with its rows.
+async fn take_later_migrations_back(kept: usize, pool: &PgPool) {
+    let reference = TestDatabase::create_empty().await;
+    for (number, set) in SCHEMA.iter().enumerate() {
+        let last = set.baseline.as_ref().unwrap().last;
+        let of_reference = set.migrator.iter();
+        for one in of_reference.filter(|one| number < kept || one.version <= last) {
+            let made = sqlx::raw_sql(one.sql.clone()).execute(&reference.pool);
+            made.await.unwrap();
+        }
+    }
+    let left: BTreeSet<_> = drops(&reference.pool).await.into_iter().collect();
+    for drop in drops(pool).await {
+        // The tables that count migrations are no table's migration.
+        if !left.contains(&drop) && !drop.contains("migrations") {
+            sqlx::raw_sql(AssertSqlSafe(drop))
+                .execute(pool)
+                .await
+                .unwrap();
+        }
+    }
+}
+
+/// A statement for each table, column, constraint and index that there is, which drops it if it is
+/// still there.
+async fn drops(pool: &PgPool) -> Vec<String> {
+    let drops = sqlx::query_scalar(
+        "WITH tables AS (
+             SELECT oid, oid::regclass AS name FROM pg_class
+              WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+         )
+         SELECT format('DROP TABLE IF EXISTS %s CASCADE', name) FROM tables
+         UNION ALL
+         SELECT format('ALTER TABLE IF EXISTS %s DROP COLUMN IF EXISTS %I CASCADE', name, attname)
+           FROM tables JOIN pg_attribute ON attrelid = oid AND attnum > 0 AND NOT attisdropped
+         UNION ALL
+         SELECT format('ALTER TABLE IF EXISTS %s DROP CONSTRAINT IF EXISTS %I CASCADE', name, conname)
+           FROM tables JOIN pg_constraint ON conrelid = tables.oid AND contype <> 'n'
+         UNION ALL
+         SELECT format('DROP INDEX IF EXISTS %s', indexrelid::regclass)
+           FROM tables JOIN pg_index ON indrelid = oid
+          WHERE NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)",
+    );
+    drops.fetch_all(pool).await.unwrap()
+}
+
 /// The API's tables as release 0.2 left them, with a charge.
 async fn database_of_release_0_2() -> TestDatabase {
     let database = TestDatabase::create().await;
     let server = ServerProcess::start(&database, &[]);
     assert_eq!(server.client.charge("key-1").await.status, 201);
     drop(server);
+    take_later_migrations_back(0, &database.pool).await;
     for set in SCHEMA {
         make_release_0_2(set, &database.pool).await;
     }
@@ -134,6 +182,7 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
 async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
     let database = TestDatabase::create().await;
     for taken_over_before in 0..SCHEMA.len() {
+        take_later_migrations_back(taken_over_before, &database.pool).await;
         for set in &SCHEMA[taken_over_before..] {
             make_release_0_2(set, &database.pool).await;
         }
@@ -198,6 +247,7 @@ async fn the_folder_of_a_private_postgres_is_taken_over() {
     let settings = embedded::settings(data_dir.clone().into(), None);
     let postgres = EmbeddedPostgres::start(settings).await.unwrap();
     let pool = PgPool::connect_lazy(&postgres.url()).unwrap();
+    take_later_migrations_back(0, &pool).await;
     for set in SCHEMA {
         make_release_0_2(set, &pool).await;
     }
