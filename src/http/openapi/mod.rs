@@ -102,12 +102,14 @@ use crate::{
     ),
     // Schemas of parameters don't come by themselves.
     components(schemas(
-        Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams, CardByTokenParams, CardChangeParams,
-        CardOptionsParams, CardParams, EnabledEvent, EventType, ExpandCharge, ExpandCharges, ExpandCustomer,
-        ExpandCustomers, ExpandOrder, ExpandOrders, ExpandPaymentIntent,
-        ExpandPaymentIntents, ExpandPaymentMethod, ExpandPaymentMethods, ExpandRefund, ExpandRefunds, InvoiceSettingsParams, ItemParams, ItemWithSkuParams, Locale,
-        MetadataParam, MethodCard, ParcelParams, PaymentMethodDataParams,
-        PaymentMethodOptionsParams, ShippingParams, SourceParam, TestToken,
+        Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams,
+        CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams, EnabledEvent,
+        EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
+        ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
+        ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent, ExpandSetupIntents,
+        InvoiceSettingsParams, ItemParams, ItemWithSkuParams, Locale, MetadataParam, MethodCard,
+        ParcelParams, PaymentMethodDataParams, PaymentMethodOptionsParams, ShippingParams,
+        SourceParam, TestToken,
     )),
     tags(
         (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
